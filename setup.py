@@ -32,7 +32,11 @@ setup(
         exclude=["storlet_middleware.aio*"],
     ),
     include_package_data=True,
-    package_data={"": ["*.rst", "*.json", "py.typed"]},
+    package_data={
+        "": ["*.rst", "*.json", "py.typed"],
+        # The system library: a link to storlets/std.
+        "storlet_middleware": ["std/*/storlet.toml", "std/*/src/**/*.py"],
+    },
     data_files=[
         (
             "share/swift-storlets/etc",

@@ -22,7 +22,8 @@ import pytest
 
 from storlet_client.builder import project as projects
 from storlet_client.builder.project import MANIFEST, Project, ProjectError
-from storlet_client.local.run import Input, Outcome, run, text_of
+from storlet_client.bundle import manifest
+from storlet_client.local.run import Input, Outcome, run
 
 Source = Union[bytes, str, Path]
 
@@ -66,7 +67,7 @@ class LocalStorlet:
         :raises StorletFailed: it failed.
         :raises ProjectError: a parameter does not fit the manifest, or the number of inputs.
         """
-        texts = {name: text_of(value) for name, value in parameters.items()}
+        texts = {name: manifest.text_of(value) for name, value in parameters.items()}
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
             files = []
             for number, source in enumerate(inputs):

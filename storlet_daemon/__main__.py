@@ -4,7 +4,7 @@
 
     python3 -B storlet_daemon [--control PATH] [--code-root DIR] [--python-dir DIR] ...
     python3.x -B storlet_daemon worker LISTENING CHANNEL MAIN FILE EXECUTION_PATH \\
-        RUNS_PER_WORKER CONTROL_GROUP
+        RUNS_PER_WORKER CONTROL_GROUP WORKER_SECONDS
 """
 
 from __future__ import annotations
@@ -68,9 +68,9 @@ def _work(arguments: list[str]) -> int:
 
     # Executing a new program makes its memory readable again; see launch.py.
     kernel.hide_memory()
-    listening, channel, main, file, path, runs, control_group = arguments
-    config = WorkerConfig(int(listening), int(channel), main, file, path, int(runs), control_group)
-    run_loop.serve(config)
+    listening, channel, main, file, path, runs, control_group, seconds = arguments
+    place = (int(listening), int(channel), main, file, path)
+    run_loop.serve(WorkerConfig(*place, int(runs), control_group, float(seconds)))
 
 
 def main(arguments: list[str]) -> int:

@@ -7,6 +7,7 @@ import-linter contract ``storlet_middleware in layers`` checks that.
 ``routes``          the filter's own handling of a request
 ``error_answers``   the one place that turns errors into answers
 ``enforcement``     applies the rules of accounts to requests
+``flows``           several storlets that one request of a client names
 ``proxy``           GET, PUT and COPY with a storlet, at the proxy server
 ``object_server``   GET with a storlet, at the object server that holds the data
 ``ruleset``         how rules come into force, and where they are kept

@@ -91,11 +91,33 @@ class Signal:
         if not self._event.ready():
             self._event.send()
 
-    def wait(self, seconds: float) -> bool:
-        """True if the signal is set within ``seconds``."""
+    def wait(self, seconds: float | None) -> bool:
+        """True if the signal is set within ``seconds``; ``None`` waits without a limit."""
         if not self._event.ready():
             self._event.wait(seconds)
         return self.is_set
+
+
+class Bell:
+    """A signal that is given any number of times, and wakes the tasks that wait for it then.
+
+    A task checks its condition before it waits, so the bell needs no memory.
+    """
+
+    def __init__(self) -> None:
+        self._signal: Signal | None = None
+
+    def ring(self) -> None:
+        """Wake all waiting tasks; does not wait."""
+        signal, self._signal = self._signal, None
+        if signal is not None:
+            signal.set()
+
+    def wait(self, seconds: float | None) -> bool:
+        """True if the bell rings within ``seconds``; ``None`` waits without a limit."""
+        if self._signal is None:
+            self._signal = Signal()
+        return self._signal.wait(None if seconds is None else max(seconds, 0.0))
 
 
 def spawn(function: Callable[..., Any], *args: Any) -> GreenTask:

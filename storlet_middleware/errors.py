@@ -9,7 +9,7 @@ traceback: it is sent to the storlet's owner and never enters the operator's log
 
     StorletError
     ├── BadRequest, RegistrationInvalid, BundleInvalid, RulesInvalid    all faults at once
-    ├── RegistrationCheckFailed                              uploaded code that cannot be loaded
+    ├── RegistrationCheckFailed                              uploaded code that fails its check
     ├── AccessDenied                                         as Swift answered
     │   ├── StorletDenied                                    read access to the storlet is missing
     │   └── RuleRefused                                      a rule of the account refuses
@@ -204,8 +204,8 @@ STORLET_FAILED: Final = _storlet(
     help="the storlet raised an exception, exited or was killed")
 REGISTRATION_CHECK: Final = _code(
     "registration.check", 422, Blame.TENANT_CODE, Retry.NO, has_tenant_text=True,
-    help="the code of an uploaded storlet cannot be loaded; nothing was stored, and the storlet"
-         " stays as it was")
+    help="the code of an uploaded storlet cannot be loaded, or fails a test case; nothing was"
+         " stored, and the storlet stays as it was")
 TIMEOUT_FIRST_BYTE: Final = _storlet(
     "storlet.timeout.first_byte", Blame.TENANT_LIMIT,
     help="the storlet made no progress for too long before its first output")
@@ -349,7 +349,7 @@ class BundleInvalid(StorletError, code=REGISTRATION_BUNDLE):
 
 
 class RegistrationCheckFailed(StorletError, code=REGISTRATION_CHECK):
-    """The code of an uploaded storlet cannot be loaded; the storlet stays as it was."""
+    """Uploaded code cannot be loaded, or fails a test case; the storlet stays as it was."""
 
 
 class RulesInvalid(StorletError, code=RULES_INVALID):

@@ -42,6 +42,8 @@ from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.catalog import upload_check
 from storlet_middleware.catalog.bundle_uploads import BundleUploads
 from storlet_middleware.catalog.code_uploads import CodeUploads
+from storlet_middleware.catalog.library import library_of
+from storlet_middleware.catalog.library_list import LibraryList
 from storlet_middleware.catalog.plain_uploads import PlainUploads
 from storlet_middleware.catalog.upload_check import UploadCheck
 from storlet_middleware.config import DEFAULT_PATH, USER_CLASS, Config, ConfigError, load, nearest
@@ -55,6 +57,7 @@ from storlet_middleware.enforcement.ruling import (
 from storlet_middleware.engine import limits
 from storlet_middleware.error_answers import ErrorAnswers, HasHeaders
 from storlet_middleware.errors import AccessDenied, BadRequest, InternalError, StorletError
+from storlet_middleware.flows.sequence import Sequences
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.run import RefusedRun, Run
 from storlet_middleware.proxy.shared import Proxy
@@ -98,7 +101,10 @@ class ProxyFilter:
         self._errors = ErrorAnswers(
             is_legacy=config_true_value(options.get("legacy_status", "false"))
         )
-        self._enforcement = Enforcement(self._proxy, logger, self._require_enabled)
+        self._sequences = Sequences(self, config, self._proxy.catalog.library)
+        self._enforcement = Enforcement(
+            self._proxy, logger, self._require_enabled, self._sequences.steps
+        )
         check = UploadCheck(config, self._proxy.launcher, self._proxy)
         self._bundles = BundleUploads(app, config, client_seconds, check)
         self._code_uploads = CodeUploads(
@@ -108,8 +114,15 @@ class ProxyFilter:
             PlainUploads(app, self._proxy.catalog, check, config.limits.code_bytes, client_seconds),
             self._require_enabled,
         )
-        self._runs = RunRecords(app, config)
-        self._grants = GrantChanges(app, self._proxy.catalog.containers, self._require_enabled)
+        library = self._proxy.catalog.library
+        #: The parts that answer a GET of an account.
+        self._of_account: Mapping[Route, RunRecords | LibraryList] = {
+            Route.SHOW_RUNS: RunRecords(app, config),
+            Route.SHOW_LIBRARY: LibraryList(library, self._require_enabled),
+        }
+        self._grants = GrantChanges(
+            app, self._proxy.catalog.containers, library.names, self._require_enabled
+        )
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI."""
@@ -148,8 +161,8 @@ class ProxyFilter:
                 else self._forward_unstored(environ)
             )
         ruling = self._enforcement.decide(environ, operation)
-        if route is Route.SHOW_RUNS and not isinstance(ruling, Answered):
-            ruling = Answered(self._runs.answer(context_of(environ)))
+        if route in self._of_account and not isinstance(ruling, Answered):
+            ruling = Answered(self._of_account[route].answer(context_of(environ)))
         if isinstance(ruling, Answered):
             return ruling.answer
         if isinstance(ruling, Filtered):
@@ -162,7 +175,7 @@ class ProxyFilter:
             run = Run(
                 self._proxy,
                 context_of(environ),
-                ruling.requests[0],
+                ruling.requests,
                 ruling.plan,
                 ruling.source_timestamp,
             )
@@ -228,7 +241,8 @@ class ProxyFilter:
                 f"a storlet cannot write into the container {request.target.container}: choose"
                 " another one"
             )
-        return Run(self._proxy, context, request, source_timestamp=ruling.source_timestamp)
+        steps = self._sequences.steps(context.environ, request)
+        return Run(self._proxy, context, steps, source_timestamp=ruling.source_timestamp)
 
     def _forward(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Forward to the rest of the pipeline; refuse answers with facts that a rule hides from the
@@ -347,6 +361,7 @@ def _publish_info(config: Config) -> None:
         engine_api=API_VERSION,
         bundles={"versions_kept": config.storlet.versions_kept},
         upload_check=True,
+        library=library_of(config).published(),
         run_on=config.placement.run_on,
         rules={"container": config.rules.container, "object": RULES, "max_bytes": MAX_BYTES},
         limits=limits.published(config.classes[USER_CLASS]),

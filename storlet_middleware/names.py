@@ -239,6 +239,14 @@ BUNDLE_SUFFIX: Final = ".storlet"
 #: Objects of the storlet container below this prefix are versions of bundles.  No plain storlet has
 #: such a name, because it becomes a file.
 BUNDLE_OBJECTS: Final = "versions/"
+#: The beginning of the names of the system library.  No object of an account is a storlet of such a
+#: name: the colon is not allowed there.
+LIBRARY: Final = "std:"
+#: The members of the library that run several storlets.
+SEQUENCE: Final = "std:sequence"
+FLOWS: Final = (SEQUENCE,)
+#: Parameter of the query of a GET of an account that lists the library.
+LIBRARY_QUERY: Final = "storlet-library"
 #: Parameters of a query: of a POST that makes a version current, of a GET that lists versions.
 VERSION_QUERY: Final = "storlet-version"
 VERSIONS_QUERY: Final = "storlet-versions"
@@ -252,6 +260,11 @@ def bundle_of(storlet: str) -> tuple[str, int] | None:
     """
     match = _BUNDLE_NAME.fullmatch(storlet)
     return (match[1], int(match[2] or 0)) if match else None
+
+
+def is_library(storlet: str) -> bool:
+    """Whether the name is one of the system library."""
+    return storlet.startswith(LIBRARY)
 
 
 def object_of(storlet: str) -> str:

@@ -1,4 +1,5 @@
-"""The reference pages of the tables: options, limits, error codes, headers, metrics, records.
+"""The reference pages of the tables: options, limits, error codes, headers, metrics, records, and
+of the system library.
 
 ``python3 -m storlet_middleware.reference --write`` makes the files of :data:`PAGES` below
 ``docs/reference`` and ``etc/storlet.conf-sample``; ``--check`` names those that differ from the
@@ -7,14 +8,16 @@ tables and returns 1."""
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from storlet_daemon.runtimes.table import LANGUAGES
 from storlet_middleware import config, errors, metrics, names
+from storlet_middleware.catalog.library import library_of
 from storlet_middleware.config import Level, Option
 from storlet_middleware.engine import limits
 from storlet_middleware.records import record
@@ -157,6 +160,32 @@ def records_page() -> str:
     )
 
 
+def library_page() -> str:
+    head = ("parameter", "type", "default", "meaning")
+    parts = []
+    for name, member in library_of(config.parse("")).published().items():
+        rows = [
+            (f"``{key}``", row["type"], _default(row), row["help"])
+            for key, row in member["parameters"].items()
+        ]
+        summary = _wrapped(f"{member['summary']}. Version {member['version']}.")
+        parts += _section(name, [*summary, *(["", *_table(head, rows)] if rows else [])])
+    return _page(
+        "The system library",
+        "Storlets that every account with storlets has, without an upload. An operator may add"
+        " others and switch single ones off: ``GET /v1/ACCOUNT?storlet-library`` lists those of a"
+        " cluster.",
+        parts,
+    )
+
+
+def _default(row: Mapping[str, Any]) -> str:
+    if row.get("required"):
+        return "required"
+    value = row.get("default", "")
+    return f"``{json.dumps(value)}``" if value != "" else ""
+
+
 #: The files made from the tables, below the root of the source tree.
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/options.rst": options_page,
@@ -165,6 +194,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "docs/reference/headers.rst": headers_page,
     "docs/reference/metrics.rst": metrics_page,
     "docs/reference/records.rst": records_page,
+    "docs/reference/library.rst": library_page,
     "etc/storlet.conf-sample": config.sample,
 }
 

@@ -38,6 +38,8 @@ class Route(enum.Enum):
     SHOW_GRANTS = enum.auto()
     #: GET of an account with ``?storlet-runs``: records of its runs.
     SHOW_RUNS = enum.auto()
+    #: GET of an account with ``?storlet-library``: the storlets that every account has.
+    SHOW_LIBRARY = enum.auto()
 
 
 def route_of(
@@ -54,13 +56,20 @@ def route_of(
     if operation is None:
         return Route.PASS
     if operation.path.container is None:
-        is_for_runs = operation.sent_method == "GET" and RUNS in operation.query
-        return Route.SHOW_RUNS if is_for_runs else Route.PASS
+        return _route_of_account(operation)
     if operation.path.name is not None:
         return _route_of_object(operation, code_containers)
     if operation.sent_method == "POST" and not _GRANT_KEYS.isdisjoint(environ):
         return Route.CHANGE_GRANTS
     return Route.SHOW_GRANTS if operation.sent_method in ("GET", "HEAD") else Route.PASS
+
+
+def _route_of_account(operation: Operation) -> Route:
+    if operation.sent_method != "GET":
+        return Route.PASS
+    if RUNS in operation.query:
+        return Route.SHOW_RUNS
+    return Route.SHOW_LIBRARY if names.LIBRARY_QUERY in operation.query else Route.PASS
 
 
 def _route_of_object(operation: Operation, code_containers: tuple[str, ...]) -> Route:

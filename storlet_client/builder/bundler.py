@@ -25,7 +25,7 @@ def build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
     parts = _java_parts if document["language"] == "java" else _python_parts
     files, resolved = parts(made, sandbox)
     packed = io.BytesIO()
-    archive.write(packed, document, files, resolved)
+    archive.write(packed, document, files, resolved, made.test_files())
     try:
         archive.verify(packed, archive.Bounds())
     except archive.BundleError as error:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storlet_client.bundle import manifest
+from storlet_client.bundle import archive, manifest
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -56,6 +56,27 @@ class Project:
                 files[inner.as_posix()] = (path.read_bytes(), mode)
         if not files:
             raise ProjectError([f"{top}: no source: put the storlet's files there"])
+        return files
+
+    def test_files(self) -> dict[str, bytes]:
+        """The content of each file of the cases that the check at upload runs, by its path."""
+        files, faults = {}, []
+        for path in manifest.files_at_upload(self.document):
+            wrong = archive.fault_of_test_file(path)
+            if not wrong and not (self.folder / path).is_file():
+                wrong = f"there is no such file in {self.folder}"
+            if wrong:
+                faults.append(f"tests: {path}: {wrong}")
+            else:
+                files[path] = (self.folder / path).read_bytes()
+        size = sum(map(len, files.values()))
+        if size > archive.MAX_TESTS_BYTES:
+            faults.append(
+                f"tests: the files of the cases have {size:,} bytes; at most"
+                f" {archive.MAX_TESTS_BYTES:,} go into a bundle: set upload = false for large cases"
+            )
+        if faults:
+            raise ProjectError(faults)
         return files
 
 

@@ -5,6 +5,7 @@
     storlet.json        the manifest in its normal form
     storlet.lock.json   path, size, SHA-256 and mode of every other file
     code/...            Python: sources, and libraries below code/lib; Java: jars
+    tests/...           the files of the test cases that the check at upload runs
 
 :func:`write` gives the same bytes for the same files: sorted names, one fixed time, no extra
 fields.  Its compressed bytes depend on the zlib of the machine, which is why the lock has the
@@ -35,6 +36,7 @@ from . import manifest
 MANIFEST = "storlet.json"
 LOCK = "storlet.lock.json"
 CODE = "code/"
+TESTS = "tests/"
 #: Python's libraries, below the folder of the code.
 LIBRARY = "lib"
 SUFFIX = ".storlet"
@@ -53,6 +55,8 @@ _MAX_PATH_BYTES = 1024
 _MAX_PART_BYTES = 255
 #: A manifest or lock is read into memory.
 _MAX_JSON_BYTES = 8 << 20
+#: The files of the test cases, which a proxy holds in memory.
+MAX_TESTS_BYTES = 4 << 20
 #: Small files may compress better than the ratio allows.
 _RATIO_FREE_BYTES = 4 << 20
 #: Faults that are listed; the others are counted.
@@ -119,27 +123,34 @@ def write(
     document: Mapping[str, Any],
     files: Mapping[str, tuple[bytes, int]],
     resolved: tuple[str, ...] = (),
+    tests: Mapping[str, bytes] | None = None,
+    *,
+    is_compressed: bool = True,
 ) -> None:
     """Write a bundle.
 
     :param document: a valid manifest.
     :param files: content and mode (0o644 or 0o755) by path below ``code/``.
     :param resolved: the exact dependencies, for the lock.
+    :param tests: content by path, of the cases that the check at upload runs.
+    :param is_compressed: without compression, the bytes do not depend on the machine's zlib.
     """
     content = {MANIFEST: (manifest.encode(manifest.normal(document)), 0o644)}
     content.update({CODE + path: each for path, each in files.items()})
+    content.update({TESTS + path: (data, 0o644) for path, data in (tests or {}).items()})
     rows = [
         File(path, len(data), hashlib.sha256(data).hexdigest(), mode).as_data()
         for path, (data, mode) in sorted(content.items())
     ]
     lock = {"format": manifest.FORMAT, "files": rows, "resolved": sorted(resolved)}
     content[LOCK] = (manifest.encode(lock), 0o644)
-    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED, compresslevel=_LEVEL) as archive:
+    method = zipfile.ZIP_DEFLATED if is_compressed else zipfile.ZIP_STORED
+    with zipfile.ZipFile(out, "w", method, compresslevel=_LEVEL) as archive:
         for path, (data, mode) in sorted(content.items()):
             info = zipfile.ZipInfo(path, _TIME)
             info.create_system = _UNIX
             info.external_attr = (stat.S_IFREG | mode) << 16
-            info.compress_type = zipfile.ZIP_DEFLATED
+            info.compress_type = method
             archive.writestr(info, data)
 
 
@@ -260,8 +271,8 @@ def _fault_of_path(info: zipfile.ZipInfo) -> str:
     wrong = _fault_of_parts(path)
     if wrong:
         return wrong
-    if path not in (MANIFEST, LOCK) and not path.startswith(CODE):
-        return f"want {MANIFEST}, {LOCK}, and all else below {CODE}"
+    if path not in (MANIFEST, LOCK) and not path.startswith((CODE, TESTS)):
+        return f"want {MANIFEST}, {LOCK}, and all else below {CODE} and {TESTS}"
     return f"{LOCK} is reserved" if path == CODE + LOCK else ""
 
 
@@ -342,7 +353,7 @@ def _verify_content(archive: zipfile.ZipFile, infos: dict[str, zipfile.ZipInfo])
     faults += wrong
     verified = Verified(document, tuple(files.values()), lock)
     if not wrong:
-        faults += _faults_of_code(verified)
+        faults += _faults_of_code(verified) + _faults_of_tests(verified)
     if faults:
         raise BundleError(faults)
     return verified
@@ -421,6 +432,25 @@ def _faults_of_code(verified: Verified) -> list[str]:
     module = document["main"].rpartition(".")[0].replace(".", "/")
     wanted = (f"{CODE}{module}.py", f"{CODE}{module}/__init__.py")
     return [] if paths.intersection(wanted) else [f"main: {wanted[0]} is missing"]
+
+
+def _faults_of_tests(verified: Verified) -> list[str]:
+    """The files of test cases are all there, and no others; or none are, as in older bundles."""
+    files = {file.path: file.size for file in verified.files if file.path.startswith(TESTS)}
+    if not files:
+        return []
+    named = {TESTS + path for path in manifest.files_at_upload(verified.manifest)}
+    faults = [f"{path}: no test case has this file" for path in sorted(files.keys() - named)]
+    faults += [f"{path}: missing" for path in sorted(named - files.keys())]
+    size = sum(files.values())
+    if size > MAX_TESTS_BYTES:
+        faults.append(f"{TESTS}: {size} bytes; at most {MAX_TESTS_BYTES} are allowed")
+    return faults
+
+
+def fault_of_test_file(path: str) -> str:
+    """Why a bundle cannot have a file of a test case under this path; empty if it can."""
+    return _fault_of_parts(path)
 
 
 def _quoted(path: str) -> str:

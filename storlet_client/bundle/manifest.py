@@ -83,6 +83,39 @@ def input_counts(document: Mapping[str, Any]) -> tuple[int, int]:
     return least, inputs.get("max", least)
 
 
+def text_of(value: object) -> str:
+    """A parameter as a storlet gets it: as text, like the parameters of a request."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value)
+
+
+def inputs_of(case: Mapping[str, Any]) -> list[str]:
+    """The files with the inputs of a test case."""
+    named = case["input"]
+    return [named] if isinstance(named, str) else list(named)
+
+
+def files_at_upload(document: Mapping[str, Any]) -> list[str]:
+    """The files of the cases that the check at upload runs, each once."""
+    cases = [case for case in document.get("tests", ()) if case.get("upload", True)]
+    named = [
+        path
+        for case in cases
+        for path in (*inputs_of(case), *([case["output"]] if "output" in case else []))
+    ]
+    return list(dict.fromkeys(named))
+
+
+def faults_of_count(bounds: Sequence[int], count: int) -> list[str]:
+    """The fault of a run with ``count`` inputs, if that is not within the bounds, which count."""
+    least, most = bounds
+    if least <= count <= most:
+        return []
+    wanted = f"{least}" if least == most else f"{least} to {most}"
+    return [f"{count} inputs: the storlet takes {wanted} (inputs of its manifest)"]
+
+
 def encode(document: Mapping[str, Any]) -> bytes:
     """JSON with sorted keys, for :mod:`archive`: the same document gives the same bytes."""
     return (json.dumps(document, sort_keys=True, indent=1, ensure_ascii=True) + "\n").encode()
@@ -133,7 +166,7 @@ def parameters_of_run(
                 faults.append(f"parameter {name!r}: {_shown(text)}: {wrong}")
             values[name] = text
         elif "default" in row:
-            values[name] = _text_of(row["default"])
+            values[name] = text_of(row["default"])
         elif row.get("required"):
             faults.append(f"parameter {name!r}: missing: the storlet requires it")
     return values, faults
@@ -173,12 +206,12 @@ def _fault_of_value(row: Mapping[str, Any], value: Value) -> str:
         return f"is no {kind}"
     choices = row.get("choices")
     if choices and not any(_is_same(value, each) for each in choices):
-        return f"want one of {', '.join(_text_of(each) for each in choices)}"
+        return f"want one of {', '.join(text_of(each) for each in choices)}"
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         if "min" in row and value < row["min"]:
-            return f"less than {_text_of(row['min'])}, the least"
+            return f"less than {text_of(row['min'])}, the least"
         if "max" in row and value > row["max"]:
-            return f"more than {_text_of(row['max'])}, the most"
+            return f"more than {text_of(row['max'])}, the most"
     return ""
 
 
@@ -195,13 +228,6 @@ def _is_of(kind: str, value: Any) -> bool:
 def _is_same(one: Value, other: Value) -> bool:
     """Equality that keeps ``true`` and ``1`` apart."""
     return one == other and isinstance(one, bool) == isinstance(other, bool)
-
-
-def _text_of(value: Value) -> str:
-    """A default as a storlet gets it: as text, like the parameters of a request."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
 
 
 # --- faults ---------------------------------------------------------------------------------------

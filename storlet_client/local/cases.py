@@ -25,7 +25,8 @@ from xml.etree import ElementTree as ET
 
 from storlet_client.builder import project as projects
 from storlet_client.builder.project import Project, ProjectError
-from storlet_client.local.run import Input, Outcome, run, text_of
+from storlet_client.bundle import manifest
+from storlet_client.local.run import Input, Outcome, run
 from storlet_client.local.sandbox import LocalNode
 
 #: Seconds that a case may take in a process of its own; a sandbox has its own deadlines.
@@ -74,10 +75,10 @@ def results(project: Project, selected: str, runner: Runner) -> Iterator[Result]
     known = project.document.get("tests", [])
     chosen = [case for case in known if selected in case["name"]]
     faults = [
-        f"tests: {case['name']}: there is no file {case[key]}"
+        f"tests: {case['name']}: there is no file {file}"
         for case in chosen
-        for key in ("input", "output")
-        if key in case and not (project.folder / case[key]).is_file()
+        for file in (*manifest.inputs_of(case), *([case["output"]] if "output" in case else []))
+        if not (project.folder / file).is_file()
     ]
     if not known:
         faults = ["tests: there is no case: add a table [[tests]] with name, input and output"]
@@ -128,7 +129,7 @@ def _result(project: Project, case: Mapping[str, Any], runner: Runner) -> Result
 
 
 def _parameters(case: Mapping[str, Any]) -> dict[str, str]:
-    return {key: text_of(value) for key, value in case.get("parameters", {}).items()}
+    return {key: manifest.text_of(value) for key, value in case.get("parameters", {}).items()}
 
 
 class InSandbox:
@@ -147,8 +148,8 @@ class InSandbox:
         # The node writes to the same open file, so it begins where this leaves it.
         self._output.seek(0)
         self._output.truncate()
-        source = Input(self._project.folder / case["input"])
-        outcome = self._node.run(self._bundle, [source], _parameters(case))
+        sources = [Input(self._project.folder / file) for file in manifest.inputs_of(case)]
+        outcome = self._node.run(self._bundle, sources, _parameters(case))
         self._output.seek(0)
         return Ran(outcome, self._output.read())
 
@@ -172,7 +173,7 @@ class InProcesses:
         """How the process ended, if it left no outcome."""
         asked = {
             "project": str(self._project.folder),
-            "input": str(self._project.folder / case["input"]),
+            "inputs": [str(self._project.folder / file) for file in manifest.inputs_of(case)],
             "parameters": _parameters(case),
             "output": str(output),
             "outcome": str(outcome),
@@ -244,7 +245,8 @@ def _main() -> None:
     output = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
     project = projects.read(Path(asked["project"]))
     try:
-        outcome = run(project, [Input(Path(asked["input"]))], output, asked["parameters"])
+        inputs = [Input(Path(path)) for path in asked["inputs"]]
+        outcome = run(project, inputs, output, asked["parameters"])
     except ProjectError as error:
         outcome = Outcome("bad_request", "; ".join(error.faults))
     place = Path(asked["outcome"])

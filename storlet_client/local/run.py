@@ -97,13 +97,6 @@ def run(
     return Outcome(failed.code, failed.message, failed.traceback, metadata, text)
 
 
-def text_of(value: object) -> str:
-    """A parameter as a request sends it."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    return str(value)
-
-
 def _checked(
     document: Mapping[str, Any], count: int, parameters: Mapping[str, str]
 ) -> dict[str, str]:
@@ -111,10 +104,7 @@ def _checked(
     if document["language"] != "python":
         raise ProjectError([f"language: {document['language']!r}: only python runs here"])
     values, faults = manifest.parameters_of_run(document.get("parameters", {}), parameters)
-    least, most = manifest.input_counts(document)
-    if not least <= count <= most:
-        wanted = f"{least}" if least == most else f"{least} to {most}"
-        faults.append(f"{count} inputs: the storlet takes {wanted} (inputs of its manifest)")
+    faults += manifest.faults_of_count(manifest.input_counts(document), count)
     if faults:
         raise ProjectError(faults)
     return values

@@ -12,7 +12,8 @@ BUNDLE_LIBRARY = "lib"
 
 @dataclass(frozen=True)
 class WorkerConfig:
-    """The two inherited descriptors, the storlet, and how many runs one process serves.
+    """The two inherited descriptors, the storlet, and how many runs one process serves, and
+    for how long.
 
     ``control_group`` is the directory of the worker group's control groups; empty if there is none.
     """
@@ -24,3 +25,4 @@ class WorkerConfig:
     execution_path: str
     runs_per_worker: int
     control_group: str = ""
+    worker_seconds: float = 600.0

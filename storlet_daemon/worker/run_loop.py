@@ -71,6 +71,7 @@ class _Worker:
             os.set_inheritable(fd, False)
         self._storlet_class: StorletClass = _nothing_loaded
         self._runs_left = max(config.runs_per_worker, 1)
+        self._serves_until = time.monotonic() + config.worker_seconds
         self._stdio = Stdio()
 
     # -- load
@@ -193,7 +194,8 @@ class _Worker:
         _send(connection, Done(done.outcome, done.code, done.message, done.traceback, usage))
         # The filter does not wait for what follows. It still counts as the run: the supervisor
         # kills a worker that hangs here like one whose storlet hangs.
-        is_last = not done.is_ok or self._runs_left <= 0 or self._state.restore(streams.donated)
+        is_over = self._runs_left <= 0 or time.monotonic() > self._serves_until
+        is_last = not done.is_ok or is_over or self._state.restore(streams.donated)
         end = framing.encode(End(is_last, not done.is_ok)) if is_last else _END
         framing.send_bytes(self._channel, end)
         if is_last:

@@ -17,10 +17,6 @@ QUIET_SECONDS = 2.5 * SAMPLE_SECONDS
 """After this time without work there were two samples, so the CPU use between them is known."""
 SCRATCH_SECONDS = 0.25
 """Interval between two checks of the group's scratch space, while an invocation runs."""
-LIFETIME_SECONDS = 600.0
-"""An older worker is replaced: it may keep the objects of its runs mapped, or their descriptors in
-messages to itself, and a deleted object uses the disk until the worker exits. No restriction
-prevents that, and the supervisor cannot read the mappings of a worker that hides its memory."""
 _OWN_FILES_BYTES = OUTPUT_MAX + (1 << 20)
 """Per worker: its output while it loads and the log of its invocation are memory files too."""
 
@@ -70,7 +66,7 @@ class Policing:
 
         ``cpu_seconds`` is by pid and includes all descendants.
         """
-        oldest = time.monotonic() - LIFETIME_SECONDS
+        oldest = time.monotonic() - self._state.load.worker_seconds
         for one in list(self._state.workers.values()):
             if one.has_loaded and one.started_at < oldest:
                 self._state.retire(one)

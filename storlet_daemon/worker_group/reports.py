@@ -23,6 +23,9 @@ REPORTS_AT_ONCE = 64
 A storlet's code may flood the channel.
 """
 
+OVERTIME_SECONDS = 30.0
+"""A worker measures its age itself, and this process may see the end of its last run late."""
+
 
 class Reports:
     """Reads the reports of a group's workers and applies them.
@@ -84,7 +87,9 @@ class Reports:
 
     def _loaded(self, one: WorkerProcess, state: State) -> None:
         """The worker waits for a connection now, as IDLE or REFUSING."""
-        one.state, one.since, one.has_loaded = state, time.monotonic(), True
+        one.state, one.since = state, time.monotonic()
+        if not one.has_loaded:
+            one.has_loaded, one.loaded_at = True, one.since
         one.deadline = math.inf
         if one.is_retiring:
             self._state.set_deadline(one, one.since + LEAVE_SECONDS)
@@ -146,7 +151,7 @@ class Reports:
             return
         self._loaded(one, State.IDLE)
         state.active_at = one.since
-        if not report.recycle and one.runs > state.load.runs_per_worker:
+        if not report.recycle and self._is_over(one):
             # A worker that runs our code would have requested its replacement.
             state.kill(one)
         elif report.recycle:
@@ -156,6 +161,12 @@ class Reports:
             state.set_deadline(one, one.since + LEAVE_SECONDS)
             if one.pid in state.workers:
                 self._scaling.replace_if_short()
+
+    def _is_over(self, one: WorkerProcess) -> bool:
+        """True if the worker is past its runs or its time, which it measures itself."""
+        load = self._state.load
+        age = time.monotonic() - one.loaded_at
+        return one.runs > load.runs_per_worker or age > load.worker_seconds + OVERTIME_SECONDS
 
 
 _CREDENTIALS = struct.Struct("3i")

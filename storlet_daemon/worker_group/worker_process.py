@@ -51,6 +51,7 @@ class WorkerProcess:
     is_retiring: bool = False
     was_killed: bool = False
     has_loaded: bool = False
+    loaded_at: float = math.inf
     is_placed: bool = False
     has_failed: bool = False
     runs: int = 0

@@ -30,6 +30,9 @@ VERSION: Final = "1"
 _FIRST_VERSION: Final = "1"
 #: The version of a description of a bundle, which a node of the first releases cannot unpack.
 BUNDLE_VERSION: Final = "1-bundle"
+#: The version of a description of a storlet of the library, which an older node would look for in
+#: the account.
+LIBRARY_VERSION: Final = "1-library"
 _ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_")
 
 
@@ -66,7 +69,7 @@ class BackendInvocation:
         """
         data = json.dumps(
             {
-                "version": BUNDLE_VERSION if self.storlet.digest else VERSION,
+                "version": _version_of(self.storlet),
                 "frames": self.frame_versions,
                 "id": self.id,
                 "storlet": self.storlet.for_node,
@@ -121,7 +124,13 @@ class BackendInvocation:
             raise ValueError(f"{names.BACKEND_INVOCATION}: {error!r}") from error
 
 
+def _version_of(storlet: StorletVersion) -> str:
+    if names.is_library(storlet.name):
+        return LIBRARY_VERSION
+    return BUNDLE_VERSION if storlet.digest else VERSION
+
+
 def _require_known_version(message: Mapping[str, Any]) -> None:
     version = message.get("version", _FIRST_VERSION)
-    if version not in (VERSION, BUNDLE_VERSION):
+    if version not in (VERSION, BUNDLE_VERSION, LIBRARY_VERSION):
         raise UnknownVersion(f"{names.BACKEND_INVOCATION}: version {version!r} is not known")

@@ -51,7 +51,9 @@ class BundleChecker:
         found = self._verify(packed)
         faults = found["faults"]
         if not faults:
-            faults = self._faults_here(account, name, found["manifest"])
+            document = found["manifest"]
+            faults = _faults_of_name(name, document)
+            faults += faults_here(self._config, account, name, document)
         if faults:
             raise BundleInvalid("; ".join(faults))
         return _checked(found)
@@ -72,27 +74,23 @@ class BundleChecker:
         found: dict[str, Any] = json.loads(output)
         return found
 
-    def _faults_here(self, account: str, name: str, document: Mapping[str, Any]) -> list[str]:
-        """Faults that depend on this cluster and on the object's name."""
-        faults = []
-        if document["name"] != name:
-            faults.append(
-                f"name: {document['name']!r}: the object is {name}{names.BUNDLE_SUFFIX}: use one"
-                " name for both"
-            )
-        if not manifest.fits_engine(document["engine"], API_VERSION):
-            faults.append(f"engine: {document['engine']!r}: this cluster has {API_VERSION}")
-        versions = self._config.storlet.languages.get(document["language"])
-        wanted = document.get("language-version", "")
-        if versions is None:
-            known = ", ".join(self._config.storlet.languages)
-            faults.append(f"language: {document['language']!r}: this cluster has {known}")
-        elif wanted and wanted not in {*versions, *(each.partition(".")[0] for each in versions)}:
-            faults.append(f"language-version: {wanted!r}: this cluster has {', '.join(versions)}")
-        values, wrong = limits.declared(_limit_headers(document), document["language"])
-        trust_class = self._config.class_of(account, name)
-        wrong += limits.above_maximum(values, names.STORLET_META, trust_class)
-        return faults + [f"limits.{each.replace(names.STORLET_META, '').lower()}" for each in wrong]
+
+def faults_here(config: Config, account: str, name: str, document: Mapping[str, Any]) -> list[str]:
+    """Why this cluster cannot run a manifest in the normal form as storlet ``name``."""
+    faults = []
+    if not manifest.fits_engine(document["engine"], API_VERSION):
+        faults.append(f"engine: {document['engine']!r}: this cluster has {API_VERSION}")
+    versions = config.storlet.languages.get(document["language"])
+    wanted = document.get("language-version", "")
+    if versions is None:
+        known = ", ".join(config.storlet.languages)
+        faults.append(f"language: {document['language']!r}: this cluster has {known}")
+    elif wanted and wanted not in {*versions, *(each.partition(".")[0] for each in versions)}:
+        faults.append(f"language-version: {wanted!r}: this cluster has {', '.join(versions)}")
+    values, wrong = limits.declared(_limit_headers(document), document["language"])
+    trust_class = config.class_of(account, name)
+    wrong += limits.above_maximum(values, names.STORLET_META, trust_class)
+    return faults + [f"limits.{each.replace(names.STORLET_META, '').lower()}" for each in wrong]
 
 
 def _limit_headers(document: Mapping[str, Any]) -> dict[str, str]:
@@ -101,14 +99,25 @@ def _limit_headers(document: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def _checked(found: Mapping[str, Any]) -> Checked:
+def _faults_of_name(name: str, document: Mapping[str, Any]) -> list[str]:
+    if document["name"] == name:
+        return []
+    there = name + names.BUNDLE_SUFFIX
+    return [f"name: {document['name']!r}: the object is {there}: use one name for both"]
+
+
+def facts_of(found: Mapping[str, Any]) -> dict[str, Any]:
+    """The part of a bundle's manifest that a run needs.
+
+    :param found: ``manifest`` in the normal form, and ``archives``.
+    """
     document = found["manifest"]
     parameters = {
         name: {key: value for key, value in row.items() if key != "help"}
         for name, row in document["parameters"].items()
     }
     values, _ = limits.declared(_limit_headers(document), document["language"])
-    facts = {
+    return {
         "language": document["language"],
         "language_version": document.get("language-version", ""),
         "main": document["main"],
@@ -118,6 +127,10 @@ def _checked(found: Mapping[str, Any]) -> Checked:
         "parameters": parameters,
         "inputs": [document["inputs"]["min"], document["inputs"]["max"]],
     }
+
+
+def _checked(found: Mapping[str, Any]) -> Checked:
+    document = found["manifest"]
     metadata = {
         names.META_LANGUAGE: document["language"],
         names.META_MAIN: document["main"],
@@ -126,4 +139,4 @@ def _checked(found: Mapping[str, Any]) -> Checked:
         **_limit_headers(document),
     }
     shown = {key: value for key, value in metadata.items() if value}
-    return Checked(found["sha256"], document["version"], facts, shown)
+    return Checked(found["sha256"], document["version"], facts_of(found), shown)

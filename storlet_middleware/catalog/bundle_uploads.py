@@ -32,6 +32,7 @@ from storlet_middleware.catalog.bundle_store import (
     file_of,
     version_of,
 )
+from storlet_middleware.catalog.self_tests import cases_of
 from storlet_middleware.catalog.staged_uploads import Place, StagedUploads
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.catalog.upload_check import PackedCode, UploadCheck
@@ -83,7 +84,7 @@ class BundleUploads:
         """The answer to a write of a bundle.
 
         :param cache: the account's cache of storlet versions.
-        :param is_checked: load the code before it becomes the current version.
+        :param is_checked: load the code and run its test cases before it becomes current.
         """
         return _Change(self, operation, environ, is_checked=is_checked).answer(cache)
 
@@ -177,7 +178,7 @@ class _Change:
     def _require_loads(
         self, packed: BinaryIO, facts: Mapping[str, Any], sha256: str, headers: Mapping[str, str]
     ) -> None:
-        """Check that the code can be loaded, if the request wants that.
+        """Check that the code can be loaded and passes its test cases, if the request wants that.
 
         :param headers: of the object that ``packed`` is a copy of.
         """
@@ -187,7 +188,7 @@ class _Change:
             others = ProxyFetcher(self._uploads.app, self._environ, self._place[0])
             fetcher = PackedCode(own, packed, others)
             self._uploads.load_check.require_loads(
-                self._environ, version, fetcher, is_owner=self._is_owner
+                self._environ, version, fetcher, cases_of(packed), is_owner=self._is_owner
             )
 
     def _refuse_options(self) -> None:

@@ -21,6 +21,7 @@ from swift.proxy.controllers.base import get_cache_key
 
 from storlet_middleware import errors, names
 from storlet_middleware.catalog.bundle_store import BundleStore
+from storlet_middleware.catalog.library import library_of
 from storlet_middleware.catalog.manifests import (
     Manifest,
     ManifestError,
@@ -66,6 +67,8 @@ class Catalog:
         self._app = app
         self._config = config.storlet
         self._class_of = config.class_of
+        #: The storlets that every account has.
+        self.library = library_of(config)
         self._bundles = BundleStore(app, config.storlet.versions_kept)
         self.containers = (config.storlet.storlet_container, config.storlet.dependency_container)
 
@@ -86,6 +89,11 @@ class Catalog:
         """Refuse a storlet or a dependency whose manifest is not valid."""
         meta = user_metadata(headers, names.STORLET_META)
         faults = []
+        if container == self._config.storlet_container and names.is_library(name):
+            faults.append(
+                f"storlet name {name!r}: names that begin with {names.LIBRARY} are those of the"
+                " system library: choose another name"
+            )
         try:
             if container == self._config.storlet_container:
                 # Only uploads are checked for these; storlets that exist already stay usable.
@@ -110,16 +118,19 @@ class Catalog:
     ) -> bool:
         """Raise unless the ACL of the storlet's container lets the caller read it.
 
-        Returns whether the caller owns the account, and so may see the storlet's traceback.
+        Returns whether the caller owns the account, and so may see the storlet's traceback.  Every
+        caller may run the library.
 
         :param container: the container of the request's object; its info is prefetched for Swift.
         """
-        self._cache_of(environ, account).prefetch(storlet, container)
+        is_of_library = names.is_library(storlet)
+        if not is_of_library:
+            self._cache_of(environ, account).prefetch(storlet, container)
         path = object_path(
             version, account, self._config.storlet_container, names.object_of(storlet)
         )
         verdict = authorization.authorize(environ, self._app, "GET", path)
-        if verdict.refusal is not None:
+        if verdict.refusal is not None and not is_of_library:
             raise StorletDenied(
                 "Failed to verify access to the storlet. Either the storlet does not exist or you"
                 " are not authorized to run the storlet.",
@@ -133,6 +144,8 @@ class Catalog:
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> StorletVersion:
         """The current version of ``storlet``; access was checked before."""
+        if names.is_library(storlet):
+            return self.library.member(storlet).version_for(account)
         cache = self._cache_of(environ, account)
         generation, known = cache.get(storlet)
         if known is not None:
@@ -143,6 +156,8 @@ class Catalog:
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> StorletVersion:
         """The same, bypassing the cache: the version resolved before was replaced."""
+        if names.is_library(storlet):
+            return self.resolve(environ, version, account, storlet)
         cache = self._cache_of(environ, account)
         generation, _ = cache.get(storlet)
         return self._read_and_remember(environ, cache, generation, version, storlet)

@@ -1,4 +1,5 @@
-"""The check of a storlet's code before it takes effect: its sandbox loads the code.
+"""The check of a storlet's code before it takes effect: its sandbox loads it, and runs its test
+cases.
 
 ::
 
@@ -7,7 +8,8 @@
 
 The check starts an invocation of the new code, with an empty input, in the tenant's sandbox at this
 proxy and under the storlet's limits.  It cancels the invocation as soon as the worker reports that
-the code is loaded: module imported, class found.
+the code is loaded: module imported, class found.  Then the test cases of a bundle's manifest run
+one after the other, each as an invocation; all together have ``[storlet] check_seconds``.
 
 A failure of the tenant's code or limits is ``registration.check``, and the write does not happen.
 Any other failure (no capacity, no sandbox) is answered as it is: the code was not checked.
@@ -15,14 +17,19 @@ Any other failure (no capacity, no sandbox) is answered as it is: the code was n
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO, Final, Protocol
 
 from swift.common.utils import config_true_value
 
 from storlet_middleware import names
+from storlet_middleware.bundle import manifest
+from storlet_middleware.catalog import self_tests
+from storlet_middleware.catalog.self_tests import Case, Outcome
+from storlet_middleware.concurrency import monotonic
 from storlet_middleware.config import Config
 from storlet_middleware.engine.code_cache import Fetcher
 from storlet_middleware.engine.invocation import Invocation
@@ -100,17 +107,20 @@ class UploadCheck:
         environ: Mapping[str, Any],
         version: StorletVersion,
         fetcher: Fetcher,
+        cases: Sequence[Case] = (),
         *,
         is_owner: bool,
     ) -> None:
-        """Return when the code of ``version`` has been loaded.
+        """Return when the code of ``version`` has been loaded, and has passed all ``cases``.
 
         :param is_owner: the caller may see text of the tenant's code, such as the traceback.
-        :raises RegistrationCheckFailed: it cannot be loaded.
+        :raises RegistrationCheckFailed: it cannot be loaded, or a case failed.
         """
+        transaction = str(environ.get("swift.trans_id", "check"))
         self._inflight.acquire(version.account)
         try:
-            self._load(str(environ.get("swift.trans_id", "check")), version, fetcher)
+            self._load(transaction, version, fetcher)
+            self._run_all(transaction, version, fetcher, cases)
         except StorletError as error:
             raise refusal(error, is_owner=is_owner) from error
         finally:
@@ -118,18 +128,68 @@ class UploadCheck:
 
     def _load(self, transaction: str, version: StorletVersion, fetcher: Fetcher) -> None:
         with tempfile.TemporaryFile() as empty:
-            invocation = Invocation(
-                self._task(transaction, version), [FileInput(empty.fileno(), {})]
-            )
+            task = self._task(transaction, version, {})
+            invocation = Invocation(task, [FileInput(empty.fileno(), {})])
             try:
                 self._launcher.start(invocation, version, fetcher)
                 invocation.await_start()
             finally:
                 invocation.close()
 
-    def _task(self, transaction: str, version: StorletVersion) -> Task:
+    def _run_all(
+        self, transaction: str, version: StorletVersion, fetcher: Fetcher, cases: Sequence[Case]
+    ) -> None:
+        left = seconds = self._config.storlet.check_seconds
+        for number, case in enumerate(cases, 1):
+            began, id_ = monotonic(), f"{transaction}-case-{number}"
+            outcome = self._outcome(id_, version, fetcher, case, left)
+            left -= monotonic() - began - outcome.waited_seconds
+            if left <= 0:
+                raise RegistrationCheckFailed(
+                    f"the test cases took longer than {seconds:g} s: number {number} of"
+                    f" {len(cases)}, {case.name!r}, did not end in time"
+                )
+            faults = self_tests.differences(case, outcome)
+            if faults:
+                text = f"test case {case.name!r} failed: {faults}"
+                raise RegistrationCheckFailed(text, detail=outcome.detail)
+
+    def _outcome(
+        self, id_: str, version: StorletVersion, fetcher: Fetcher, case: Case, left: float
+    ) -> Outcome:
+        """The outcome of one case, which runs for at most ``left`` seconds.
+
+        :raises StorletError: the case could not be run, and nothing is known of it.
+        """
+        values, faults = manifest.parameters_of_run(version.parameters, case.parameters)
+        if version.inputs:
+            faults += manifest.faults_of_count(version.inputs, len(case.inputs))
+        if faults:
+            return Outcome(BadRequest.code, "; ".join(faults))
+        task = self._task(id_, version, values)
+        total = min(task.deadlines.total, left)
+        task = replace(task, deadlines=replace(task.deadlines, total=total))
+        with contextlib.ExitStack() as files:
+            opened = [files.enter_context(_file(content)) for content in case.inputs]
+            invocation = Invocation(task, [FileInput(file.fileno(), {}) for file in opened])
+            files.callback(invocation.close)
+            try:
+                self._launcher.start(invocation, version, fetcher)
+                most = -1 if case.output is None else len(case.output)
+                outcome = Outcome(output=_output(invocation, most))
+            except StorletError as error:
+                if row_of(error.code).blame not in _TENANTS:
+                    raise
+                outcome = Outcome(error.code, str(error), error.detail)
+            return replace(
+                outcome,
+                metadata=dict(invocation.metadata),
+                waited_seconds=invocation.waited_seconds,
+            )
+
+    def _task(self, id_: str, version: StorletVersion, parameters: Mapping[str, str]) -> Task:
         effective = self._launcher.effective(version, {})
-        task = self._launcher.task(transaction, {}, effective, wants_log=False)
+        task = self._launcher.task(id_, parameters, effective, wants_log=False)
         # An invocation waits for a worker as long as for a slot.  Loading may take all of that
         # time, and the supervisor's own deadline for it gives the more precise error.
         loading = self._config.class_of(version.account, version.name).invocation.load_seconds
@@ -138,14 +198,44 @@ class UploadCheck:
         )
 
 
+def _file(content: bytes) -> BinaryIO:
+    """A file with ``content``, at its begin."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    file.write(content)
+    file.seek(0)
+    return file
+
+
+def _output(invocation: Invocation, most: int) -> bytes:
+    """The output of an invocation that succeeds, cut after one byte more than ``most``; empty if
+    ``most`` is negative.
+    """
+    pieces, size = [], 0
+    while chunk := invocation.read():
+        if size <= most:
+            pieces.append(chunk[: most + 1 - size])
+            size += len(pieces[-1])
+    return b"".join(pieces)
+
+
 def refusal(error: StorletError, *, is_owner: bool) -> StorletError:
     """The answer for ``error`` of a check: the tenant's part failed, or the check itself."""
+    if isinstance(error, RegistrationCheckFailed):
+        return _of_case(error, is_owner=is_owner)
     row = row_of(error.code)
     if row.blame not in _TENANTS or row.status != RegistrationCheckFailed.status:
         return error
     shown = error if is_owner else error.without_tenant_text()
     return RegistrationCheckFailed(
         f"{error.code}: {shown}; nothing was changed", detail=shown.detail
+    )
+
+
+def _of_case(error: RegistrationCheckFailed, *, is_owner: bool) -> StorletError:
+    """The answer for a test case; its name is the caller's, but not all that the code wrote."""
+    text = str(error) if is_owner else str(error).partition(" failed: ")[0]
+    return RegistrationCheckFailed(
+        f"{text}; nothing was changed", detail=error.detail if is_owner else ""
     )
 
 

@@ -18,6 +18,7 @@ from storlet_middleware import config as configuration
 from storlet_middleware.admission import shared_table
 from storlet_middleware.cli import node, text
 from storlet_middleware.cli.command import DONE, NOT_WELL, Command, complain, say
+from storlet_middleware.cli.kept_space import Kept, kept_by
 from storlet_middleware.config import Config
 from storlet_middleware.keys import tenant_key
 from storlet_middleware.sandboxd.wording import plain
@@ -27,8 +28,8 @@ CHECK_SECONDS: Final = 180.0
 
 DESCRIPTION: Final = """Show the sandboxes of this node.
 
-Also shown: their storlets, the running and waiting invocations, and the last self-test of each
-trust class.
+Also shown: their storlets, the running and waiting invocations, the disk space of deleted files
+that storlets keep (to root), and the last self-test of each trust class.
 
 A class whose self-test failed is closed: its storlets are not loaded on this node
 (503 sandbox.unavailable), until the cause is fixed or the name of the failed test is in
@@ -58,12 +59,14 @@ def _run(options: argparse.Namespace) -> int:
             status = node.ask(config, messages.AskSelfTest(), CHECK_SECONDS)
     else:
         status = node.ask(config, messages.AskNodeStatus())
-    usage = _usage(config)
+    usage, kept = _usage(config), _kept(status)
     if options.json:
-        say(json.dumps(_as_data(config, status, usage), indent=2))
+        say(json.dumps(_as_data(config, status, usage, kept), indent=2))
     else:
         if not options.check:
             say(_sandboxes(config, status, usage))
+            for part in _kept_space(status, kept):
+                say(f"\n{part}")
             say()
         for result in status.self_tests:
             say(_self_test(result, config.sandbox.accept_failures, every=options.check))
@@ -123,6 +126,21 @@ def _sandboxes(
             text.table(("ACCOUNT", "RUNNING", "WAITING"), tenants, right=("RUNNING", "WAITING"))
         )
     return "\n\n".join(parts)
+
+
+def _kept_space(status: messages.NodeStatus, kept: Mapping[int, Kept] | None) -> Iterator[str]:
+    """The part of the text that follows the sandboxes, if there is one."""
+    if kept is None:
+        yield "deleted files that storlets keep: unknown, root is needed to see them"
+        return
+    rows = [
+        (text.name(sandbox.account), len(one.files), one.size_bytes, one.in_messages)
+        for sandbox in status.sandboxes
+        if (one := kept.get(sandbox.uid or 0)) and (one.files or one.messages)
+    ]
+    columns = ("ACCOUNT", "DELETED FILES", "BYTES", "DESCRIPTORS IN MESSAGES")
+    if rows:
+        yield text.table(columns, rows, right=columns[1:])
 
 
 def _row(sandbox: messages.Sandbox, now: float) -> tuple[object, ...]:
@@ -196,11 +214,14 @@ def _waiting(what: str) -> Iterator[None]:
 
 
 def _as_data(
-    config: Config, status: messages.NodeStatus, usage: Mapping[str, shared_table.Usage]
+    config: Config,
+    status: messages.NodeStatus,
+    usage: Mapping[str, shared_table.Usage],
+    kept: Mapping[int, Kept] | None,
 ) -> dict[str, Any]:
     return {
         "node": config.sandbox.node_id,
-        "sandboxes": [_sandbox_data(sandbox, usage) for sandbox in status.sandboxes],
+        "sandboxes": [_sandbox_data(sandbox, usage, kept) for sandbox in status.sandboxes],
         "images": dict(status.images),
         "self_tests": {
             result.trust_class: {
@@ -218,16 +239,32 @@ def _as_data(
 
 
 def _sandbox_data(
-    sandbox: messages.Sandbox, usage: Mapping[str, shared_table.Usage]
+    sandbox: messages.Sandbox,
+    usage: Mapping[str, shared_table.Usage],
+    kept: Mapping[int, Kept] | None,
 ) -> dict[str, Any]:
     data = {
         **dataclasses.asdict(sandbox),
         "storlets": [dataclasses.asdict(group) for group in sandbox.groups],
     }
     del data["groups"]
+    found = (kept or {}).get(sandbox.uid or 0)
+    data["kept"] = found and {
+        "files": len(found.files), "bytes": found.size_bytes, "in_messages": found.in_messages,
+    }  # fmt: skip
     used = usage.get(tenant_key(sandbox.account))
     # Numbers of the whole account on this node: it may have a sandbox of each class.
     return {**data, "running": used.running if used else 0, "waiting": used.waiting if used else 0}
+
+
+def _kept(status: messages.NodeStatus) -> Mapping[int, Kept] | None:
+    """The deleted files that each sandbox keeps, by its user; ``None`` without the right to see
+    them.
+    """
+    try:
+        return kept_by({sandbox.uid for sandbox in status.sandboxes if sandbox.uid})
+    except PermissionError:
+        return None
 
 
 def _usage(config: Config) -> Mapping[str, shared_table.Usage]:

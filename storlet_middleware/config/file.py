@@ -12,6 +12,7 @@ import socket
 from pathlib import Path
 from typing import Any, Final
 
+from storlet_middleware import names
 from storlet_middleware.config.option import Option, fields_of
 from storlet_middleware.config.sections import (
     ADMIN_CLASS,
@@ -20,6 +21,7 @@ from storlet_middleware.config.sections import (
     LOWERABLE,
     OPTIONS,
     SECTIONS,
+    USER_CLASS,
     Config,
     InvocationSection,
     LimitsSection,
@@ -168,6 +170,11 @@ def _trust_class(
         f"[{section}] storlets = {entry}: want account/name"
         for entry in own["storlets"] or ()
         if not all(entry.partition("/")) or entry.count("/") > 1
+    ]
+    faults += [
+        f"[{section}] storlets = {entry}: a storlet of the library is of class {USER_CLASS}"
+        for entry in own["storlets"] or ()
+        if names.is_library(entry.partition("/")[2])
     ]
     lowered = _lowered(parser, section, values, faults)
     if faults:

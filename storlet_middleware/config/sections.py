@@ -60,6 +60,9 @@ class StorletSection:
         zero="only their owner deletes them")
     versions_kept: int = option(
         COUNT, "10", "versions of a bundle that are kept; the oldest is removed", least=1, most=50)
+    check_seconds: float = option(
+        SECONDS, "30", "time of all test cases of a bundle together, in the check of an upload",
+        least=1, most=600)
     languages: dict[str, tuple[str, ...]] = option(
         LANGUAGES, ", ".join(f"{row.name}:{'/'.join(row.versions)}" for row in LANGUAGE_ROWS),
         "languages that may be uploaded and run, with the versions in the sandbox image (a/b for"
@@ -68,6 +71,18 @@ class StorletSection:
         TEXT, "/etc/swift/internal-client.conf",
         "pipeline with which a node fetches storlet code; with slo, dlo and encryption if the"
         " proxies have them")
+
+
+@dataclass(frozen=True)
+class LibrarySection:
+    """The system library: storlets that every account has, named std:NAME."""
+
+    folders: tuple[str, ...] = option(
+        LIST, "",
+        "directories with storlets of the operator, a folder each with storlet.toml and src/; the"
+        " same on all nodes")
+    disabled: tuple[str, ...] = option(
+        LIST, "", "storlets of the library that are switched off, such as std:grep")
 
 
 @dataclass(frozen=True)
@@ -330,6 +345,7 @@ class Config:
     """All options, typed; ``path`` is the file they came from."""
 
     storlet: StorletSection
+    library: LibrarySection
     rules: RulesSection
     placement: PlacementSection
     sandbox: SandboxSection
@@ -342,8 +358,13 @@ class Config:
     path: str = ""
 
     def class_of(self, account: str, storlet: str) -> TrustClass:
-        """The trust class: ``admin`` if the operator lifted the account or the storlet."""
+        """The trust class: ``admin`` if the operator lifted the account or the storlet.
+
+        The library is the same code for every account, and always of class ``user``.
+        """
         admin = self.classes[ADMIN_CLASS]
+        if names.is_library(storlet):
+            return self.classes[USER_CLASS]
         bundle = names.bundle_of(storlet)
         storlet = bundle[0] if bundle else storlet  # all versions are of one class
         is_admin = account in admin.accounts or f"{account}/{storlet}" in admin.storlets

@@ -32,6 +32,7 @@ from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.enforcement.rule_hits import RuleHits
 from storlet_middleware.enforcement.storlet_runs import RuleDecisions, StorletRuns, runs_storlets
 from storlet_middleware.errors import BackendFailed, RuleRefused, RulesUnavailable, StorletError
+from storlet_middleware.flows.sequence import StepsOf
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.ruleset.store import Loaded, RuleStore
@@ -91,7 +92,7 @@ class PassOn:
 
 @dataclass(frozen=True)
 class RunStorlets:
-    """Run the rules' storlets: ``requests[0]``, then those of ``plan``."""
+    """Run the storlets of the rules, and the client's own."""
 
     requests: list[StorletRequest]
     plan: Plan
@@ -123,14 +124,20 @@ class Enforcement:
 
     :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when an account is
         not enabled for storlets.
+    :param steps_of: the steps of a client's own request.
     """
 
     def __init__(
-        self, proxy: Proxy, logger: Any, require_enabled: Callable[[dict[str, Any]], None]
+        self,
+        proxy: Proxy,
+        logger: Any,
+        require_enabled: Callable[[dict[str, Any]], None],
+        steps_of: StepsOf,
     ) -> None:
         self._proxy = proxy
         self._logger = logger
         self._require_enabled = require_enabled
+        self._steps_of = steps_of
         self._hits = RuleHits(logger, proxy.config.rules.hits_seconds)
         self.store = RuleStore(proxy.app, proxy.config, logger, proxy.client_timeout_seconds)
 
@@ -260,7 +267,8 @@ class Enforcement:
         if decisions.is_empty:
             requirements.require_no_expiring_copy(inquiry)
             return PassOn(inquiry)
-        requests, plan = StorletRuns(inquiry, self._require_enabled).build(decisions)
+        runs = StorletRuns(inquiry, self._require_enabled, self._steps_of)
+        requests, plan = runs.build(decisions)
         return RunStorlets(requests, plan, PassOn(inquiry).source_timestamp)
 
 

@@ -15,6 +15,7 @@ from storlet_middleware.enforcement import requirements
 from storlet_middleware.enforcement.inquiry import Inquiry
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BadRequest
+from storlet_middleware.flows.sequence import StepsOf
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, parse
 
@@ -64,11 +65,18 @@ class StorletRuns:
 
     :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when the account
         is not enabled for storlets.
+    :param steps_of: the steps of the client's own request.
     """
 
-    def __init__(self, inquiry: Inquiry, require_enabled: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        inquiry: Inquiry,
+        require_enabled: Callable[[dict[str, Any]], None],
+        steps_of: StepsOf,
+    ) -> None:
         self._inquiry = inquiry
         self._require_enabled = require_enabled
+        self._steps_of = steps_of
 
     def build(self, wanted: RuleDecisions) -> tuple[list[StorletRequest], Plan]:
         """In order: steps that reverse an earlier rule, steps of the source's rule, steps of the
@@ -81,9 +89,8 @@ class StorletRuns:
             self._request(step, wanted.write_facts, wanted.write_rule)
             for step in steps_of_rule(wanted.write_rule)
         ]
-        explicit = self._explicit_request(wanted)
-        if explicit is not None:
-            requests.append(explicit)
+        explicit = self._explicit_requests(wanted)
+        requests += explicit
         self._require_runnable(wanted)
         mandatory = next((rule for rule in wanted.rules if rule.is_mandatory), None)
         storing = wanted.write_rule or (wanted.read_rule if inquiry.method == "PUT" else None)
@@ -91,8 +98,7 @@ class StorletRuns:
             rule=_decisive_name(wanted),
             is_mandatory=mandatory is not None,
             passes=_common_passes(wanted.rules),
-            further=tuple(requests[1:]),
-            explicit_last=explicit is not None,
+            explicit_count=len(explicit),
             reverse=storing.name if storing is not None and _is_reversible(storing) else "",
             is_reversing=bool(wanted.reversed_rule),
         )
@@ -119,11 +125,11 @@ class StorletRuns:
             text = f"a storlet cannot write into the container {written.container}"
             raise inquiry.refusal(_decisive_name(wanted), text)
 
-    def _explicit_request(self, wanted: RuleDecisions) -> StorletRequest | None:
-        """The client's own storlet, which runs last; ``None`` if it requests none."""
+    def _explicit_requests(self, wanted: RuleDecisions) -> list[StorletRequest]:
+        """The client's own storlets, which run last."""
         inquiry = self._inquiry
         if not inquiry.operation.runs_storlet:
-            return None
+            return []
         # The client's storlet replaces those of ordinary rules, so these rules are mandatory.
         for rule in wanted.rules:
             if rule.explicit is not Explicit.AFTER:
@@ -138,7 +144,7 @@ class StorletRuns:
         ]
         if faults:
             raise BadRequest("; ".join(faults))
-        return request
+        return self._steps_of(inquiry.environ, request)
 
     def _request(self, step: Step, facts: Facts, rule: Rule | None) -> StorletRequest:
         inquiry = self._inquiry

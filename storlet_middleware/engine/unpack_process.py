@@ -53,7 +53,7 @@ def unpack(bundle: Path, digest: str, directory: Path) -> None:
         with zipfile.ZipFile(packed) as zipped:
             lock = zipped.read(archive.LOCK)
             known = _known_files(directory.parent)
-            rows = [row for row in json.loads(lock)["files"] if row["path"] != archive.MANIFEST]
+            rows = _rows_of_code(lock)
             written = [
                 path for row in rows if (path := _place(zipped, code, known, row)) is not None
             ]
@@ -64,6 +64,12 @@ def unpack(bundle: Path, digest: str, directory: Path) -> None:
             pass
 
 
+def _rows_of_code(lock: bytes) -> list[dict[str, Any]]:
+    """The files that a run has: neither the manifest nor those of test cases."""
+    rows: list[dict[str, Any]] = json.loads(lock)["files"]
+    return [row for row in rows if row["path"].startswith(archive.CODE)]
+
+
 def _known_files(home: Path) -> dict[tuple[str, str], Path]:
     """Files of other versions of the account, by hash and mode."""
     known: dict[tuple[str, str], Path] = {}
@@ -72,7 +78,7 @@ def _known_files(home: Path) -> dict[tuple[str, str], Path]:
         folders.sort(key=lambda each: -each.stat().st_mtime)
     for folder in folders[:_NEIGHBOURS]:
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
-            for row in json.loads((folder / archive.LOCK).read_bytes())["files"]:
+            for row in _rows_of_code((folder / archive.LOCK).read_bytes()):
                 known[row["sha256"], row["mode"]] = folder / row["path"].removeprefix(archive.CODE)
     return known
 

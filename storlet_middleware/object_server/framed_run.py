@@ -16,11 +16,11 @@ from storlet_middleware.backend import frames
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.config import Config
+from storlet_middleware.engine.code_cache import Fetcher
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.engine.task import FileInput
 from storlet_middleware.errors import DaemonDown, InternalError, RangeUnsatisfiable, StorletError
-from storlet_middleware.object_server.code_fetcher import CodeFetcher
 from storlet_middleware.object_server.health import Health
 from storlet_middleware.object_server.plain_object import StoredObject
 from storlet_middleware.wsgi.bodies import ClosingIterator
@@ -46,7 +46,7 @@ class NodeContext:
     config: Config
     logger: Any
     launcher: Launcher
-    fetcher: CodeFetcher
+    fetcher: Fetcher
     health: Health
 
 

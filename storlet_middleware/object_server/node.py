@@ -35,6 +35,7 @@ from storlet_middleware.backend import frames
 from storlet_middleware.backend import overflow as overflow_modes
 from storlet_middleware.backend.invocation_header import BackendInvocation, UnknownVersion
 from storlet_middleware.backend.refusals import Refusal
+from storlet_middleware.catalog.library import LibraryFetcher, library_of
 from storlet_middleware.config import Config
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.object_server.code_fetcher import CodeFetcher
@@ -76,7 +77,9 @@ class ObjectNode:
         self._app = app
         self._logger = logger
         self._launcher = Launcher(config, logger, max_runs)
-        fetcher = CodeFetcher(config.storlet.internal_client_conf_path)
+        self._library = library_of(config)
+        others = CodeFetcher(config.storlet.internal_client_conf_path)
+        fetcher = LibraryFetcher(self._library, others)
         health = Health(logger, ReconCache(recon_directory, logger))
         self._context = NodeContext(config, logger, self._launcher, fetcher, health)
         # As it is in headers.
@@ -100,7 +103,9 @@ class ObjectNode:
             # server, which resumes a broken body on another replica.  The output of another run
             # must not be appended to the first one's.
             return _refuse(environ, start_response, Refusal.RESUME)
-        if self.frame_version not in description.frame_versions:
+        storlet = description.storlet
+        is_unknown = names.is_library(storlet.name) and not self._library.has(storlet)
+        if is_unknown or self.frame_version not in description.frame_versions:
             return self._plain(environ, start_response, Refusal.VERSION)
         return self._answer(environ, start_response, description)
 

@@ -8,7 +8,6 @@ declares.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Final
 
 from storlet_middleware import errors, names
 from storlet_middleware.bundle import manifest
@@ -26,12 +25,9 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi import authorization, delegation
 from storlet_middleware.wsgi.context import RequestContext
-from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, ObjectPath, StorletRequest
+from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, is_query_of_swift
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
-
-#: Names in a query that are not meant for the storlet, or beginnings of such.
-_QUERIES_OF_SWIFT: Final = (*sorted(SWIFT_QUERIES), "temp_url_", "x-amz-", "filename", "inline")
 
 
 class Permissions:
@@ -88,7 +84,10 @@ class Permissions:
     def _plan_of(self, step: Step) -> Plan | None:
         """The plan that requires ``step``; ``None`` if the client requested the step."""
         plan = self._plan
-        return None if plan is None or (plan.explicit_last and step is self._steps[-1]) else plan
+        if plan is None:
+            return None
+        explicit = self._steps[len(self._steps) - plan.explicit_count :]
+        return None if any(step is each for each in explicit) else plan
 
     def _check_inputs(self, request: StorletRequest) -> None:
         most = self._proxy.config.limits.inputs
@@ -198,7 +197,7 @@ class Permissions:
         others = {
             name: value
             for name, value in given.items()
-            if name not in declared and name.lower().startswith(_QUERIES_OF_SWIFT)
+            if name not in declared and is_query_of_swift(name)
         }
         own = {name: value for name, value in given.items() if name not in others}
         values, faults = manifest.parameters_of_run(declared, own)

@@ -13,7 +13,6 @@ from typing import Final
 
 from rules.model import Passes
 from storlet_middleware import names
-from storlet_middleware.wsgi.storlet_request import StorletRequest
 
 _METADATA: Final = names.OBJECT_META.lower()
 _STORLETS_OWN: Final = names.STORLET_META.lower()
@@ -28,8 +27,8 @@ class Plan:
     :param rule: the rule's name, which every answer carries.
     :param passes: the facts of the source that the result carries; ``None``: none if the rule is
         mandatory, else the same as without a rule.
-    :param further: steps after the first: each reads the output of the one before.
-    :param explicit_last: the client requested the last step, with the checks of a client's own run.
+    :param explicit_count: the number of last steps that the client requested, with the checks of a
+        client's own run.
     :param reverse: name of the rule whose ``reverse`` applies when the stored result is read; empty
         if none.
     :param is_reversing: the first steps reverse the storlets that ran when the object was stored.
@@ -38,8 +37,7 @@ class Plan:
     rule: str
     is_mandatory: bool = False
     passes: Passes | None = None
-    further: tuple[StorletRequest, ...] = ()
-    explicit_last: bool = False
+    explicit_count: int = 0
     reverse: str = ""
     is_reversing: bool = False
 

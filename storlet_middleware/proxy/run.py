@@ -17,13 +17,14 @@ failure is to break the connection; before a PUT is committed, it is to break th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
 from swift.common.swob import Request, Response
 
 from storlet_middleware import errors, names
+from storlet_middleware.catalog.library import LibraryFetcher
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
@@ -69,7 +70,7 @@ def _new_id(environ: Mapping[str, Any]) -> str:
 class Run:
     """See the module.
 
-    :param request: the request of the client or a rule, for the first storlet of the run.
+    :param requests: of the client or a rule, for each storlet of the run in its order.
     :param plan: a rule's further requirements; ``None`` if the client requested the run.
     :param source_timestamp: ``X-Timestamp`` of the source that the rules were evaluated for; see
         :class:`~.source.Source`.
@@ -79,27 +80,31 @@ class Run:
         self,
         proxy: Proxy,
         context: RequestContext,
-        request: StorletRequest,
+        requests: Sequence[StorletRequest],
         plan: Plan | None = None,
         source_timestamp: str | None = None,
     ) -> None:
         self._proxy = proxy
         self._environ = environ = context.environ
-        self._request = request
+        self._request = request = requests[0]
         self._plan = plan
         self._times = Times(monotonic())
         self.id = _new_id(environ)
-        self._steps = steps_of(self.id, [request, *(plan.further if plan is not None else ())])
+        self._steps = steps_of(self.id, requests)
         self._completion = Completion(proxy, environ, self.id, self._steps, plan, self._times)
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
         used_grants: list[bool] = []
         self._disclosure = Disclosure(plan, used_grants, reads_source=request.source is not None)
         self._permissions = Permissions(proxy, context, self._steps, plan)
-        storlets = [step.request.storlet for step in self._steps]
+        # Later steps of a client get no more than its first step lets out.
+        own = plan.explicit_count if plan is not None else len(requests)
+        readers = requests[: len(requests) - own + 1]
+        storlets = [each.storlet for each in readers]
         self._source = Source(
             proxy, context, request, storlets, self._disclosure, used_grants, source_timestamp
         )
-        fetcher = ProxyFetcher(proxy.app, environ, request.version)
+        others = ProxyFetcher(proxy.app, environ, request.version)
+        fetcher = LibraryFetcher(proxy.catalog.library, others)
         self._execution = Execution(
             proxy.launcher, self._steps, fetcher, self._permissions.resolve_again
         )
@@ -200,7 +205,7 @@ class Run:
             raise AssertionError("the request has no target")
         source = None if self._source.answer is None else self._source.headers
         reverse = self._plan.reverse if self._plan is not None else ""
-        place = Store(self._proxy.app, self._environ, request, request.target, reverse)
+        place = Store(self._proxy, self._environ, request, request.target, reverse)
         answer = place.put(result, self._disclosure, source)
         self._is_usage_final = True
         answer.headers.update(self.headers())

@@ -46,8 +46,8 @@ _RANGES: Final = ("HTTP_RANGE", "HTTP_IF_RANGE")
 class Source:
     """Reads the inputs of one run.
 
-    :param storlets: names of all storlets of the run: a grant for any of them allows a read,
-        because the bytes pass through all.
+    :param storlets: names of the storlets that the bytes pass before a client's own choice: a grant
+        for any of them allows a read.
     :param used_grants: receives an item when a grant allowed a read.
     :param timestamp: ``X-Timestamp`` of the object that the rules were evaluated for ("": there was
         none); an object with another one is refused.  ``None``: no rule was evaluated for the

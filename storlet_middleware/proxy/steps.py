@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storlet_middleware.admission.controller import Slot
@@ -46,7 +46,7 @@ class Step:
             slot.release()
 
 
-def steps_of(invocation_id: str, requests: list[StorletRequest]) -> list[Step]:
+def steps_of(invocation_id: str, requests: Sequence[StorletRequest]) -> list[Step]:
     """The steps of a run; the second and later ones have the run's id with their number."""
     first, *further = requests
     return [Step(first, invocation_id)] + [

@@ -1,23 +1,22 @@
 """Stores a result: a PUT down the pipeline, in the caller's name, whose body is the result.
 
-Swift commits the object at the end of the body, and the body ends only after the storlet has
-succeeded.  A failure breaks the body, so that nothing is stored.
+The end of the body is withheld until the storlet has succeeded
+(:mod:`~storlet_middleware.proxy.withheld_put`).  A failure breaks the body, so that nothing is
+stored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
-from swift.common.exceptions import ChunkReadError, ChunkReadTimeout
 from swift.common.swob import Request, Response
-from swift.common.utils import close_if_possible, drain_and_close
 
 from storlet_middleware import names
-from storlet_middleware.errors import InternalError, StorletError
 from storlet_middleware.proxy import stored_headers
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.result import Result
+from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.proxy.withheld_put import PutRefused, WithheldPut, commit, reserve_for
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import client_environ, path_info
 
@@ -31,14 +30,9 @@ _NOT_OF_RESULT = (
 )
 
 
-class OutputBroken(ChunkReadError):
-    """Raised into a PUT whose storlet failed: Swift sees a broken body and commits nothing."""
-
-
 class Store:
     """Stores the result of one run.
 
-    :param app: the rest of the pipeline.
     :param environ: the client's WSGI environment.
     :param target: the object that the result becomes.
     :param reverse: name of the rule whose ``reverse`` applies when the stored object is read; empty
@@ -47,13 +41,13 @@ class Store:
 
     def __init__(
         self,
-        app: Any,
+        proxy: Proxy,
         environ: dict[str, Any],
         request: StorletRequest,
         target: ObjectPath,
         reverse: str,
     ) -> None:
-        self._app = app
+        self._proxy = proxy
         self._environ = environ
         self._request = request
         self._target = target
@@ -70,18 +64,21 @@ class Store:
         if self._reverse:
             put.headers[names.REVERSE_SYSMETA] = self._reverse
         stored_headers.require_storable(put, result.metadata)
-        body = _OutputBody(result)
-        put.environ["wsgi.input"] = body
+        reserve = reserve_for(
+            self._environ,
+            self._proxy.app,
+            put.environ["PATH_INFO"],
+            self._proxy.client_timeout_seconds,
+        )
+        withheld = WithheldPut(self._proxy.app, put, reserve, self._proxy.logger, result.stalled)
         try:
-            answer = put.get_response(self._app)
+            withheld.feed(result.chunks())
+            withheld.wait_fed()
+            (answer,) = commit([withheld])
+        except PutRefused as refused:
+            return refused.answer
         finally:
-            body.close()
-        if body.error is not None:
-            drain_and_close(answer)
-            raise body.error
-        if answer.status_int // 100 == 2 and not body.is_complete:
-            drain_and_close(answer)
-            raise InternalError("Swift committed before the storlet's output had ended")
+            withheld.close()
         return answer
 
     def _put_environ(self, *, is_copy: bool) -> dict[str, Any]:
@@ -115,42 +112,3 @@ def _set_headers(put: Request, result: Result, disclosure: Disclosure, source: A
         if "content-type" not in own:
             put.headers["Content-Type"] = disclosure.content_type(source, "")
     stored_headers.set_metadata(put.headers, result.metadata)
-
-
-class _OutputBody:
-    """A result as the body of a PUT (``wsgi.input``)."""
-
-    def __init__(self, result: Result) -> None:
-        self._result = result
-        self._chunks: Iterator[bytes] = result.chunks()
-        self._rest = b""
-        self.is_complete = False
-        self.error: StorletError | None = None
-
-    def read(self, size: int = -1) -> bytes:
-        """Up to ``size`` bytes; raises :class:`OutputBroken` when the storlet failed."""
-        if self.error is not None:
-            raise OutputBroken("the storlet failed")
-        while (size < 0 or not self._rest) and not self.is_complete:
-            chunk = self._next()
-            self.is_complete = chunk is None
-            self._rest += chunk or b""
-        if size < 0 or size >= len(self._rest):
-            piece, self._rest = self._rest, b""
-        else:
-            piece, self._rest = self._rest[:size], self._rest[size:]
-        return piece
-
-    def _next(self) -> bytes | None:
-        try:
-            return next(self._chunks, None)
-        except StorletError as error:
-            self.error = error
-            raise OutputBroken("the storlet failed") from error
-        except ChunkReadTimeout as timeout:
-            # Swift applies its client timeout to the data of this PUT, too.
-            self.error = self._result.stalled(f"no output for {timeout}")
-            raise
-
-    def close(self) -> None:
-        close_if_possible(self._chunks)

@@ -17,7 +17,6 @@ import json
 from typing import Any
 
 from swift.common.swob import Request, Response
-from swift.common.wsgi import make_env
 
 from storlet_middleware import errors, names
 from storlet_middleware.config import Config
@@ -29,11 +28,11 @@ from storlet_middleware.records.query import Query
 from storlet_middleware.records.reader import Page, RecordReader
 from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
-from storlet_middleware.wsgi import delegation
+from storlet_middleware.wsgi import authorization, delegation
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.caller import identity_of
-from storlet_middleware.wsgi.context import RequestContext, swift_authorize
+from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
 
@@ -80,16 +79,10 @@ def viewer_of(environ: dict[str, Any]) -> Viewer:
     if delegation.is_signed(environ):
         raise AccessDenied("a signed request cannot read records of runs")
     caller, caller_id = identity_of(environ)
-    authorize = swift_authorize(environ)
-    if authorize is None:
-        return Viewer(is_owner=True)
-    asked = Request(make_env(environ, query_string="", swift_source=names.SWIFT_SOURCE))
-    asked.environ.pop("swift_owner", None)
-    asked.acl = None
-    refusal = authorize(asked)
-    if refusal is not None:
-        raise SwiftRefusal(refusal)
-    return Viewer(bool(asked.environ.get("swift_owner")), caller, caller_id)
+    verdict = authorization.authorize_account(environ)
+    if verdict.refusal is not None:
+        raise SwiftRefusal(verdict.refusal)
+    return Viewer(verdict.is_owner, caller, caller_id)
 
 
 def _of_one(environ: dict[str, Any], asked: Query, page: Page) -> Response:

@@ -18,12 +18,13 @@ from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from rules.model import Finding, Place, Severity
 from storlet_middleware import child, names
+from storlet_middleware.catalog.library import library_of
 from storlet_middleware.catalog.manifests import ContentTypes, read_types
 from storlet_middleware.check_slots import CheckSlots, NoSlot
 from storlet_middleware.concurrency import WaitExpired, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
-from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
+from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy, StorletNotFound
 from storlet_middleware.ruleset import check_process
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.strings import wsgi
@@ -76,6 +77,7 @@ class Checker:
     def __init__(self, app: Any, config: Config) -> None:
         self._app = app
         self._config = config
+        self._library = library_of(config)
         self._slots = CheckSlots(_CHECKS)
 
     def check(self, environ: dict[str, Any], place: tuple[str, str], text: bytes) -> Checked:
@@ -85,11 +87,12 @@ class Checker:
         steps = parsed["steps"]
         if not findings:
             storlets = self._look_up(environ, place, sorted({step["storlet"] for step in steps}))
-            readers = self._readers(environ, place) if storlets else None
+            has_own = not all(map(names.is_library, storlets))
+            readers = self._readers(environ, place) if has_own else None
             known = {
                 name: {
                     "exists": storlet.exists,
-                    "readers": readers,
+                    "readers": check_process.READERS_ALL if names.is_library(name) else readers,
                     "input_types": storlet.types.inputs,
                     "output_type": storlet.types.output,
                 }
@@ -126,7 +129,8 @@ class Checker:
     def _look_up(
         self, environ: dict[str, Any], place: tuple[str, str], wanted: list[str]
     ) -> dict[str, _Storlet]:
-        found: dict[str, _Storlet] = {}
+        found = {name: self._of_library(name) for name in wanted if names.is_library(name)}
+        wanted = [name for name in wanted if name not in found]
         for first in range(0, len(wanted), _LOOKED_UP):
             some = wanted[first : first + _LOOKED_UP]
             tasks = [spawn(self._head, environ, place, name) for name in some]
@@ -135,6 +139,13 @@ class Checker:
                 name: _storlet(name, answer) for name, answer in zip(some, answers, strict=True)
             }
         return found
+
+    def _of_library(self, name: str) -> _Storlet:
+        try:
+            member = self._library.member(name)
+        except StorletNotFound:
+            return _Storlet(exists=False, declared={}, types=ContentTypes())
+        return _Storlet(exists=True, declared=member.facts["limits"], types=member.types)
 
     def _head(self, environ: dict[str, Any], place: tuple[str, str], name: str) -> Any:
         path = object_path(*place, self._config.storlet.storlet_container, names.object_of(name))

@@ -27,7 +27,8 @@ class Verdict:
 
     :param refusal: Swift's answer to a caller without access, else ``None``.
     :param is_owner: the caller owns the account.
-    :param container_status: status of the container itself (404: it does not exist).
+    :param container_status: status of the container itself (404: it does not exist); 0 for an
+        account.
     """
 
     refusal: Any
@@ -54,6 +55,18 @@ def authorize(environ: dict[str, Any], app: Any, method: str, path: str) -> Verd
     request.acl = info[_ACL[method]]
     refusal = authorize(request)
     return Verdict(refusal, bool(request.environ.get("swift_owner")), info["status"])
+
+
+def authorize_account(environ: dict[str, Any]) -> Verdict:
+    """Authorize the caller's request of the account at its path, without its query."""
+    authorize = swift_authorize(environ)
+    if authorize is None:
+        return Verdict(None, is_owner=True, container_status=0)
+    request = Request(make_env(environ, query_string="", swift_source=names.SWIFT_SOURCE))
+    request.environ.pop("swift_owner", None)
+    request.acl = None
+    refusal = authorize(request)
+    return Verdict(refusal, bool(request.environ.get("swift_owner")), 0)
 
 
 def _container(environ: dict[str, Any], app: Any, name: str) -> Mapping[str, Any]:

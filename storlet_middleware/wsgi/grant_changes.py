@@ -37,16 +37,19 @@ class GrantChanges:
 
     :param app: the rest of the pipeline.
     :param code_containers: the storlet and the dependency container; they have no grants.
+    :param library: the names of the storlets that every account has.
     """
 
     def __init__(
         self,
         app: WSGIApp,
         code_containers: tuple[str, ...],
+        library: list[str],
         require_enabled: Callable[[dict[str, Any]], None],
     ) -> None:
         self._app = app
         self._code_containers = code_containers
+        self._library = library
         self._require_enabled = require_enabled
 
     def change(self, context: RequestContext) -> Response:
@@ -94,6 +97,10 @@ class GrantChanges:
         # Keystone's names have no account, those of TempAuth have one.
         if ":" in owner and ":" not in user:
             yield f"user {user} has no account: users are named like {owner} here"
+        if names.is_library(storlet):
+            if storlet not in self._library:
+                yield f"the library has no storlet {storlet}{nearest(storlet, self._library)}"
+            return
         container = self._code_containers[0]
         code = object_path(*place, container, storlet)
         if own_requests.exchange(self._app, environ, "HEAD", code).status_int == 404:

@@ -96,6 +96,9 @@ def parse_change(environ: Mapping[str, Any]) -> tuple[Grant, bool]:
             f" {names.REVOKE_USER}"
         )
     header = names.GRANT_USER if given is not None else names.REVOKE_USER
+    if storlet in names.FLOWS and given is not None:
+        wanted = "a flow has no grants: name the storlet of its first step"
+        faults.append(fault(names.GRANT_STORLET, storlet, wanted))
     values = [
         _value_of(header if user else f"{names.GRANT_USER} or {names.REVOKE_USER}", user, faults),
         _value_of(names.GRANT_STORLET, storlet, faults),

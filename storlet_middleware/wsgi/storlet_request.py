@@ -30,6 +30,8 @@ from storlet_middleware.wsgi.swift_paths import SwiftPath
 #: Parameters of the query with which Swift reads another version, a part, the manifest or the link
 #: in place of the object.
 SWIFT_QUERIES: Final = frozenset({"multipart-manifest", "part-number", "symlink", "version-id"})
+#: The same and others that are not meant for a storlet, or beginnings of such names.
+_QUERIES_OF_SWIFT: Final = (*sorted(SWIFT_QUERIES), "temp_url_", "x-amz-", "filename", "inline")
 #: Those with which Swift stores a manifest or a version instead of the body; a storlet's result is
 #: a plain object.
 _STORING_QUERIES: Final = ("multipart-manifest", "version-id")
@@ -72,6 +74,11 @@ class StorletRequest:
     def input_count(self) -> int:
         """Number of inputs: the object or the body, or each of its ranges, and the extra ones."""
         return max(1, len(self.ranges)) + len(self.extra)
+
+
+def is_query_of_swift(name: str) -> bool:
+    """Whether a parameter of the query may be meant for Swift and not for the storlet."""
+    return name.lower().startswith(_QUERIES_OF_SWIFT)
 
 
 def storlet_headers(environ: Mapping[str, Any]) -> list[str]:

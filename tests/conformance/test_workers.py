@@ -200,6 +200,11 @@ def test_a_worker_is_replaced_after_its_maximum_of_runs(
     assert counts == [1, 2, 3, 1, 2, 3, 1]
 
 
+def test_a_worker_is_replaced_at_its_age(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
+    storlet = sandbox.load(code("probe"), workers_max=1, worker_seconds=0.001)
+    assert [int(storlet.run(do="count").output) for _ in range(3)] == [1, 1, 1]
+
+
 def test_the_end_of_the_supervisor_ends_everything(probe: Storlet, sandbox: HostSandbox) -> None:
     with running(probe.start(do="spin")):
         pids = sandbox.descendants()

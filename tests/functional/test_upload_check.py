@@ -7,11 +7,14 @@ from collections.abc import Callable
 
 import pytest
 
+from storlet_client.bundle.manifest import files_at_upload
 from tests.support.accounts import unique
 from tests.support.bundles import bundle, tool
+from tests.support.cluster import CHECKOUT
 from tests.support.http import Answer, Client
 from tests.support.storlets import Toolbox, declaration
 
+MULTITOOL = CHECKOUT / "tests/functional/storlets/multitool.py"
 CHECKED = {"X-Storlet-Check": "true"}
 GOOD = """\
 class Tool:
@@ -167,6 +170,56 @@ def test_the_old_code_serves_during_checks(owner: Client, plain: str) -> None:
         for reader in readers:
             reader.join()
     assert {(each.status, each.text) for each in answers} == {(200, "one")}
+
+
+def with_cases(
+    name: str, language: str, toolbox: Toolbox, *cases: dict[str, object], **fields: object
+) -> bytes:
+    """A bundle of the multitool with test cases."""
+    main = {"python": "multitool.Multitool", "java": "functional.Multitool"}[language]
+    jar = ("tool-1.0.jar", toolbox.java.jar("functional")) if language == "java" else None
+    path, content = jar or ("multitool.py", MULTITOOL.read_bytes())
+    rows = [{"name": "fruit", "input": "in", "output": "out", **case} for case in cases]
+    contents = {"in": b"one apple\ntwo pears\n", "out": b"ONE APPLE\nTWO PEARS\n"}
+    files = {each: contents[each] for each in files_at_upload({"tests": rows})}
+    code = {path: (content, 0o644)}
+    return bundle(name, code, files, main=main, language=language, tests=rows, **fields)
+
+
+UPPER = {"parameters": {"do": "upper", "set-colour": "red"}, "metadata": {"colour": "red"}}
+FAILS = {"name": "fails", "parameters": {"do": "fail", "word": "pears"}}
+
+
+@pytest.mark.parametrize("language", ["python", "java"])
+def test_test_cases_of_a_bundle_decide(
+    owner: Client, plain: str, toolbox: Toolbox, language: str
+) -> None:
+    name = unique("tested")
+    path = f"storlet/{name}.storlet"
+    good = with_cases(name, language, toolbox, UPPER, {**FAILS, "error": "storlet.failed"})
+    assert owner.put(path, good, CHECKED).status == 201
+    before = stored(owner)
+    for case, text in (
+        ({**UPPER, "name": "as it was", "output": "in"}, "want 'one apple', got 'ONE APPLE'"),
+        ({**UPPER, "name": "green", "metadata": {"colour": "green"}}, "metadata colour: want"),
+        (FAILS, "fails on purpose: pears"),
+    ):
+        answer = owner.put(path, with_cases(name, language, toolbox, UPPER, case), CHECKED)
+        assert (answer.status, answer.error) == (422, "registration.check"), answer
+        assert f"test case '{case['name']}' failed: " in answer.text
+        assert text in answer.text
+    assert stored(owner) == before
+    query = {"do": "identity"}
+    assert owner.get(plain, {"X-Run-Storlet": name}, query=query).body == owner.get(plain).body
+
+
+def test_a_test_case_has_the_limits_of_the_storlet(owner: Client, toolbox: Toolbox) -> None:
+    name = unique("slow")
+    endless = {"name": "endless", "parameters": {"do": "burn", "seconds": "60"}}
+    packed = with_cases(name, "python", toolbox, endless, limits={"timeout-total": "1s"})
+    answer = owner.put(f"storlet/{name}.storlet", packed, CHECKED)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert "test case 'endless' failed: storlet.timeout" in answer.text
 
 
 @pytest.fixture

@@ -75,6 +75,12 @@ def frozen_sandboxes(node: SecondNode, tenant: Tenant) -> Iterator[None]:
 
 
 @contextlib.contextmanager
+def without_filter(node: SecondNode, tenant: Tenant) -> Iterator[None]:
+    with node.without_filter():
+        yield
+
+
+@contextlib.contextmanager
 def killed_server(node: SecondNode, tenant: Tenant) -> Iterator[None]:
     node.cluster.stop(SERVER)
     yield
@@ -102,6 +108,7 @@ STATES = (
     State("class closed", {"class:admin": {}}, "sandbox.unavailable"),
     State("full", {"admission": {"invocations": 1, "queue": 1}}),
     State("sandbox frozen", {"invocation": {"queue_seconds": 2}}, spoil=frozen_sandboxes),
+    State("filter missing", spoil=without_filter),
     # These are last: after ten errors Swift's proxy server sends a node nothing for a minute.
     State("server killed", spoil=killed_server),
     State("server frozen", spoil=frozen_server),

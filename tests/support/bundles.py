@@ -31,11 +31,17 @@ HELPER: Final = "def count(data):\n    return len(data)\n"
 Files = Mapping[str, tuple[bytes, int]]
 
 
-def bundle(name: str, files: Files, **fields: Any) -> bytes:
-    """A bundle with ``files`` below ``code/``; ``fields`` are of its manifest."""
+def bundle(
+    name: str, files: Files, test_files: Mapping[str, bytes] | None = None, **fields: Any
+) -> bytes:
+    """A bundle with ``files`` below ``code/``; ``fields`` are of its manifest.
+
+    :param test_files: the files of its test cases.
+    """
     document = {"name": name, "version": "1.0", "language": "python", **fields}
     out = io.BytesIO()
-    archive.write(out, {key.replace("_", "-"): value for key, value in document.items()}, files)
+    normal = {key.replace("_", "-"): value for key, value in document.items()}
+    archive.write(out, normal, files, tests=test_files)
     return out.getvalue()
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -128,19 +129,29 @@ class Owner:
 
     def application_credential(self) -> tuple[str, str]:
         """Id and secret of a new application credential."""
-        with httpx.Client(base_url=self.keystone.url + "/") as http:
-            user = {"id": self.user_id, "password": self.password}
-            identity = {"methods": ["password"], "password": {"user": user}}
-            asked = {"identity": identity, "scope": {"project": {"id": self.project_id}}}
-            token = http.post("auth/tokens", json={"auth": asked}).headers["X-Subject-Token"]
-            answer = http.post(
-                f"users/{self.user_id}/application_credentials",
-                json={"application_credential": {"name": unique("credential")}},
-                headers={"X-Auth-Token": token},
-            )
-            answer.raise_for_status()
-            made = answer.json()["application_credential"]
-            return made["id"], made["secret"]
+        asked = {"application_credential": {"name": unique("credential")}}
+        made = self._create("application_credentials", asked)["application_credential"]
+        return made["id"], made["secret"]
+
+    def ec2_credential(self) -> tuple[str, str]:
+        """Access key and secret of a new EC2 credential, with which S3 requests are signed."""
+        made = self._create("credentials/OS-EC2", {"tenant_id": self.project_id})["credential"]
+        return made["access"], made["secret"]
+
+    def token(self) -> str:
+        """A token of the project."""
+        user = {"id": self.user_id, "password": self.password}
+        identity = {"methods": ["password"], "password": {"user": user}}
+        asked = {"identity": identity, "scope": {"project": {"id": self.project_id}}}
+        answer = httpx.post(f"{self.keystone.url}/auth/tokens", json={"auth": asked})
+        answer.raise_for_status()
+        return answer.headers["X-Subject-Token"]
+
+    def _create(self, path: str, asked: Mapping[str, object]) -> Any:
+        url = f"{self.keystone.url}/users/{self.user_id}/{path}"
+        answer = httpx.post(url, json=asked, headers={"X-Auth-Token": self.token()})
+        answer.raise_for_status()
+        return answer.json()
 
 
 @contextmanager
@@ -179,10 +190,8 @@ def running_keystone(home: Path) -> Iterator[Keystone]:
 def proxy_of(
     cluster: Cluster, keystone: Keystone, changes: Mapping[str, Mapping[str, str]] | None = None
 ) -> Iterator[OtherProxy]:
-    """A proxy with ``authtoken`` and ``keystoneauth`` instead of ``tempauth``."""
+    """A proxy with ``authtoken``, ``s3token`` and ``keystoneauth`` instead of ``tempauth``."""
     login = {
-        "paste.filter_factory": "keystonemiddleware.auth_token:filter_factory",
-        "www_authenticate_uri": keystone.url,
         "auth_url": keystone.url,
         "auth_type": "password",
         "username": ADMIN,
@@ -190,15 +199,21 @@ def proxy_of(
         "project_name": ADMIN,
         "user_domain_id": "default",
         "project_domain_id": "default",
-        "interface": "public",
         "delay_auth_decision": "True",
     }
-    words = cluster.pipeline()
-    index = words.index("tempauth")
-    words[index : index + 1] = ["authtoken", "keystoneauth"]
+    authtoken = {
+        "paste.filter_factory": "keystonemiddleware.auth_token:filter_factory",
+        "www_authenticate_uri": keystone.url,
+        "interface": "public",
+    }
+    text = " ".join(cluster.pipeline())
+    text = text.replace(
+        "storlets-s3 s3api tempauth", "authtoken storlets-s3 s3api s3token keystoneauth"
+    )
     added = {
-        "pipeline:main": {"pipeline": " ".join(word for word in words if word != "s3api")},
-        "filter:authtoken": login,
+        "pipeline:main": {"pipeline": text},
+        "filter:authtoken": authtoken | login,
+        "filter:s3token": {"use": "egg:swift#s3token", "auth_uri": keystone.url} | login,
         "filter:keystoneauth": {"use": "egg:swift#keystoneauth", "operator_roles": ADMIN},
     }
     with other_proxy(cluster, {**added, **(changes or {})}) as proxy:

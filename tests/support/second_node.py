@@ -14,6 +14,7 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Final
 
 from tests.support.accounts import unique
@@ -106,6 +107,24 @@ class SecondNode:
         subprocess.run(self._arguments(*more), capture_output=True, timeout=60, check=check)
 
     # --- the object server ------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def without_filter(self) -> Iterator[None]:
+        """Take the filter out of the object server's pipeline during the block."""
+        conf = self.cluster.storlet_conf.with_name("object-server-2.conf")
+        text = conf.read_text(encoding="utf-8")
+        bare = text.replace("recon storlets object-server", "recon object-server")
+        assert bare != text
+        self._restart_with(conf, bare)
+        try:
+            yield
+        finally:
+            self._restart_with(conf, text)
+
+    def _restart_with(self, conf: Path, text: str) -> None:
+        conf.write_text(text, encoding="utf-8")
+        self.cluster.stop(SERVER)
+        self.cluster.start(SERVER)
 
     @contextlib.contextmanager
     def frozen_server(self) -> Iterator[None]:

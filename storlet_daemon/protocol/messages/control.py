@@ -54,7 +54,10 @@ class Load(Message):
     """Create a worker group; the descriptor is its listening socket.
 
     ``version`` identifies the group, ``code`` the folder of its code: the same code may run under
-    several sets of limits.
+    several sets of limits.  A worker is replaced after ``runs_per_worker`` runs, and when it is
+    ``worker_seconds`` old: it may keep the objects of its runs mapped, or their descriptors in
+    messages to itself, and a deleted object uses the disk until the worker exits.  No restriction
+    prevents that, and the supervisor cannot read the mappings of a worker that hides its memory.
     """
 
     TYPE = "load"
@@ -72,6 +75,7 @@ class Load(Message):
     dependencies: Sequence[str] = wire(each(read_file_name), default=())
     workers_max: int = wire(read_count, default=8)
     runs_per_worker: int = wire(read_count, default=1000)
+    worker_seconds: float = wire(read_number, default=600)
     idle_seconds: float = wire(read_number, default=600)
     load_seconds: float = wire(read_number, default=30)
     limits: Resources = wire(record(Resources), default=Resources())

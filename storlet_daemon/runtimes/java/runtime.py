@@ -79,6 +79,7 @@ class JavaRuntime:
             load.main,
             path,
             str(load.runs_per_worker),
+            str(load.worker_seconds),
         ]
 
 

@@ -45,18 +45,15 @@ class PythonRuntime:
     def become_worker(self, load: Load, start: Start) -> NoReturn:
         """Load and serve in this process, or execute another interpreter in it."""
         path = self._paths.execution_path(load)
-        runs = load.runs_per_worker
+        arguments = (
+            LISTENING, start.channel, load.main, load.file, path, load.runs_per_worker,
+            start.control_group, load.worker_seconds,
+        )  # fmt: skip
         if self._is_own(load):
-            config = WorkerConfig(
-                LISTENING, start.channel, load.main, load.file, path, runs, start.control_group
-            )
-            run_loop.serve(config)
+            run_loop.serve(WorkerConfig(*arguments))
         os.set_inheritable(LISTENING, True)
         os.set_inheritable(start.channel, True)
         interpreter = self._interpreter(load)
-        arguments = (
-            LISTENING, start.channel, load.main, load.file, path, runs, start.control_group
-        )  # fmt: skip
         words = [str(word) for word in arguments]
         # Isolated: nothing that it imports comes from folders that storlets can write to.
         command = [interpreter, "-I", "-B", _DAEMON, "worker", *words]

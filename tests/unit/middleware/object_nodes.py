@@ -80,8 +80,9 @@ class Fixture:
         ranges: tuple[ByteRange, ...] = (),
         headers: dict[str, str] | None = None,
         log: bool = False,
+        storlet: StorletVersion = VERSION,
     ) -> Any:
-        wanted = BackendInvocation("tx-1", VERSION, {"k": "ü"}, ranges, log, GULP)
+        wanted = BackendInvocation("tx-1", storlet, {"k": "ü"}, ranges, log, GULP)
         request = Request.blank(
             "/sda/1/AUTH_test/c/o", headers={**(wanted.to_headers() or {}), **(headers or {})}
         )

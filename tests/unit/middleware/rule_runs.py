@@ -71,6 +71,7 @@ class RunHarness:
         body: Any = None,
         guard: Any = authorize,
         rules: Any = None,
+        last: dict[str, Any] | None = None,
         **changes: Any,
     ) -> Answer:
         here = ObjectPath("c", "o")
@@ -92,10 +93,9 @@ class RunHarness:
             )
             for index, storlet in enumerate(steps)
         ]
-        if plan is not None and len(requests) > 1:
-            plan = replace(plan, further=(*requests[1:], *plan.further))
+        requests[-1] = replace(requests[-1], **(last or {}))
         context = install(request.environ, parse(request.environ), rules)
-        run = Run(self.proxy, context, requests[0], plan)
+        run = Run(self.proxy, context, requests, plan)
         captured: list[Any] = []
         try:
             response: Any = run.answer()

@@ -9,6 +9,7 @@ import pytest
 from eventlet import hubs
 
 from storlet_middleware.concurrency import (
+    Bell,
     Pace,
     Signal,
     WaitExpired,
@@ -187,3 +188,16 @@ def test_result_of_releases_nothing_if_the_function_fails_after_its_caller_ended
     may_end.set()
     sleep(0.01)
     assert not released
+
+
+def test_a_bell_wakes_all_that_wait_and_has_no_memory() -> None:
+    bell, woken = Bell(), []
+    tasks = [spawn(lambda: woken.append(bell.wait(5))) for _ in range(2)]
+    sleep(0)
+    bell.ring()
+    for task in tasks:
+        task.wait()
+    assert woken == [True, True]
+    assert not bell.wait(0.01)
+    bell.ring()
+    assert not bell.wait(-1)

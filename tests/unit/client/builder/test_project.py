@@ -91,3 +91,39 @@ def test_folder_without_a_manifest_source_or_with_a_link_is_a_fault(tmp_path: Pa
     (folder / "src/thumb.py").unlink()
     with pytest.raises(ProjectError, match="no source"):
         project.read(folder).source()
+
+
+CASES = """
+[[tests]]
+name = "a"
+input = ["in", "in"]
+output = "%s"
+[[tests]]
+name = "large"
+input = "absent"
+upload = false
+"""
+
+
+def test_files_of_cases_are_read_once(tmp_path: Path) -> None:
+    folder = make(tmp_path / "p", CASES % "out")
+    for name in ("in", "out"):
+        (folder / name).write_text(name)
+    assert project.read(folder).test_files() == {"in": b"in", "out": b"out"}
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("absent", "no such file"),
+        ("../out", "leaves its folder"),
+        ("/etc/passwd", "absolute"),
+        ("large", "set upload = false"),
+    ],
+)
+def test_files_that_no_bundle_can_have_are_refused(tmp_path: Path, path: str, text: str) -> None:
+    folder = make(tmp_path / "p", CASES % path)
+    (folder / "in").write_text("in")
+    (folder / "large").write_bytes(bytes((4 << 20) + 1))
+    with pytest.raises(ProjectError, match=text):
+        project.read(folder).test_files()

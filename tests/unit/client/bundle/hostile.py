@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import stat
@@ -20,11 +21,21 @@ DOCUMENT: Final[dict[str, Any]] = {
 FILES: Final = {"thumb.py": (b"class Thumb: pass\n", 0o644), "lib/x.py": (b"x = 1\n", 0o644)}
 
 
-def good(document: dict[str, Any] | None = None) -> bytes:
-    """A valid bundle."""
+#: As large as all files of test cases may be, and does not compress.
+LARGE: Final = hashlib.shake_128(b"cases").digest(archive.MAX_TESTS_BYTES)
+CASES: Final = [{"name": "a", "input": "in", "output": "out"}]
+
+
+def good(document: dict[str, Any] | None = None, tests: dict[str, bytes] | None = None) -> bytes:
+    """A valid bundle, if ``tests`` are the files of its test cases."""
     out = io.BytesIO()
-    archive.write(out, document or DOCUMENT, FILES)
+    archive.write(out, document or DOCUMENT, FILES, tests=tests)
     return out.getvalue()
+
+
+def with_tests(**tests: bytes) -> bytes:
+    """A bundle with one test case, and these files."""
+    return good({**DOCUMENT, "tests": CASES}, tests)
 
 
 def entry(path: str, mode: int = stat.S_IFREG | 0o644) -> zipfile.ZipInfo:
@@ -116,5 +127,9 @@ CORPUS: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     "headers differ": (lambda: patched(good(), b"PK\3\4", 14, b"\1\2\3\4"), "headers differ"),
     "names differ": (lambda: patched(good(), b"PK\3\4", 30, b"X"), "headers differ"),
     "overlap": (overlapping, "overlaps"),
+    "file of no case": (lambda: with_tests(**{"in": b"", "out": b"", "x": b""}), "no test case"),
+    "case without a file": (lambda: with_tests(**{"in": b""}), "tests/out: missing"),
+    "large cases": (lambda: with_tests(**{"in": LARGE, "out": b"1"}), "at most 4194304"),
+    "tests elsewhere": (lambda: with_entry(entry("tests/../code/x")), "leaves its folder"),
     "damaged data": (lambda: patched(good(), b"PK\3\4", 45, b"\xff\xff\xff"), "damaged"),
 }

@@ -12,7 +12,16 @@ import pytest
 
 from storlet_client.bundle import archive
 from storlet_client.bundle.archive import Bounds, BundleError, verify
-from tests.unit.client.bundle.hostile import CORPUS, DOCUMENT, FILES, entry, good, with_entry
+from tests.unit.client.bundle.hostile import (
+    CASES,
+    CORPUS,
+    DOCUMENT,
+    FILES,
+    entry,
+    good,
+    with_entry,
+    with_tests,
+)
 
 #: The same sequence in every session.
 RANDOM = random.Random(7)  # noqa: S311  no secret
@@ -24,6 +33,13 @@ def test_a_bundle_that_was_written_is_valid() -> None:
     assert {file.path for file in verified.files} == {
         "storlet.json", "code/thumb.py", "code/lib/x.py"
     }  # fmt: skip
+
+
+def test_test_cases_have_all_of_their_files_or_none() -> None:
+    files = {"in": b"1", "out": b"2"}
+    verified = verify(io.BytesIO(with_tests(**files)), Bounds())
+    assert {"tests/in", "tests/out"} <= {file.path for file in verified.files}
+    assert verify(io.BytesIO(with_tests()), Bounds()).manifest["tests"] == CASES
 
 
 def test_the_same_files_give_the_same_bytes_in_any_order() -> None:

@@ -118,6 +118,14 @@ def test_the_report_has_every_case_in_junits_form(project: Project) -> None:
     assert suite.get("name") == "fruit"
 
 
+def test_a_case_can_have_several_inputs(project: Project) -> None:
+    changed = with_code(project, "for each in in_files:\n    each.read(65536)")
+    with (project.folder / "storlet.toml").open("a") as manifest:
+        manifest.write("[inputs]\nmin = 2\n")
+    assert faults_of(with_case(changed, input=["sample.txt", "sample.txt"])) == ()
+    assert "takes 2" in faults_of(with_case(changed))[0]
+
+
 class Node:
     """A node whose storlet repeats its parameter, after what was in the file before."""
 

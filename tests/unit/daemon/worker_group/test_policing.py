@@ -12,13 +12,9 @@ import pytest
 from storlet_daemon.protocol import messages
 from storlet_daemon.worker_group.group import WorkerGroup
 from storlet_daemon.worker_group.group_state import GroupState
-from storlet_daemon.worker_group.policing import (
-    LIFETIME_SECONDS,
-    QUIET_SECONDS,
-    SCRATCH_SECONDS,
-    Policing,
-)
+from storlet_daemon.worker_group.policing import QUIET_SECONDS, SCRATCH_SECONDS, Policing
 from storlet_daemon.worker_group.worker_process import State, WorkerProcess
+from tests.unit.daemon.loads import load_of
 from tests.unit.daemon.worker_group.groups import FullMeter, World
 
 PID = 4711
@@ -27,7 +23,7 @@ MIB = 1 << 20
 
 def group_of(one: WorkerProcess) -> WorkerGroup:
     nothing: Any = None
-    group = WorkerGroup(nothing, nothing, nothing, nothing)
+    group = WorkerGroup(load_of(), nothing, nothing, nothing)
     group.workers[one.pid] = one
     return group
 
@@ -79,7 +75,7 @@ def test_an_old_worker_finishes_its_run_and_is_replaced(world: World, state_of_i
     state = world.state()
     young = world.add(state, state_of_it)
     old = world.add(state, state_of_it)
-    old.started_at -= LIFETIME_SECONDS
+    old.started_at -= state.load.worker_seconds
     Policing(state).police_idle({})
     assert (young.is_retiring, old.is_retiring) == (False, True)
     assert (old.deadline < math.inf) is (state_of_it is State.IDLE)

@@ -14,7 +14,7 @@ from storlet_daemon.worker_group.cancellation import Cancellation
 from storlet_daemon.worker_group.exit_cause import ExitCause
 from storlet_daemon.worker_group.group_state import GroupState
 from storlet_daemon.worker_group.policing import Policing
-from storlet_daemon.worker_group.reports import Reports, peer_uid
+from storlet_daemon.worker_group.reports import OVERTIME_SECONDS, Reports, peer_uid
 from storlet_daemon.worker_group.scaling import Scaling
 from storlet_daemon.worker_group.starting import Starter
 from storlet_daemon.worker_group.worker_process import State, WorkerProcess
@@ -161,6 +161,19 @@ def test_a_worker_that_does_not_recycle_itself_is_killed(world: World) -> None:
         group.report(one, Begin(f"tx-{number}"), fd=group.connection())
         group.report(one, End())
     assert world.killed == [one.pid]
+
+
+@pytest.mark.parametrize("overtime", [-1.0, 1.0])
+def test_a_worker_that_does_not_leave_at_its_age_is_killed(world: World, overtime: float) -> None:
+    """It may keep deleted objects of its runs on the disk, and is never idle."""
+    group = Group(world, world.state())
+    one = world.add(group.state, State.LOADING)
+    group.report(one, Ready())
+    one.loaded_at -= group.state.load.worker_seconds + OVERTIME_SECONDS + overtime
+    group.report(one, Begin("tx-1"), fd=group.connection())
+    assert world.killed == [], "its last run is undisturbed"
+    group.report(one, End())
+    assert world.killed == ([one.pid] if overtime > 0 else [])
 
 
 def test_a_failed_load_is_answered_by_its_worker(world: World, group: Group) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from swift.common.swob import Response
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import names
+from storlet_middleware.bundle import manifest
 from storlet_middleware.catalog import upload_check
 from storlet_middleware.engine.storlet_version import CodeFile
 from storlet_middleware.errors import SandboxUnavailable, StorletError, TenantBusy, Unprocessable
@@ -169,3 +171,132 @@ def test_packed_code_is_one_file_of_the_version() -> None:
     assert b"".join(code.fetch("a", own)) == b"own"
     assert b"".join(code.fetch("a", own)) == b"own"
     assert b"".join(code.fetch("a", lib)) == b"a/lib.py"
+
+
+# --- test cases -----------------------------------------------------------------------------------
+
+
+def with_cases(*cases: dict[str, Any], **fields: Any) -> bytes:
+    """A bundle with cases of the input ``apple``; the fake worker answers ``APPLE``."""
+    rows = [{"name": "fruit", "input": "in", "output": "out", **case} for case in cases]
+    contents = {"in": b"apple", "out": b"APPLE"}
+    files = {name: contents[name] for name in manifest.files_at_upload({"tests": rows})}
+    return tool("tool", tests=rows, test_files=files, **fields)
+
+
+def check(proxy: Proxy, packed: bytes, **more: Any) -> Any:
+    return proxy.call("PUT", PATH, CHECKED, body=packed, **more)
+
+
+def test_cases_run_one_after_the_other(proxy: Proxy, node: Node) -> None:
+    parameters = {"word": {"type": "string", "default": "a"}}
+    packed = with_cases({}, {"name": "second", "parameters": {"word": "b"}}, parameters=parameters)
+    assert check(proxy, packed).status == 201
+    node.workers.settle()
+    _, first, second = node.workers.runs
+    assert [each.invoke.parameters["word"] for each in (first, second)] == ["a", "b"]
+
+
+def test_case_that_fails_keeps_the_old_version(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
+    assert check(proxy, with_cases({})).status == 201
+    before = {name: each.body for name, each in swift.containers["storlet"].objects.items()}
+    wrong = {"name": "wrong", "output": "in"}
+    answer = check(proxy, with_cases({}, wrong, {"name": "later"}))
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert b"test case 'wrong' failed: the output differs from in at byte 0" in answer.data
+    assert b"nothing was changed" in answer.data
+    after = {name: each.body for name, each in swift.containers["storlet"].objects.items()}
+    assert after == before
+    node.workers.settle()
+    assert len(node.workers.runs) == 2 + 3  # none of the case behind the failed one
+
+
+def test_rollback_runs_the_cases(proxy: Proxy, swift: FakeSwift) -> None:
+    wrong = with_cases({"output": "in"})
+    assert proxy.call("PUT", PATH, body=wrong).status == 201
+    answer = proxy.call("POST", PATH + "?storlet-version=1", CHECKED)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert b"test case 'fruit'" in answer.data
+
+
+def test_difference_is_for_owners_only(proxy: Proxy, swift: FakeSwift) -> None:
+    swift.containers["storlet"].write = "other:user"
+    answer = check(proxy, with_cases({"output": "in"}), user="other:user")
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert b"test case 'fruit'; nothing was changed" in answer.data
+    assert b"APPLE" not in answer.data
+
+
+@pytest.mark.parametrize(
+    ("case", "status"),
+    [
+        ({"error": "storlet.failed"}, 201),
+        ({"error": "storlet.limit.memory"}, 422),
+        ({"error": "bad_request", "parameters": {"other": "a"}}, 201),
+        ({"parameters": {"other": "a"}}, 422),
+        ({"input": ["in", "in"], "error": "bad_request"}, 201),
+    ],
+)
+def test_expected_errors_of_storlet_and_request(
+    make_proxy: Callable[..., Proxy], case: dict[str, Any], status: int
+) -> None:
+    proxy = make_proxy(lambda run: (run.begin(), run.fail()))
+    packed = with_cases(case, parameters={"word": {"type": "string"}})
+    assert check(proxy, packed).status == status
+
+
+def test_metadata_is_compared(make_proxy: Callable[..., Proxy]) -> None:
+    def script(run: WorkerRun) -> None:
+        run.begin(colour="red")
+        run.write(b"APPLE")
+        run.succeed()
+
+    proxy = make_proxy(script)
+    assert check(proxy, with_cases({"metadata": {"colour": "red"}})).status == 201
+    answer = check(proxy, with_cases({"metadata": {"colour": "green"}}))
+    assert b"metadata colour: want 'green', got 'red'" in answer.data
+
+
+def test_cases_have_one_deadline_together(make_proxy: Callable[..., Proxy]) -> None:
+    def endless(run: WorkerRun) -> None:
+        run.begin()
+        run.wait_for_cancel(10)
+
+    proxy = make_proxy(endless, storlet__check_seconds="1")
+    answer = check(proxy, with_cases({}, {"name": "second"}))
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert b"took longer than 1 s: number 1 of 2, 'fruit'" in answer.data
+
+
+def test_endless_output_ends_at_the_deadline(make_proxy: Callable[..., Proxy]) -> None:
+    def flood(run: WorkerRun) -> None:
+        run.begin()
+        while True:
+            run.write(bytes(65536))
+
+    proxy = make_proxy(flood, storlet__check_seconds="1")
+    assert b"took longer than 1 s" in check(proxy, with_cases({})).data
+
+
+def test_case_that_could_not_run_is_no_verdict(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
+    def answer(request: messages.Message) -> messages.Message:
+        if len(node.workers.runs) > 0:
+            return messages.NodeRefused("sandbox.unavailable", "stopped")
+        return node._answer(request)
+
+    def gone(run: WorkerRun) -> None:
+        run.send(messages.Started())
+        Path(node.workers.path).unlink()
+
+    node.answer, node.workers.script = answer, gone
+    found = check(proxy, with_cases({}))
+    assert (found.status, found.error) == (503, "sandbox.unavailable")
+    assert "tool.storlet" not in swift.containers["storlet"].objects
+
+
+def test_bundle_from_before_test_cases_says_so(proxy: Proxy) -> None:
+    packed = tool("tool", tests=[{"name": "fruit", "input": "in"}])
+    answer = check(proxy, packed)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert b"build it again with storlet build" in answer.data
+    assert put(proxy, {names.CHECK: "false"}).status == 201

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from rules.model import Passes
 from storlet_middleware import names
+from storlet_middleware.catalog.library import Library
 from storlet_middleware.enforcement.storlet_runs import _common_passes
 from tests.unit.middleware.ruled_proxy import BOB, CONTENT, UPPER, Ruled, assert_closed, rule
 from tests.unit.middleware.support import Node, WorkerRun
@@ -31,6 +32,19 @@ def test_the_clients_storlet_replaces_an_ordinary_rule(ruled: Ruled) -> None:
     assert_closed(ruled.get(), "soft")
     answer = ruled.get(headers={"X-Run-Storlet": "up.py"})
     assert (answer.status, answer.data, answer.headers.get(names.RULE)) == (200, UPPER, None)
+
+
+@pytest.mark.parametrize("is_mandatory", [True, False])
+def test_a_rule_with_a_library_storlet_that_is_switched_off_lets_nothing_out(
+    ruled: Ruled, *, is_mandatory: bool
+) -> None:
+    ruled.rule(rule("hide", "method: GET", "run: 'std:nop'", mandatory=is_mandatory))
+    assert ruled.get(user=BOB).data == UPPER
+    ruled.proxy.filter._proxy.catalog.library = Library({}, {"std:nop": "switched off"})
+    answer = ruled.get(user=BOB)
+    assert (answer.status, answer.error) == (422, "storlet.not_found")
+    assert CONTENT not in answer.data
+    assert ruled.swift.unclosed() == 0
 
 
 def by_parameters(worker: WorkerRun) -> None:

@@ -72,3 +72,15 @@ def test_altered_bundle_is_not_unpacked(tmp_path: Path) -> None:
     with pytest.raises(Altered):
         unpack(packed, "0" * 64, tmp_path)
     assert not (tmp_path / unpack_process.CODE).exists()
+
+
+def test_files_of_test_cases_and_the_manifest_are_not_unpacked(tmp_path: Path) -> None:
+    """Also where the code has files of their names, with other content."""
+    cases = [{"name": "a", "input": "in"}]
+    files = {"t.py": (b"1", 0o644), "tests/in": (b"code", 0o644), "storlet.json": (b"2", 0o644)}
+    code = unpacked(tmp_path, "a", bundle("t", files, {"in": b"input"}, main="t.T", tests=cases))
+    assert (code / "tests/in").read_bytes() == b"code"
+    assert (code / "storlet.json").read_bytes() == b"2"
+    other = {"t.py": (b"1", 0o644), "x": (b"input", 0o644)}
+    code = unpacked(tmp_path, "b", bundle("t", other, main="t.T"))
+    assert (code / "x").read_bytes() == b"input"

@@ -11,10 +11,11 @@ from swift.common.swob import Request
 from storlet_daemon.protocol import messages
 from storlet_middleware.backend import frames
 from storlet_middleware.backend.invocation_header import BackendInvocation
+from storlet_middleware.catalog.library import library_of
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.result import RemoteResult
 from tests.unit.middleware.object_nodes import GULP, VERSION, Fixture
-from tests.unit.middleware.support import open_descriptors
+from tests.unit.middleware.support import make_config, open_descriptors
 
 
 def test_a_framed_answer_is_marked_and_has_an_etag_of_its_own(at: Fixture) -> None:
@@ -88,6 +89,18 @@ def test_a_silent_sandboxd_is_a_fault_for_all_accounts_and_a_refusal_is_not(at: 
     assert not failed().is_of_whole_node
     at.node.answer = lambda _: None
     assert failed().is_of_whole_node
+
+
+def test_a_node_with_another_version_of_the_library_answers_with_plain_data(
+    at: Fixture, tmp_path: Path
+) -> None:
+    version = library_of(make_config(tmp_path)).member("std:nop").version_for("AUTH_test")
+    assert "X-Backend-Storlet-Run" in at.start(storlet=version).headers
+    other = replace(version, digest="0" * 64)
+    answer = at.start(storlet=other)
+    assert (answer.body, answer.headers["X-Backend-Storlet-Refusal"]) == (b"hello", "version")
+    unknown = replace(version, name="std:unknown")
+    assert at.start(storlet=unknown).body == b"hello"
 
 
 def test_a_request_that_resumes_a_broken_body_is_refused(at: Fixture) -> None:

@@ -81,10 +81,8 @@ def test_step_that_requests_a_log_has_its_own(make: Any, swift: FakeSwift) -> No
         os.write(worker.log, b"of the second\n" if step_number(worker) == 2 else b"first\n")
         upper(worker)
 
-    own = StorletRequest(
-        "GET", "v1", ACCOUNT, "up.py", ObjectPath("c", "o"), None, {}, wants_log=True
-    )
-    answer = make(script).call("GET", replace(PLAN, further=(own,), explicit_last=True))
+    plan = replace(PLAN, explicit_count=1)
+    answer = make(script).call("GET", plan, ("up.py", "up.py"), last={"wants_log": True})
     (name, log), *others = swift.containers["storletlog"].objects.items()
     assert (name, others) == (f"up.py/{answer.headers['X-Storlet-Invocation']}.2.log", [])
     assert log.body.startswith(b"of the second\noutcome: ok\nusage: cpu=0.25")

@@ -78,17 +78,17 @@ def test_last_storlet_requested_by_the_client_needs_execute_permission(
     swift.put_storlet("own.py")
     swift.containers["c"].read = BOB
     answer = harness.call(
-        "GET", replace(MANDATORY, explicit_last=True), ("up.py", "own.py"), user=BOB
+        "GET", replace(MANDATORY, explicit_count=1), ("up.py", "own.py"), user=BOB
     )
     assert answer.error == "access.rule"
     swift.containers["storlet"].read = BOB
     answer = harness.call(
-        "GET", replace(MANDATORY, explicit_last=True), ("up.py", "none.py"), user=BOB
+        "GET", replace(MANDATORY, explicit_count=1), ("up.py", "none.py"), user=BOB
     )
     assert (answer.status, answer.error) == (404, "storlet.not_found")
     assert (
         harness.call(
-            "GET", replace(MANDATORY, explicit_last=True), ("up.py", "own.py"), user=BOB
+            "GET", replace(MANDATORY, explicit_count=1), ("up.py", "own.py"), user=BOB
         ).status
         == 200
     )

@@ -200,7 +200,7 @@ def test_grant_for_any_of_the_storlets_opens_the_source_but_overrides_no_rule(
 ) -> None:
     swift.put_storlet("own.py")
     swift.containers["storlet"].read = BOB
-    plan = replace(MANDATORY, explicit_last=True)
+    plan = replace(MANDATORY, explicit_count=1)
     assert harness.call("GET", plan, ("up.py", "own.py"), user=BOB).status == 403
     swift.containers["c"].sysmeta |= grants.change_headers((BOB, "own.py"), is_given=True)
     answer = harness.call("GET", plan, ("up.py", "own.py"), user=BOB, rules=ClosingRules())

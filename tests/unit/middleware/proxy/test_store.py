@@ -87,13 +87,13 @@ def test_a_stall_that_swift_ends_is_the_storlets_and_stores_nothing(
 ) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
-        worker.write(b"x")
+        worker.write(b"x" * (2 << 20))  # more than the reserve: the PUT begins
         worker.wait_for_cancel()
 
     def put(request: Any) -> Any:
         try:
             with ChunkReadTimeout(0.2):
-                while request.environ["wsgi.input"].read(100):
+                while request.environ["wsgi.input"].read(65536):
                     pass
         except ChunkReadTimeout:
             return Response(status=408, request=request)

@@ -45,7 +45,7 @@ def test_the_command_line_of_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
         class_path
         == f"/usr/local/lib/storlets/java/*:{folder}/a-1.jar:{folder}/b.jar:{folder}/*.jar"
     )
-    assert command[-6:] == [WORKER_CLASS, "3", "4", "a.B", folder, "7"]
+    assert command[-7:] == [WORKER_CLASS, "3", "4", "a.B", folder, "7", "600"]
 
 
 MIB = 1 << 20

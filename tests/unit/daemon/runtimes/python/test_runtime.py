@@ -67,7 +67,7 @@ def test_both_ways_to_start_a_worker_give_it_the_same_configuration(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """A worker of another version gets its configuration as words of a command line."""
-    given = load_of(main="a.B", file="a.py", runs_per_worker=9)
+    given = load_of(main="a.B", file="a.py", runs_per_worker=9, worker_seconds=2.5)
     served: list[WorkerConfig] = []
     words: list[str] = []
 
@@ -93,7 +93,7 @@ def test_both_ways_to_start_a_worker_give_it_the_same_configuration(
     assert served[0] == served[1]
     assert (served[0].main, served[0].file, served[0].runs_per_worker) == ("a.B", "a.py", 9)
     assert (served[0].listening, served[0].channel) == (LISTENING, CHANNEL)
-    assert served[0].control_group == "g-1"
+    assert (served[0].control_group, served[0].worker_seconds) == ("g-1", 2.5)
 
 
 def test_a_worker_of_another_version_inherits_its_two_sockets(

@@ -17,8 +17,8 @@ import org.openstack.storlet.common.StorletOutputStream;
  * invocation at a time until the supervisor hangs up or a run requires a new process.
  *
  * <p>Arguments: {@code <listening descriptor> <channel descriptor> <main class> <execution path>
- * <runs per worker>}. The class path holds the worker's jars and then the storlet's. PROTOCOL.rst
- * specifies the messages on the two sockets and their order.
+ * <runs per worker> <seconds of life>}. The class path holds the worker's jars and then the
+ * storlet's. PROTOCOL.rst specifies the messages on the two sockets and their order.
  *
  * <p>Ownership of descriptors: {@link #serve} owns those of a message until it passes them to their
  * streams, one at a time. Then the stream owns its descriptor; the storlet may close it early, and
@@ -33,6 +33,8 @@ public final class Worker {
     private final String main;
     private final String executionPath;
     private final long runsMax;
+    private final long startedAt = System.nanoTime();
+    private final double secondsMax;
     private final byte[] message = new byte[Native.MESSAGE_MAX];
     private final int[] descriptors = new int[1 + Native.DESCRIPTORS_MAX];
     private final InvocationLog.Sink printed = new InvocationLog.Sink();
@@ -47,11 +49,12 @@ public final class Worker {
     private ThreadWatch threads;
     private long runs;
 
-    private Worker(Supervisor supervisor, String main, String executionPath, long runsMax) {
+    private Worker(Supervisor supervisor, String main, String executionPath, long runsMax, double secondsMax) {
         this.supervisor = supervisor;
         this.main = main;
         this.executionPath = executionPath;
         this.runsMax = runsMax;
+        this.secondsMax = secondsMax;
     }
 
     public static void main(String[] arguments) {
@@ -60,7 +63,9 @@ public final class Worker {
             System.load(library());
             int channel = Integer.parseInt(arguments[1]);
             Native.open(Integer.parseInt(arguments[0]), channel);
-            Worker worker = new Worker(new Supervisor(channel), arguments[2], arguments[3], Long.parseLong(arguments[4]));
+            long runs = Long.parseLong(arguments[4]);
+            double seconds = Double.parseDouble(arguments[5]);
+            Worker worker = new Worker(new Supervisor(channel), arguments[2], arguments[3], runs, seconds);
             worker.load();
             worker.takeOverPrinting();
             worker.serveAll();
@@ -213,7 +218,8 @@ public final class Worker {
         }
         closeLog(log, invocation);
         runs++;
-        boolean recycle = failure != null || runs >= runsMax || threads.hasLeftOver() || Native.hasChildren();
+        boolean isOver = runs >= runsMax || System.nanoTime() - startedAt > secondsMax * 1e9;
+        boolean recycle = failure != null || isOver || threads.hasLeftOver() || Native.hasChildren();
         Usage usage = Usage.now().since(before);
         try {
             supervisor.sendEnd(recycle, failure != null);

@@ -1,4 +1,6 @@
-"""The client's logins with a real Keystone, and the plugin of the OpenStack client."""
+"""With a real Keystone: the client's logins, the plugin of the OpenStack client, and S3 requests
+signed with EC2 credentials.
+"""
 
 from __future__ import annotations
 
@@ -6,29 +8,46 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.functional.s3 import Signer
+from tests.support.accounts import prepare_account
 from tests.support.client_package import installed, interpreters
 from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.http import Client
 from tests.support.keystone import Keystone, Owner, proxy_of, running_keystone
+from tests.support.proxies import OtherProxy
+from tests.support.storlets import Tool, Toolbox
 
 SAMPLE = CHECKOUT / "storlets/csv_filter"
 OPENSTACK_CLIENT = "python-openstackclient==10.5.0"
 
 
-@pytest.fixture(scope="module")
-def keystone(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Iterator[Keystone]:
+CONTENT, SECRET = b"what was signed for", b"the secret of another object"
+SIGNED, OTHER = "bucket/signed", "bucket/secret"
+
+
+@dataclass(frozen=True)
+class Service:
     """A Keystone with one proxy of the cluster in its catalog."""
+
+    keystone: Keystone
+    proxy: OtherProxy
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory, cluster: Cluster) -> Iterator[Service]:
     home = tmp_path_factory.mktemp("keystone")
-    with running_keystone(home) as started, proxy_of(cluster, started):
-        yield started
+    with running_keystone(home) as started, proxy_of(cluster, started) as proxy:
+        yield Service(started, proxy)
 
 
 @pytest.fixture
-def owner(keystone: Keystone) -> Owner:
-    return Owner.new(keystone)
+def owner(service: Service) -> Owner:
+    return Owner.new(service.keystone)
 
 
 @pytest.fixture(scope="module")
@@ -121,3 +140,68 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
     assert "write" in openstack("run", "list", "--since", "yesterday", code=1)
     openstack("delete", "csv_filter.py")
     assert json.loads(openstack("list", "-f", "json")) == []
+
+
+# --- S3 requests that are signed with EC2 credentials ---------------------------------------------
+
+
+@dataclass(frozen=True)
+class Project:
+    """A project's account with two objects and a storlet, and a signer with an EC2 credential."""
+
+    tool: Tool
+    signer: Signer
+
+    @property
+    def run(self) -> dict[str, str]:
+        return {"X-Run-Storlet": self.tool.storlet, "X-Storlet-Parameter-1": "do:upper"}
+
+
+@pytest.fixture(scope="module")
+def project(service: Service, toolbox: Toolbox) -> Project:
+    owner = Owner.new(service.keystone)
+    url = f"http://127.0.0.1:{service.proxy.port}"
+    client = Client(f"{url}/v1/AUTH_{owner.project_id}", owner.token())
+    prepare_account(client)
+    assert client.put("bucket").status == 201
+    for path, content in ((SIGNED, CONTENT), (OTHER, SECRET)):
+        assert client.put(path, content).status == 201
+    storlet = toolbox.upload(client, "python", "multitool")
+    return Project(Tool(client, storlet), Signer(url, *owner.ec2_credential()))
+
+
+def test_an_ec2_credential_signs_and_a_wrong_key_does_not(project: Project) -> None:
+    signer = project.signer
+    for send in (signer.v2_query, signer.v4_query, signer.v2_header):
+        assert send(SIGNED, {}).body == CONTENT
+    forged = Signer(signer.url, signer.user, "wrong")
+    assert forged.v4_query(SIGNED, {}).status == 403
+
+
+@pytest.mark.parametrize("way", ["v2_query", "v4_query", "v2_header"])
+def test_an_uncovered_header_runs_no_storlet(project: Project, way: str) -> None:
+    send = getattr(project.signer, way)
+    extra = {"X-Storlet-Extra-Resources": f"/{OTHER}"}
+    for headers in (project.run, project.run | extra, extra):
+        answer = send(SIGNED, headers)
+        assert 400 <= answer.status < 500, answer
+        assert SECRET not in answer.body
+        assert CONTENT.upper() not in answer.body
+
+
+def test_headers_that_the_signature_covers_run_the_storlet(project: Project) -> None:
+    answer = project.signer.v4_header(SIGNED, project.run, {})
+    assert (answer.status, answer.body) == (200, CONTENT.upper()), answer
+    extra = {"X-Storlet-Extra-Resources": f"/{OTHER}"}
+    refused = project.signer.v4_header(SIGNED, project.run, extra)
+    assert 400 <= refused.status < 500, refused
+    assert SECRET not in refused.body
+
+
+@pytest.mark.parametrize("way", ["v2_query", "v4_query"])
+def test_an_uncovered_header_changes_no_grant(project: Project, way: str) -> None:
+    grant = {"X-Storlet-Container-Read": "*:*", "X-Storlet-Name": project.tool.storlet}
+    answer = getattr(project.signer, way)("bucket", grant)
+    assert 400 <= answer.status < 500, answer
+    head = project.tool.client.head("bucket")
+    assert head.headers["X-Storlet-Container-Read"] is None
