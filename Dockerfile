@@ -31,7 +31,7 @@ FROM ${BASE} AS build
 ENV DEBIAN_FRONTEND=noninteractive
 COPY LICENSE .box*/*.crt /usr/local/share/ca-certificates/
 RUN rm /usr/local/share/ca-certificates/LICENSE && apt-get update && apt-get install -y --no-install-recommends \
-        ca-certificates gcc libc6-dev maven openjdk-17-jdk-headless python3 python3-venv \
+        ca-certificates gcc libc6-dev libjansson-dev maven openjdk-17-jdk-headless python3 python3-venv \
     && update-ca-certificates
 COPY . /opt/storlets
 WORKDIR /opt/storlets

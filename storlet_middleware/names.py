@@ -179,11 +179,14 @@ META_OBJECT_METADATA: Final = _header(
     STORLET_META + "Object-Metadata", Scope.STORLET, "any",
     "mandatory, and not interpreted")
 META_MAIN: Final = _header(
-    STORLET_META + "Main", Scope.STORLET, "module.Class | class",
+    STORLET_META + "Main", Scope.STORLET, "module.Class | class | file | file:function",
     "the entry point; mandatory")
 META_DEPENDENCY: Final = _header(
     STORLET_META + "Dependency", Scope.STORLET, "names, with commas",
     "the dependencies of the storlet")
+META_ARGUMENTS: Final = _header(
+    STORLET_META + "Arguments", Scope.STORLET, "words, as in a shell",
+    "the arguments of a native program; nothing in them is expanded")
 META_INPUT_TYPE: Final = _header(
     STORLET_META + "Input-Type", Scope.STORLET, "content types, with commas",
     "the content types that the storlet accepts; the check of rules uses them")

@@ -90,8 +90,10 @@ class Language:
 
     ``file_name`` and ``main`` are the patterns of a manifest's values, each with its rule in words.
     With ``main_is_in_file``, ``main`` must be ``<file name without suffix>.<name>``. With
-    ``has_version``, a manifest may select one of the configured versions; ``Language-Version`` is
-    ignored otherwise.
+    ``main_is_file``, it begins with the name of an executable file, up to a ``:``: the storlet's
+    own, or a dependency's. With ``has_version``, a manifest may select one of the configured
+    versions; ``Language-Version`` is ignored otherwise. With ``has_arguments``, a manifest may
+    have ``Arguments``.
 
     ``worker_cost`` is what an idle worker needs, measured and rounded up. ``worker_share`` is what
     each worker must get of the storlet's own limits; with less, fewer workers run. ``paths`` are
@@ -113,4 +115,6 @@ class Language:
     runtime: Callable[[Language, ImagePaths], Runtime]
     least_limits: Resources = field(default_factory=Resources)
     main_is_in_file: bool = False
+    main_is_file: bool = False
     has_version: bool = False
+    has_arguments: bool = False

@@ -27,6 +27,12 @@ def _java(language: Language, paths: ImagePaths) -> Runtime:
     return JavaRuntime(language, paths)
 
 
+def _native(language: Language, paths: ImagePaths) -> Runtime:
+    from storlet_daemon.runtimes.native.runtime import NativeRuntime  # noqa: PLC0415  see above
+
+    return NativeRuntime(language, paths)
+
+
 API_VERSION = "1.0"
 """The version of what storlets of all languages see; manifests of bundles name a range of it."""
 
@@ -68,6 +74,31 @@ LANGUAGES: tuple[Language, ...] = (
         packages=("openjdk-17-jre-headless",),
         runtime=_java,
         least_limits=Resources(memory_bytes=64 * MIB, processes=48, scratch_bytes=1 * MIB),
+    ),
+    Language(
+        name="native",
+        title="Native",
+        versions=("1",),
+        workers_max=8,
+        # Names without a dot are those of bundles.
+        file_name=re.compile(r".*\..*", re.DOTALL),
+        file_rule="the name of a native storlet has a dot, such as sum.bin or sum.so",
+        main=re.compile(r"[A-Za-z0-9_][\w.+@-]*(:[A-Za-z_]\w*)?", re.ASCII),
+        main_rule="the file of a program, or <shared object>:<function>",
+        # The worker, and a small program that it runs.
+        worker_cost=Cost(tasks=2, memory_bytes=4 * MIB),
+        worker_share=Cost(tasks=2, memory_bytes=8 * MIB),
+        paths={
+            "worker": PathOption(
+                "native-worker",
+                "/usr/local/lib/storlets/native/storlet-worker",
+                "the native worker",
+            )
+        },
+        packages=(),
+        runtime=_native,
+        main_is_file=True,
+        has_arguments=True,
     ),
 )
 

@@ -20,6 +20,7 @@ The parts of a cluster:
 ``venv``         the Python environment: pinned requirements, then this checkout as a thin layer
 ``engine``       the Docker engine: the running one, else one of our own; ``docker_api``: its calls
 ``java``         the Java parts
+``native``       the native parts
 ``image``        the sandbox image: base, Java parts, our daemon
 ``cache``        parts that all clusters of a machine share
 ``matrix``       the unit tests with each supported version of Python and Swift

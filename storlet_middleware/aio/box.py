@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from . import cache, cluster, engine, image, java, packages, processes, venv
+from . import cache, cluster, engine, image, java, native, packages, processes, venv
 from .docker_api import DockerApi
 from .home import CHECKOUT
 from .parts import need_root
@@ -42,11 +42,13 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 def build_parts() -> None:
     """Fill the cache with all parts that need a compiler or the network: the build stage."""
     log = cache.cache_root() / "build.log"
-    progress = Progress(2)
+    progress = Progress(3)
     with progress.step("Python environment"):
         venv.code(log)
     with progress.step("Java parts"):
         java.parts(log)
+    with progress.step("native parts"):
+        native.parts(log)
 
 
 def build_image() -> str:

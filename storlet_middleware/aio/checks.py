@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from . import cache, java, packages, venv
+from . import cache, java, native, packages, venv
 from .home import CHECKOUT
 from .progress import AioError, say
 
@@ -111,6 +111,7 @@ def test(arguments: Sequence[str]) -> int:
     log = cache.cache_root() / "test.log"
     needs = [packages.PYTHON, packages.CURL, packages.TMUX]
     needs += [packages.JDK, packages.MAVEN, packages.GCC] if java.SCRIPT.exists() else []
+    needs += [packages.GCC, packages.JANSSON] if native.SCRIPT.exists() else []
     packages.install(needs, log)
     tools = venv.tools(log)
     pytest = [str(tools / "bin/python3"), "-m", "pytest", "-p", "no:cacheprovider"]

@@ -17,7 +17,7 @@ from .parts import need_root, set_up
 from .progress import AioError, Progress, say
 from .startup import build_rings, has_sandboxd, make_directories, start_all, wait_for
 
-STEPS: Final = 8
+STEPS: Final = 9
 
 
 def up(env: Mapping[str, str] = os.environ) -> Home:

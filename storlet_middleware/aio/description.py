@@ -32,6 +32,7 @@ def describe(
         "sandbox_image": parts.image,
         "java_api_jar": str(jar) if jar else None,
         "java_dir": str(parts.java) if parts.java else None,
+        "native_dir": str(parts.native) if parts.native else None,
         "venv": str(parts.venv),
         "home": str(home.real),
         "conf_dir": str(home.conf),

@@ -73,7 +73,13 @@ GCC: Final = Need(
     "a C compiler",
     ("gcc", "libc6-dev"),
     lambda: _has("gcc")() and Path("/usr/include/stdlib.h").exists(),
-    "builds the Java worker's small JNI library",
+    "builds the native worker, and the Java worker's small JNI library",
+)
+JANSSON: Final = Need(
+    "the library jansson",
+    ("libjansson-dev",),
+    lambda: Path("/usr/include/jansson.h").exists(),
+    "reads and writes JSON in the native worker",
 )
 MEMCACHED: Final = Need("memcached", ("memcached",), _has("memcached"), "Swift's cache")
 DEBOOTSTRAP: Final = Need(

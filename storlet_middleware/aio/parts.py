@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import engine, image, java, packages, processes, venv
+from . import engine, image, java, native, packages, processes, venv
 from .engine import Engine
 from .home import Home
 from .progress import AioError, Progress
@@ -14,16 +14,17 @@ from .progress import AioError, Progress
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts of one cluster; ``java`` is ``None`` in a checkout without Java sources."""
+    """The parts of one cluster; ``java`` and ``native`` are ``None`` without their sources."""
 
     venv: Path
     engine: Engine
     java: Path | None
+    native: Path | None
     image: str
 
 
 def set_up(home: Home, progress: Progress, *extra: packages.Need) -> Parts:
-    """Install and build the parts that are missing, in five steps."""
+    """Install and build the parts that are missing, in six steps."""
     log = home.logs / "setup.log"
     if os.environ.get("STORLETS_BOX"):
         engine.need_hosts()
@@ -31,6 +32,7 @@ def set_up(home: Home, progress: Progress, *extra: packages.Need) -> Parts:
         needs = [packages.PYTHON, packages.MEMCACHED, packages.CURL, *extra]
         needs += [packages.MOUNT] if home.mounts else []
         needs += [packages.JDK, packages.MAVEN, packages.GCC] if java.needs_tools() else []
+        needs += [packages.GCC, packages.JANSSON] if native.needs_tools() else []
         needs += [packages.DOCKERD] if not engine.find() else []
         packages.install(needs, log)
         need_root()
@@ -42,12 +44,15 @@ def set_up(home: Home, progress: Progress, *extra: packages.Need) -> Parts:
         docker = engine.ensure(log)
     with progress.step("Java parts"):
         java_parts = java.parts(log)
+    with progress.step("native parts"):
+        native_parts = native.parts(log)
     with progress.step("sandbox image"):
         if image.wants_debootstrap(docker.api):
             packages.install([packages.DEBOOTSTRAP], log)
         image.build_base(docker.api, log)
-        name = image.build(docker.api, {"java": java_parts} if java_parts else {})
-    return Parts(environment, docker, java_parts, name)
+        built = {"java": java_parts, "native": native_parts}
+        name = image.build(docker.api, {name: place for name, place in built.items() if place})
+    return Parts(environment, docker, java_parts, native_parts, name)
 
 
 def need_root() -> None:

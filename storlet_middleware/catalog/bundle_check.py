@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
@@ -125,6 +126,7 @@ def facts_of(found: Mapping[str, Any]) -> dict[str, Any]:
         "limits": values,
         "archives": found["archives"] if document["language"] == "java" else [],
         "parameters": parameters,
+        "arguments": document.get("arguments", []),
         "inputs": [document["inputs"]["min"], document["inputs"]["max"]],
     }
 
@@ -134,6 +136,7 @@ def _checked(found: Mapping[str, Any]) -> Checked:
     metadata = {
         names.META_LANGUAGE: document["language"],
         names.META_MAIN: document["main"],
+        names.META_ARGUMENTS: shlex.join(document.get("arguments", ())),
         names.META_INPUT_TYPE: ", ".join(document["inputs"]["types"]),
         names.META_OUTPUT_TYPE: ", ".join(document["outputs"]["types"]),
         **_limit_headers(document),

@@ -207,6 +207,7 @@ def version_of(place: Place, name: str, facts: Mapping[str, Any], own: CodeFile)
         archives=tuple(facts["archives"]),
         parameters=facts["parameters"],
         inputs=tuple(facts.get("inputs", ())),
+        arguments=tuple(facts.get("arguments", ())),
     )
 
 

@@ -9,6 +9,7 @@ directory.
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -26,6 +27,7 @@ _SHOWN: Final = 60  # characters of a long name in a fault
 #: A content type without parameters, and the same with ``*`` for any subtype or any type.
 _TYPE: Final = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+", re.ASCII)
 _TYPES: Final = re.compile(_TYPE.pattern + r"|[\w!#$&^.+-]+/\*|\*/\*", re.ASCII)
+MAX_ARGUMENTS: Final = 128
 MAX_NAME_BYTES: Final = 255  # longest file name on Linux: a storlet becomes a file
 
 
@@ -50,6 +52,13 @@ class Manifest:
     language_version: str = ""
     limits: Mapping[str, float] = field(default_factory=dict)
     records: str = ""
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def is_program(self) -> bool:
+        """Whether its files are executed."""
+        row = table.language(self.language)
+        return row is not None and row.main_is_file
 
 
 @dataclass(frozen=True)
@@ -120,13 +129,18 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
         part.strip() for part in value(names.META_DEPENDENCY).split(",") if part.strip()
     )
     faults += _dependency_faults(name, dependencies)
+    if row and row.main_is_file:
+        faults += _main_file_faults(value(names.META_MAIN), (name, *dependencies))
+    arguments, more = _arguments(row, value(names.META_ARGUMENTS))
+    faults += more
     own, more = limits.declared(meta, language)
     faults += more
     faults += read_types(meta)[1]
     if faults:
         raise ManifestError(faults)
     records = value(names.META_RECORDS)
-    return Manifest(language, value(names.META_MAIN), dependencies, version, own, records)
+    main = value(names.META_MAIN)
+    return Manifest(language, main, dependencies, version, own, records, arguments)
 
 
 def records_faults(meta: Mapping[str, str]) -> list[str]:
@@ -198,6 +212,32 @@ def _main_faults(row: Language, name: str, main: str) -> list[str]:
     if not wanted and not row.main.fullmatch(main):
         wanted = f"Main is incorrect: want {row.main_rule}"
     return [fault(names.META_MAIN, main, wanted)] if wanted else []
+
+
+def _main_file_faults(main: str, files: tuple[str, ...]) -> list[str]:
+    """``main`` names a file of the storlet."""
+    file = main.partition(":")[0]
+    if not main or file in files:
+        return []
+    wanted = "want the name of the storlet or of a dependency: one of " + ", ".join(files)
+    return [fault(names.META_MAIN, main, wanted)]
+
+
+def _arguments(row: Language | None, text: str) -> tuple[tuple[str, ...], list[str]]:
+    """The words of ``Arguments``, and their faults."""
+    if not text or row is None:
+        return (), []
+    if not row.has_arguments:
+        takers = " and ".join(each.name for each in table.LANGUAGES if each.has_arguments)
+        return (), [fault(names.META_ARGUMENTS, text, f"only {takers} storlets have arguments")]
+    try:
+        words = tuple(shlex.split(text))
+    except ValueError as error:
+        wanted = f"want words as in a shell: {str(error).lower()}"
+        return (), [fault(names.META_ARGUMENTS, text, wanted)]
+    if len(words) > MAX_ARGUMENTS:
+        return (), [fault(names.META_ARGUMENTS, text, f"want at most {MAX_ARGUMENTS} words")]
+    return words, []
 
 
 def _dependency_faults(name: str, dependencies: tuple[str, ...]) -> list[str]:

@@ -100,7 +100,7 @@ class PlainUploads:
             # A dependency is missing, for example.
             raise refusal(error, is_owner=is_owner) from error
         others = ProxyFetcher(self._app, environ, path.version)
-        fetcher = others if packed is None else PackedCode(own, packed, others)
+        fetcher = others if packed is None else PackedCode(version.files[0], packed, others)
         self._check.require_loads(environ, version, fetcher, is_owner=is_owner)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Final
 from urllib.parse import unquote
 
@@ -238,6 +239,8 @@ class Catalog:
         manifest: Manifest,
         own: CodeFile,
     ) -> StorletVersion:
+        if manifest.is_program:
+            own = replace(own, mode=0o555)
         path = (version, account, self._config.dependency_container)
         tasks = [spawn(self._head, environ, path, name) for name in manifest.dependencies]
         answers = [task.wait() for task in tasks]
@@ -259,6 +262,7 @@ class Catalog:
             tuple(files),
             manifest.limits,
             manifest.records,
+            arguments=manifest.arguments,
         )
 
     def _dependency(self, path: tuple[str, str, str], name: str, answer: Any) -> CodeFile:

@@ -52,6 +52,8 @@ class StorletVersion:
     ``limits`` are those that it declares, by the names of
     :data:`storlet_middleware.engine.limits.TABLE`.  ``records`` is its wish for records of runs.
 
+    ``arguments`` are those of a native program.
+
     A bundle is one file.  ``digest`` is the SHA-256 of its bytes, ``archives`` are its jars, and
     ``parameters`` is the content of its manifest about them.  ``inputs`` is its least and greatest
     number of inputs; empty: any.  Only the proxy needs ``parameters``, ``inputs`` and ``records``.
@@ -69,12 +71,15 @@ class StorletVersion:
     archives: tuple[str, ...] = ()
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     inputs: tuple[int, ...] = ()
+    arguments: tuple[str, ...] = ()
 
     @cached_property
     def key(self) -> str:
         """64 hex digits that change with anything that matters to the code."""
         replaced = "files" if self.digest else "digest"
         left_out = {"limits", "records", "parameters", "archives", "inputs", replaced}
+        if not self.arguments:
+            left_out.add("arguments")  # versions keep the key that they had before there were any
         # The hash of a bundle says it all: the current version is the same code under its number.
         code = {name: value for name, value in asdict(self).items() if name not in left_out}
         return hashlib.sha256(json.dumps(code, sort_keys=True).encode()).hexdigest()
@@ -101,6 +106,8 @@ class StorletVersion:
         if not self.digest:
             for name in ("digest", "archives", "parameters", "inputs"):
                 del fields[name]
+        if not self.arguments:
+            del fields["arguments"]
         return fields
 
     @staticmethod
@@ -126,6 +133,7 @@ class StorletVersion:
             file=file,
             language_version=self.language_version or None,
             dependencies=dependencies,
+            arguments=self.arguments,
             limits=resources,
         )
 
@@ -138,5 +146,5 @@ def _as_json(fields: Mapping[str, Any]) -> str:
 def _of_text(text: str) -> StorletVersion:
     fields = json.loads(text)
     files = tuple(CodeFile(**file) for file in fields["files"])
-    lists = {name: tuple(fields.get(name, ())) for name in ("archives", "inputs")}
+    lists = {name: tuple(fields.get(name, ())) for name in ("archives", "inputs", "arguments")}
     return StorletVersion(**{**fields, "files": files, **lists})

@@ -6,7 +6,7 @@ of paths that root opens.  All faults of a request are reported at once.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from storlet_daemon.protocol import messages
@@ -18,6 +18,8 @@ MAIN_BYTES: Final = 1024
 DEPENDENCIES_MAX: Final = 128
 #: All names of a storlet together: they must fit into one message to the supervisor.
 NAMES_BYTES: Final = 24 * 1024
+ARGUMENTS_MAX: Final = 128
+ARGUMENTS_BYTES: Final = 4096
 
 
 def check_account(account: str) -> None:
@@ -39,6 +41,7 @@ def check_storlet(account: str, storlet: messages.Storlet, languages: Iterable[s
         faults.append(
             f"storlet.dependencies: {len(storlet.dependencies)} names, at most {DEPENDENCIES_MAX}"
         )
+    faults += _argument_faults(storlet.arguments)
     if storlet.language not in languages:
         faults.append(f"storlet.language must be one of {', '.join(languages)}")
     if (
@@ -69,6 +72,15 @@ def _name_faults(where: str, name: str, limit: int) -> list[str]:
     if name.startswith("-"):
         faults.append(f"{where} begins with '-'")
     return faults
+
+
+def _argument_faults(arguments: Sequence[str]) -> list[str]:
+    """Arguments of a program may be any texts, but they must fit into one message."""
+    if any("\0" in text for text in arguments):
+        return ["storlet.arguments contains a NUL"]
+    if len(arguments) > ARGUMENTS_MAX or _size([*arguments]) > ARGUMENTS_BYTES:
+        return [f"storlet.arguments: at most {ARGUMENTS_MAX} of together {ARGUMENTS_BYTES} bytes"]
+    return []
 
 
 def _size(names: list[str]) -> int:

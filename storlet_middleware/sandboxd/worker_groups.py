@@ -200,6 +200,7 @@ class WorkerGroups:
             code=storlet.code,
             language=storlet.language,
             language_version=storlet.language_version,
+            arguments=storlet.arguments,
             main=storlet.main,
             file=storlet.file,
             name=storlet.name,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -16,6 +17,8 @@ from storlet_daemon.protocol import messages
 from tests.conformance.daemon_harness import REPOSITORY, Code, HostSandbox, Storlet, until
 
 CODE = Path(__file__).parent / "code"
+NATIVE_BUILD = REPOSITORY / "storlet_daemon" / "native" / "build.sh"
+PROBE = CODE / "native" / "probe.c"
 JAVA_BUILD = REPOSITORY / "storlet_daemon" / "java" / "build.sh"
 
 
@@ -59,7 +62,46 @@ def java_code(java_dir: Path) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture(params=["python", "java"])
+@pytest.fixture(scope="session")
+def native_dir() -> Iterator[Path]:
+    """The native worker and storlet.h, built from this checkout."""
+    if shutil.which("gcc") is None or not Path("/usr/include/jansson.h").exists():
+        pytest.skip("gcc or libjansson-dev is not there: the native worker cannot be built")
+    with _public_folder("st-worker-") as place:
+        _run([str(NATIVE_BUILD), str(place)])
+        yield place
+
+
+@pytest.fixture(scope="session")
+def native_code(native_dir: Path) -> Iterator[Path]:
+    """``code/native`` as shared objects, and ``probe`` as a program, too."""
+    with _public_folder("st-native-") as folder:
+        for source in sorted((CODE / "native").glob("*.c")):
+            options = (
+                ["-shared", "-fPIC"] if source.stem != "program" else [str(PROBE), "-ljansson"]
+            )
+            suffix = ".so" if source.stem != "program" else ""
+            include = f"-I{native_dir}"
+            target = str(folder / f"{source.stem}{suffix}")
+            _run(["gcc", "-O1", "-pthread", include, "-o", target, str(source), *options])
+        yield folder
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@contextlib.contextmanager
+def _public_folder(prefix: str) -> Iterator[Path]:
+    """Not pytest's own folder, which no other user may read."""
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(params=["python", "java", "native"])
 def language(request: pytest.FixtureRequest) -> str:
     """Every language: a test that uses this runs once for each."""
     return str(request.param)
@@ -67,11 +109,15 @@ def language(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def code(language: str, request: pytest.FixtureRequest) -> Callable[[str], Code]:
-    """``code/python/<name>.py`` or ``code/java/<Name>.java``; the class is the capitalised name."""
+    """``code/python/<name>.py``, ``code/java/<Name>.java``, whose class is the capitalised name, or
+    ``code/native/<name>.c``, whose function has the name."""
 
     def of(name: str) -> Code:
         if language == "python":
             return Code(CODE / "python", f"{name}.{name.capitalize()}", f"{name}.py")
+        if language == "native":
+            folder = request.getfixturevalue("native_code")
+            return Code(folder, f"{name}.so:{name}", f"{name}.so", "native")
         return Code(
             request.getfixturevalue("java_code"), name.capitalize(), f"{name}-1.0.jar", "java"
         )
@@ -206,5 +252,8 @@ def new_sandbox(
             "--java-home-dir",
             str(request.getfixturevalue("java_dir")),
         )
+    if language == "native":
+        worker = request.getfixturevalue("native_dir") / "storlet-worker"
+        arguments = (*further, "--native-worker", str(worker))
     # Not pytest's own folder: the path of a Unix socket has 107 bytes.
     return HostSandbox(Path(tempfile.mkdtemp(prefix="st-")), arguments, user)

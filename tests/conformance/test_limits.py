@@ -140,7 +140,7 @@ def test_a_storlet_beyond_its_memory_does_not_affect_another(
         result = storlet.run(do="hold_memory", mib="200")
         assert result.done.code == messages.LIMIT_MEMORY, result.done
         assert result.done.usage is not None
-        expected = "more than the 64 MiB" if of.language == "python" else "heap of each worker has"
+        expected = "more than the 64 MiB" if of.language != "java" else "heap of each worker has"
         assert expected in (result.done.message or "")
         assert run.finish().output == b"slept"
     assert storlet.run(b"next").output == b"next"
@@ -194,7 +194,8 @@ def test_open_files_are_limited(load: Callable[..., Storlet]) -> None:
 def test_the_number_of_workers_is_limited_by_the_storlets_memory(
     load: Callable[..., Storlet], language: str
 ) -> None:
-    storlet = load(workers_max=4, memory_bytes=(64 if language == "python" else 256) * MIB)
+    shares = {"python": 64, "java": 256, "native": 16}
+    storlet = load(workers_max=4, memory_bytes=shares[language] * MIB)
     with (
         running(storlet.start(do="sleep", seconds="0.5")),
         running(storlet.start(do="sleep", seconds="0.5")),

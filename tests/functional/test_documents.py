@@ -76,6 +76,17 @@ def test_hello_world_in_java_gives_its_documented_output(shell: Shell, tmp_path:
     assert "Welcome, Ada!\nWelcome, Grace!\n" in said
 
 
+def test_the_native_tutorial_gives_its_documented_output(shell: Shell, tmp_path: Path) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is missing")
+    for name in ("hello.sh", "count.c"):
+        shutil.copy(ROOT / "docs/examples" / name, tmp_path)
+    said = shell.run(
+        [shell_lines("author/tutorial-python.rst")[0], *shell_lines("author/tutorial-native.rst")]
+    )
+    assert "Welcome, Ada!\nWelcome, Grace!\nAda\nGrace\n2\n" in said
+
+
 def test_the_users_commands_give_their_documented_output(shell: Shell) -> None:
     said = shell.run([*shell_lines("user/tutorial-http.rst"), *shell_lines("user/how-to.rst")])
     assert "X-Storlet-Ran-On: object" in said

@@ -73,6 +73,7 @@ class Load(Message):
     name: str = wire(read_name)
     language_version: str | None = wire(read_name, default=None)
     dependencies: Sequence[str] = wire(each(read_file_name), default=())
+    arguments: Sequence[str] = wire(each(read_text), default=())
     workers_max: int = wire(read_count, default=8)
     runs_per_worker: int = wire(read_count, default=1000)
     worker_seconds: float = wire(read_number, default=600)

@@ -47,6 +47,7 @@ class Storlet:
     file: str = wire(read_file_name)
     language_version: str | None = wire(read_name, default=None)
     dependencies: Sequence[str] = wire(each(read_file_name), default=())
+    arguments: Sequence[str] = wire(each(read_text), default=())
     limits: Resources = wire(record(Resources), default=Resources())
 
 

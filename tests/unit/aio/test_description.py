@@ -25,7 +25,8 @@ def _no_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def parts(java_dir: Path | None = Path("/cache/java")) -> Parts:
     engine = cast("Any", SimpleNamespace(api=SimpleNamespace(host="unix:///docker.sock")))
-    return Parts(Path("/venv"), engine, java_dir, "storlets/sandbox:1")
+    native_dir = Path("/cache/native")
+    return Parts(Path("/venv"), engine, java_dir, native_dir, "storlets/sandbox:1")
 
 
 def test_it_is_json_and_names_existing_servers_and_all_rings(place: Home) -> None:

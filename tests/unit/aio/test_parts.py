@@ -20,7 +20,7 @@ class Machine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.steps: list[str] = []
         self.needs: list[Need] = []
-        self.has_engine = self.has_java = self.has_registry = True
+        self.has_engine = self.has_java = self.has_native = self.has_registry = True
         docker = SimpleNamespace(api=None)
         replaced = {
             (parts.packages, "install"): self._install,
@@ -29,6 +29,8 @@ class Machine:
             (parts.os, "geteuid"): lambda: 0,
             (parts.java, "needs_tools"): lambda: not self.has_java,
             (parts.java, "parts"): lambda _log: self._step("java", Path("/java")),
+            (parts.native, "needs_tools"): lambda: not self.has_native,
+            (parts.native, "parts"): lambda _log: self._step("native", Path("/native")),
             (parts.venv, "code"): lambda _log: self._step("venv", Path("/venv")),
             (parts.engine, "find"): lambda: docker if self.has_engine else None,
             (parts.engine, "ensure"): lambda _log: self._step("engine", docker),
@@ -62,9 +64,11 @@ ALWAYS = [packages.PYTHON, packages.MEMCACHED, packages.CURL]
 def test_the_parts_are_made_in_the_order_of_their_dependencies(
     machine: Machine, place: Home
 ) -> None:
-    made = parts.set_up(place, Progress(5))
-    assert machine.steps == ["packages", "user", "venv", "engine", "java", "base", "image"]
+    made = parts.set_up(place, Progress(6))
+    steps = ["packages", "user", "venv", "engine", "java", "native", "base", "image"]
+    assert machine.steps == steps
     assert (made.venv, made.java, made.image) == (Path("/venv"), Path("/java"), "sandbox:1")
+    assert made.native == Path("/native")
     expected = [*ALWAYS, packages.MOUNT] if place.mounts else ALWAYS
     assert machine.needs == expected
 
@@ -73,6 +77,7 @@ def test_the_parts_are_made_in_the_order_of_their_dependencies(
     ("missing", "needs"),
     [
         ("has_java", [packages.JDK, packages.MAVEN, packages.GCC]),
+        ("has_native", [packages.GCC, packages.JANSSON]),
         ("has_engine", [packages.DOCKERD]),
         ("has_registry", [packages.DEBOOTSTRAP]),
     ],
@@ -81,7 +86,7 @@ def test_tools_are_installed_for_what_is_missing(
     machine: Machine, place: Home, missing: str, needs: list[Need]
 ) -> None:
     setattr(machine, missing, False)
-    parts.set_up(place, Progress(5))
+    parts.set_up(place, Progress(6))
     assert [need for need in machine.needs if need not in (*ALWAYS, packages.MOUNT)] == needs
 
 
@@ -89,7 +94,7 @@ def test_the_one_box_container_needs_the_engine_of_its_host(
     machine: Machine, place: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("STORLETS_BOX", "1")
-    parts.set_up(place, Progress(5))
+    parts.set_up(place, Progress(6))
     assert machine.steps[0] == "the host's engine"
 
 
@@ -98,5 +103,5 @@ def test_without_root_nothing_is_made_after_the_packages(
 ) -> None:
     monkeypatch.setattr(parts.os, "geteuid", lambda: 1000)
     with pytest.raises(AioError, match="with sudo or as root"):
-        parts.set_up(place, Progress(5))
+        parts.set_up(place, Progress(6))
     assert machine.steps == ["packages"]

@@ -95,7 +95,7 @@ def test_its_limits_can_be_inspected(node: Node) -> None:
 
 def test_a_language_that_is_not_installed_is_refused(node: Node) -> None:
     refused = node.answer(load_of(request=5, language="algol"), 0)
-    reason = "language algol is not supported here, only java, python"
+    reason = "language algol is not supported here, only java, native, python"
     assert refused == messages.Refused(5, reason)
 
 

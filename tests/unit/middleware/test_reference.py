@@ -236,10 +236,15 @@ def test_one_row_makes_a_new_thing_known_to_code_and_validation(changed: Path) -
 def test_one_row_makes_a_language_known_to_code_and_validation(changed: Path) -> None:
     report: dict[str, Any] = json.loads(run(changed, "-c", REPORT))
     versions = ["2014", "2023"]
-    assert report["languages"] == {"python": ["3.11"], "cobol": versions, "java": ["17"]}
+    assert report["languages"] == {
+        "python": ["3.11"],
+        "cobol": versions,
+        "java": ["17"],
+        "native": ["1"],
+    }
     assert report["language read"] == {"cobol": ["2014"]}
-    assert "such as python:3.11, cobol:2014, java:17" in report["language refused"]
-    assert report["workers"] == {"python": 8, "cobol": 7, "java": 4}
+    assert "such as python:3.11, cobol:2014, java:17, native:1" in report["language refused"]
+    assert report["workers"] == {"python": 8, "cobol": 7, "java": 4, "native": 8}
     assert "[invocation] workers_cobol: want at least 1" in report["workers refused"]
     assert report["workers in a load"] == [3, 7]
     assert report["cobol"] == [
@@ -266,7 +271,10 @@ def test_one_row_makes_a_language_known_to_code_and_validation(changed: Path) ->
 @pytest.mark.parametrize(
     ("name", "text"),
     [
-        ("etc/storlet.conf-sample", "# languages = python:3.11, cobol:2014/2023, java:17\n"),
+        (
+            "etc/storlet.conf-sample",
+            "# languages = python:3.11, cobol:2014/2023, java:17, native:1\n",
+        ),
         (
             "etc/storlet.conf-sample",
             "# maximum of workers of one COBOL storlet in a sandbox\n# workers_cobol = 3\n",
@@ -276,7 +284,7 @@ def test_one_row_makes_a_language_known_to_code_and_validation(changed: Path) ->
             "* - ``workers_cobol``\n     - whole number\n     - ``3``\n",
         ),
         ("docs/reference/limits.rst", "     - 16M; 32M for COBOL; 64M for Java\n"),
-        ("docs/reference/headers.rst", "     - python | cobol | java\n"),
+        ("docs/reference/headers.rst", "     - python | cobol | java | native\n"),
         ("docs/reference/headers.rst", "     - the version of Python or COBOL\n"),
         ("etc/storlet.conf-sample", "# made-up option\n# bogus = 7\n"),
         ("etc/storlet.conf-sample", "# bogus_bytes = 9M\n"),

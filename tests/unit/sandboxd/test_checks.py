@@ -47,6 +47,13 @@ def test_bad_names_are_refused(where: str, name: str) -> None:
         check(**{where: (name,) if where == "dependencies" else name})
 
 
+def test_arguments_may_be_any_words_of_a_bounded_number_and_size() -> None:
+    check(arguments=("-9", "", "s/a/b\n/", "../x"))
+    for bad in (("a\0b",), ("a",) * 129, ("a" * 4097,)):
+        with pytest.raises(BadRequest, match=r"storlet\.arguments"):
+            check(arguments=bad)
+
+
 @pytest.mark.parametrize("account", ["", "a\nb", "x" * 1025])
 def test_bad_accounts_are_refused(account: str) -> None:
     with pytest.raises(BadRequest, match="account"):

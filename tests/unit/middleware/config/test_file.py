@@ -12,7 +12,11 @@ from storlet_middleware.config import ConfigError, load, parse
 def test_defaults_make_a_config() -> None:
     config = parse("")
     assert config.limits.memory_bytes == 1 << 30
-    assert config.storlet.languages == {"python": ("3.11",), "java": ("17",)}
+    assert config.storlet.languages == {
+        "python": ("3.11",),
+        "java": ("17",),
+        "native": ("1",),
+    }
     assert config.sandbox.node_id
 
 

@@ -21,6 +21,7 @@ def test_the_key_changes_with_every_field_of_the_code_and_the_text_can_be_read_b
         replace(base, main="up.Other"),
         replace(base, language_version="3.11"),
         replace(base, files=base.files * 2),
+        replace(base, arguments=("-9",)),
     ]
     assert len({base.key, *(other.key for other in others)}) == len(others) + 1
     assert StorletVersion.from_text(base.text) == base

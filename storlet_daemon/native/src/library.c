@@ -1,0 +1,307 @@
+/*
+ * The form of a shared object: a function that this process has loaded, called for each invocation.
+ *
+ * A storlet may keep a pointer to a run that has ended. The runs are a ring, so that such a pointer
+ * does not lead to the descriptors of the next invocations: its functions fail with EBADF.
+ */
+#define _GNU_SOURCE
+#include "worker.h"
+
+#include "../storlet.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define RING 16
+
+/* One run. `api` comes first: the storlet's pointer is that of the whole. */
+struct call {
+    struct storlet_run api;
+    struct run *run; /* NULL: it has ended */
+    int fds[DESCRIPTORS_MAX];
+    int64_t left[DESCRIPTORS_MAX]; /* bytes of a range that ends within its file */
+    struct storlet_input inputs[DESCRIPTORS_MAX];
+};
+
+static storlet_function *function;
+static const char *function_name;
+static struct call ring[RING];
+static size_t turns;
+
+/* --- load --------------------------------------------------------------------------------------
+ */
+
+static bool check_version(void *object, const char *name, struct outcome *outcome) {
+    const uint32_t *version = dlsym(object, "storlet_abi_version");
+    if (version == NULL) {
+        fail(outcome, CODE_LOAD, "%.200s has no symbol storlet_abi_version: see storlet.h", name);
+        return false;
+    }
+    if (*version != STORLET_ABI_VERSION) {
+        fail(outcome, CODE_LOAD,
+             "%.200s is built for version %u of storlet.h; this sandbox has version %u", name,
+             *version, STORLET_ABI_VERSION);
+        return false;
+    }
+    return true;
+}
+
+bool library_load(const struct config *config, struct outcome *outcome) {
+    static char name[256];
+    char path[4096];
+    const char *colon = strrchr(config->main, ':');
+    snprintf(name, sizeof name, "%.*s", (int)(colon - config->main), config->main);
+    snprintf(path, sizeof path, "%s/%s", config->execution_path, name);
+    function_name = colon + 1;
+    if (!check_library(path, name, outcome)) {
+        return false;
+    }
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (object == NULL) {
+        fail(outcome, CODE_LOAD, "%.200s cannot be loaded: %.600s", name, dlerror());
+        return false;
+    }
+    if (!check_version(object, name, outcome)) {
+        return false;
+    }
+    /* POSIX defines this conversion, ISO C does not. */
+    *(void **)&function = dlsym(object, function_name);
+    if (function == NULL) {
+        fail(outcome, CODE_LOAD, "%.200s has no function %.200s", name, function_name);
+        return false;
+    }
+    return true;
+}
+
+/* --- the functions of storlet_run --------------------------------------------------------------
+ */
+
+static struct call *call_of(struct storlet_run *api, size_t index, size_t count) {
+    struct call *call = (struct call *)api;
+    if (call->run == NULL || index >= count) {
+        errno = EBADF;
+        return NULL;
+    }
+    return call;
+}
+
+static void fail_by_errno(struct run *run, const char *what) {
+    if (run->outcome.code == NULL) {
+        fail(&run->outcome, CODE_FAILED, "%s: %s", what, strerror(errno));
+    }
+}
+
+static ssize_t read_input(struct storlet_run *api, size_t input, void *buffer, size_t size) {
+    struct call *call = call_of(api, input, api->input_count);
+    if (call == NULL) {
+        return -1;
+    }
+    if ((int64_t)(size >> 1) > call->left[input] >> 1) {
+        size = (size_t)call->left[input];
+    }
+    ssize_t count;
+    do {
+        count = read(call->fds[input], buffer, size);
+    } while (count < 0 && errno == EINTR);
+    if (count > 0) {
+        call->left[input] -= count;
+    }
+    return count;
+}
+
+static bool ensure_metadata(struct call *call) {
+    return call->run->has_metadata || send_metadata(call->run, NULL);
+}
+
+static int write_output(struct storlet_run *api, size_t output, const void *data, size_t size) {
+    struct call *call = call_of(api, output, api->output_count);
+    if (call == NULL || !ensure_metadata(call)) {
+        return -1;
+    }
+    const char *rest = data;
+    while (size > 0) {
+        ssize_t count = write(call->run->invocation->output, rest, size);
+        if (count < 0 && errno != EINTR) {
+            fail_by_errno(call->run, "writing the output");
+            return -1;
+        }
+        if (count > 0) {
+            rest += count;
+            size -= (size_t)count;
+        }
+    }
+    return 0;
+}
+
+static int set_metadata(struct storlet_run *api, size_t output, const struct storlet_field *fields,
+                        size_t count) {
+    struct call *call = call_of(api, output, api->output_count);
+    if (call == NULL) {
+        return -1;
+    }
+    if (call->run->has_metadata) {
+        errno = EALREADY;
+        fail(&call->run->outcome, CODE_FAILED,
+             "metadata is set twice, or after the first byte of the output");
+        return -1;
+    }
+    json_t *metadata = json_object();
+    for (size_t i = 0; i < count; i++) {
+        if (fields[i].name != NULL && fields[i].value != NULL &&
+            json_object_set_new(metadata, fields[i].name, json_string(fields[i].value)) != 0) {
+            json_decref(metadata);
+            errno = EILSEQ;
+            fail(&call->run->outcome, CODE_FAILED, "metadata is not UTF-8");
+            return -1;
+        }
+    }
+    bool is_sent = send_metadata(call->run, metadata);
+    json_decref(metadata);
+    errno = EMSGSIZE;
+    return is_sent ? 0 : -1;
+}
+
+static int output_fd(struct storlet_run *api, size_t output) {
+    struct call *call = call_of(api, output, api->output_count);
+    return call != NULL && ensure_metadata(call) ? call->run->invocation->output : -1;
+}
+
+static void log_line(struct storlet_run *api, const char *line) {
+    struct call *call = call_of(api, 0, 1);
+    if (call != NULL) {
+        char text[4096];
+        int size = snprintf(text, sizeof text, "%s: %s\n", function_name, line);
+        log_write(&call->run->log, text, size < (int)sizeof text ? (size_t)size : sizeof text - 1);
+    }
+}
+
+static void set_message(struct storlet_run *api, const char *message) {
+    struct call *call = call_of(api, 0, 1);
+    if (call != NULL && call->run->outcome.code == NULL) {
+        snprintf(call->run->outcome.message, sizeof call->run->outcome.message, "%s", message);
+    }
+}
+
+/* --- one run -----------------------------------------------------------------------------------
+ */
+
+/* The fields of a JSON object of texts, in one block that the caller frees; NULL if there are none.
+ */
+static struct storlet_field *fields_of(json_t *object, const char *name, const char *value,
+                                       size_t *count) {
+    struct storlet_field *fields = calloc(json_object_size(object) + 1, sizeof *fields);
+    const char *key;
+    json_t *text;
+    *count = 0;
+    if (fields == NULL) {
+        return NULL;
+    }
+    json_object_foreach(object, key, text) {
+        if (name == NULL || strcmp(key, name) != 0) {
+            fields[(*count)++] = (struct storlet_field){key, json_string_value(text)};
+        }
+    }
+    if (name != NULL) {
+        fields[(*count)++] = (struct storlet_field){name, value};
+    }
+    return fields;
+}
+
+static void prepare_inputs(struct call *call, const struct invocation *invocation) {
+    for (size_t i = 0; i < invocation->input_count; i++) {
+        const struct input *given = &invocation->inputs[i];
+        struct storlet_input *input = &call->inputs[i];
+        set_flags(given->fd, F_GETFL, F_SETFL, 0, O_NONBLOCK);
+        call->fds[i] = given->fd;
+        call->left[i] = given->end < 0 ? INT64_MAX : given->end - given->start + 1;
+        input->fd = given->end < 0 ? given->fd : -1;
+        input->metadata = fields_of(given->metadata, NULL, NULL, &input->metadata_count);
+    }
+}
+
+static struct call *next_call(struct run *run) {
+    struct call *call = &ring[turns++ % RING];
+    const struct invocation *invocation = run->invocation;
+    const char *path = run->config->execution_path;
+    call->run = run;
+    prepare_inputs(call, invocation);
+    call->api = (struct storlet_run){
+        .abi_version = STORLET_ABI_VERSION,
+        .size = sizeof call->api,
+        .execution_path = path,
+        .input_count = invocation->input_count,
+        .inputs = call->inputs,
+        .output_count = 1,
+        .read = read_input,
+        .write = write_output,
+        .set_metadata = set_metadata,
+        .output_fd = output_fd,
+        .log = log_line,
+        .fail = set_message,
+    };
+    call->api.parameters = fields_of(invocation->parameters, "storlet_execution_path", path,
+                                     &call->api.parameter_count);
+    return call;
+}
+
+static void end_call(struct call *call) {
+    call->run = NULL;
+    free((void *)call->api.parameters);
+    for (size_t i = 0; i < call->api.input_count; i++) {
+        free((void *)call->inputs[i].metadata);
+    }
+}
+
+static const char *code_of(int result) {
+    switch (result) {
+    case ENOMEM:
+        return CODE_LIMIT_MEMORY;
+    case ENOSPC:
+    case EFBIG:
+    case EDQUOT:
+        return CODE_LIMIT_SCRATCH;
+    default:
+        return CODE_FAILED;
+    }
+}
+
+static void explain(struct run *run, int result) {
+    struct outcome *outcome = &run->outcome;
+    if (outcome->message[0] == '\0') {
+        const char *name = strerrorname_np(result);
+        fail(outcome, CODE_FAILED, "%.200s returned %d%s%s", function_name, result,
+             name == NULL ? "" : ": ", name == NULL ? "" : strerror(result));
+    }
+    outcome->code = code_of(result);
+    if (strcmp(outcome->code, CODE_FAILED) == 0) {
+        explain_by_limits(outcome);
+    }
+}
+
+void library_run(struct run *run) {
+    struct call *call = next_call(run);
+    pid_t pid = getpid();
+    set_flags(run->invocation->output, F_GETFL, F_SETFL, 0, O_NONBLOCK);
+    if (run->log.fd >= 0) {
+        print_into(run->log.fd);
+    }
+    int result = function(&call->api);
+    if (getpid() != pid) {
+        /* A copy that the function forked: its success would hide a failure of the original. */
+        _exit(1);
+    }
+    discard_output();
+    end_call(call);
+    if (run->outcome.code != NULL) {
+        return;
+    }
+    if (result != 0) {
+        explain(run, result);
+    } else if (!run->has_metadata) {
+        send_metadata(run, NULL);
+    }
+}

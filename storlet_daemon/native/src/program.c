@@ -1,0 +1,560 @@
+/*
+ * The program form: an executable file or a script, started for each invocation.
+ *
+ *   descriptor 0       the first input
+ *   1                  the output
+ *   2                  the log
+ *   3, 4, ...          the further inputs, in their order
+ *   STORLET_METADATA_FD  the output's metadata, a JSON object, before the first byte of the output
+ *
+ * The output is a pipe, from which this process moves it to the filter's stream without copying it.
+ * So the metadata can be sent before the first byte, and the end of the pipe shows whether a
+ * process that the program left still holds it. Inputs are the program's own; only a range that
+ * ends within its file is sent through a pipe, too. One loop moves all of these.
+ */
+#define _GNU_SOURCE
+#include "worker.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define FIRST_NUMBER 3
+#define OUTPUT_PIPE_BYTES (256 * 1024)
+#define CHUNK (1024 * 1024)
+#define FLOWS_MAX (DESCRIPTORS_MAX + 1)
+
+static char program_path[4096];
+static char program_name[256];
+
+bool program_load(const struct config *config, struct outcome *outcome) {
+    const char *slash = strrchr(config->main, '/');
+    snprintf(program_path, sizeof program_path, "%s/%s", config->execution_path, config->main);
+    snprintf(program_name, sizeof program_name, "%s", slash == NULL ? config->main : slash + 1);
+    return check_program(program_path, config->main, outcome);
+}
+
+/* --- moving data -------------------------------------------------------------------------------
+ */
+
+/* Moves bytes from one descriptor to another until the source or `left` ends, then closes both. */
+struct flow {
+    int from;
+    int to;
+    int64_t left;
+    bool is_file;    /* the source is always ready, and is read at `offset` */
+    bool is_blocked; /* the target had no room */
+    loff_t offset;
+};
+
+enum moved { MOVED, BLOCKED, EMPTY, ENDED, BROKEN };
+
+/* Move once, without waiting. */
+static enum moved move(struct flow *flow) {
+    size_t size = flow->left < CHUNK ? (size_t)flow->left : CHUNK;
+    ssize_t count = splice(flow->from, flow->is_file ? &flow->offset : NULL, flow->to, NULL, size,
+                           SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
+    if (count > 0) {
+        flow->left -= count;
+        return flow->left > 0 ? MOVED : ENDED;
+    }
+    if (count == 0) {
+        return ENDED;
+    }
+    if (errno == EINTR) {
+        return MOVED;
+    }
+    if (errno != EAGAIN) {
+        return BROKEN;
+    }
+    struct pollfd source = {.fd = flow->from, .events = POLLIN};
+    bool is_empty = !flow->is_file && poll(&source, 1, 0) <= 0;
+    return is_empty ? EMPTY : BLOCKED;
+}
+
+static void end_flow(struct flow *flow) {
+    if (flow->from >= 0) {
+        close(flow->from);
+        close(flow->to);
+    }
+    flow->from = flow->to = -1;
+}
+
+/* --- one program -------------------------------------------------------------------------------
+ */
+
+/* The running program and this process's ends of its pipes; -1 where there is none. */
+struct program {
+    pid_t pid;
+    int exit;     /* readable when the program has ended */
+    int log;      /* its standard error */
+    int metadata; /* what it writes to STORLET_METADATA_FD */
+    size_t metadata_size;
+    char metadata_text[MESSAGE_MAX];
+    struct flow output;
+    size_t range_count;
+    struct flow ranges[DESCRIPTORS_MAX];
+    /* The descriptors of the program, by their numbers; closed here once it runs. */
+    size_t given_count;
+    int given[FLOWS_MAX + FIRST_NUMBER];
+};
+
+static bool system_failed(struct run *run, const char *what) {
+    fail(&run->outcome, CODE_FAILED, "%s: %s", what, strerror(errno));
+    if (errno == EAGAIN && has_refused_forks()) {
+        run->outcome.code = CODE_LIMIT_PROCESSES;
+    } else if (errno == ENOMEM) {
+        run->outcome.code = CODE_LIMIT_MEMORY;
+    }
+    return false;
+}
+
+/* Give the program `fd` as its next descriptor. It is moved above all numbers of the program, so
+ * that none is overwritten before it is used. */
+static bool give(struct run *run, struct program *program, int fd) {
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, (int)run->invocation->input_count + FIRST_NUMBER + 1);
+    close(fd);
+    if (high < 0) {
+        return system_failed(run, "the program's descriptors");
+    }
+    program->given[program->given_count++] = high;
+    return true;
+}
+
+/* A pipe of which the program gets one end; `own` is the other, which does not block. */
+static bool give_pipe(struct run *run, struct program *program, bool program_writes, int *own) {
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        return system_failed(run, "the program's descriptors");
+    }
+    *own = ends[program_writes ? 0 : 1];
+    set_flags(*own, F_GETFL, F_SETFL, O_NONBLOCK, 0);
+    return give(run, program, ends[program_writes ? 1 : 0]);
+}
+
+static bool give_input(struct run *run, struct program *program, struct input *input) {
+    if (input->end < 0) {
+        int fd = input->fd;
+        input->fd = -1;
+        /* Programs expect descriptors that block. */
+        set_flags(fd, F_GETFL, F_SETFL, 0, O_NONBLOCK);
+        return give(run, program, fd);
+    }
+    struct flow *flow = &program->ranges[program->range_count];
+    if (!give_pipe(run, program, false, &flow->to)) {
+        return false;
+    }
+    *flow = (struct flow){.from = input->fd,
+                          .to = flow->to,
+                          .is_file = true,
+                          .offset = input->start,
+                          .left = input->end - input->start + 1};
+    input->fd = -1;
+    program->range_count++;
+    return true;
+}
+
+/* Number by number: first input, output, log, further inputs, metadata. */
+static bool prepare(struct run *run, struct program *program) {
+    struct invocation *invocation = run->invocation;
+    int output;
+    if (!give_input(run, program, &invocation->inputs[0]) ||
+        !give_pipe(run, program, true, &output)) {
+        return false;
+    }
+    fcntl(output, F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
+    set_flags(invocation->output, F_GETFL, F_SETFL, O_NONBLOCK, 0);
+    program->output = (struct flow){.from = output, .to = invocation->output, .left = INT64_MAX};
+    invocation->output = -1;
+    if (!give_pipe(run, program, true, &program->log)) {
+        return false;
+    }
+    for (size_t i = 1; i < invocation->input_count; i++) {
+        if (!give_input(run, program, &invocation->inputs[i])) {
+            return false;
+        }
+    }
+    return give_pipe(run, program, true, &program->metadata);
+}
+
+/* --- environment -------------------------------------------------------------------------------
+ */
+
+struct environment {
+    size_t count;
+    char **texts;
+};
+
+static void add(struct environment *environment, const char *name, const char *key,
+                const char *value) {
+    char *text;
+    if (asprintf(&text, "%s%s=%s", name, key, value) >= 0) {
+        environment->texts[environment->count++] = text;
+    }
+}
+
+/* A name with '=' would be cut there, and a text ends at a NUL: these are in the JSON only. */
+static bool fits_environment(const char *key, json_t *value) {
+    return strchr(key, '=') == NULL &&
+           strlen(json_string_value(value)) == json_string_length(value);
+}
+
+static void add_json(struct environment *environment, const char *name, json_t *value) {
+    char *text = json_dumps(value, JSON_COMPACT);
+    if (text != NULL) {
+        add(environment, name, "", text);
+    }
+    free(text);
+    json_decref(value);
+}
+
+static json_t *inputs_as_json(const struct invocation *invocation) {
+    json_t *inputs = json_array();
+    for (size_t i = 0; i < invocation->input_count; i++) {
+        json_t *metadata = invocation->inputs[i].metadata;
+        int number = i == 0 ? 0 : FIRST_NUMBER + (int)i - 1;
+        json_array_append_new(inputs,
+                              json_pack("{si so}", "fd", number, "metadata",
+                                        metadata == NULL ? json_object() : json_incref(metadata)));
+    }
+    return inputs;
+}
+
+static char **environment_of(struct run *run, const struct program *program) {
+    size_t inherited = 0;
+    while (environ[inherited] != NULL) {
+        inherited++;
+    }
+    json_t *parameters = run->invocation->parameters;
+    parameters = parameters == NULL ? json_object() : json_copy(parameters);
+    json_object_set_new(parameters, "storlet_execution_path",
+                        json_string(run->config->execution_path));
+    size_t most = inherited + json_object_size(parameters) + 4;
+    struct environment made = {.texts = calloc(most, sizeof(char *))};
+    if (made.texts == NULL) {
+        json_decref(parameters);
+        return NULL;
+    }
+    for (size_t i = 0; i < inherited; i++) {
+        made.texts[made.count++] = strdup(environ[i]);
+    }
+    const char *key;
+    json_t *value;
+    json_object_foreach(parameters, key, value) {
+        if (fits_environment(key, value)) {
+            add(&made, "STORLET_PARAM_", key, json_string_value(value));
+        }
+    }
+    char number[16];
+    snprintf(number, sizeof number, "%zu", program->given_count - 1);
+    add(&made, "STORLET_METADATA_FD", "", number);
+    add_json(&made, "STORLET_PARAMETERS", parameters);
+    add_json(&made, "STORLET_INPUTS", inputs_as_json(run->invocation));
+    return made.texts;
+}
+
+static void free_texts(char **texts) {
+    for (size_t i = 0; texts != NULL && texts[i] != NULL; i++) {
+        free(texts[i]);
+    }
+    free(texts);
+}
+
+/* --- start -------------------------------------------------------------------------------------
+ */
+
+static int spawn(const struct config *config, struct program *program, char **environment) {
+    posix_spawn_file_actions_t files;
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    posix_spawn_file_actions_init(&files);
+    posix_spawnattr_init(&attributes);
+    for (size_t number = 0; number < program->given_count; number++) {
+        posix_spawn_file_actions_adddup2(&files, program->given[number], (int)number);
+    }
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE);
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    config->arguments[0] = program_name;
+    int error = posix_spawn(&program->pid, program_path, &files, &attributes, config->arguments,
+                            environment);
+    posix_spawnattr_destroy(&attributes);
+    posix_spawn_file_actions_destroy(&files);
+    return error;
+}
+
+static bool start(struct run *run, struct program *program) {
+    char **environment = environment_of(run, program);
+    errno = environment == NULL ? ENOMEM : spawn(run->config, program, environment);
+    bool is_started = errno == 0;
+    if (!is_started) {
+        system_failed(run, "the program cannot be started");
+    }
+    free_texts(environment);
+    for (size_t i = 0; i < program->given_count; i++) {
+        close(program->given[i]);
+    }
+    program->given_count = 0;
+    if (is_started) {
+        program->exit = (int)syscall(SYS_pidfd_open, program->pid, 0);
+        is_started = program->exit >= 0 || system_failed(run, "the program cannot be watched");
+    }
+    return is_started;
+}
+
+/* --- while it runs -----------------------------------------------------------------------------
+ */
+
+static void read_log(struct run *run, struct program *program) {
+    char data[8192];
+    ssize_t size;
+    while ((size = read(program->log, data, sizeof data)) > 0) {
+        log_write(&run->log, data, (size_t)size);
+    }
+    if (size == 0) {
+        close(program->log);
+        program->log = -1;
+    }
+}
+
+/* Read what the program has written as metadata by now; it is complete before the output begins. */
+static void read_metadata(struct program *program) {
+    ssize_t size;
+    while (program->metadata >= 0 && program->metadata_size < sizeof program->metadata_text) {
+        size = read(program->metadata, program->metadata_text + program->metadata_size,
+                    sizeof program->metadata_text - program->metadata_size);
+        if (size <= 0) {
+            return;
+        }
+        program->metadata_size += (size_t)size;
+    }
+}
+
+/* Send the metadata, once, before the first byte of the output. */
+static bool ensure_metadata(struct run *run, struct program *program) {
+    if (run->has_metadata) {
+        return true;
+    }
+    read_metadata(program);
+    if (program->metadata_size == 0) {
+        return send_metadata(run, NULL);
+    }
+    json_error_t error;
+    json_t *metadata = json_loadb(program->metadata_text, program->metadata_size, 0, &error);
+    bool is_sent = false;
+    if (program->metadata_size >= sizeof program->metadata_text) {
+        fail(&run->outcome, CODE_LIMIT_METADATA, "the metadata has more than %zu bytes",
+             run->invocation->metadata_max);
+    } else if (!json_is_object(metadata)) {
+        fail(&run->outcome, CODE_FAILED, "the metadata is not a JSON object: %.200s",
+             metadata == NULL ? error.text : "another value");
+    } else {
+        is_sent = send_metadata(run, metadata);
+    }
+    json_decref(metadata);
+    program->metadata_size = 0;
+    return is_sent;
+}
+
+static void end_of_output(struct flow *output) {
+    close(output->from);
+    output->from = -1;
+}
+
+/* Send the metadata if there is output. False: there is none yet, or the run has failed. */
+static bool has_output(struct run *run, struct program *program) {
+    struct flow *output = &program->output;
+    struct pollfd source = {.fd = output->from, .events = POLLIN};
+    if (run->has_metadata) {
+        return true;
+    }
+    if (poll(&source, 1, 0) > 0 && (source.revents & POLLIN) != 0) {
+        return ensure_metadata(run, program);
+    }
+    if (source.revents != 0) {
+        end_of_output(output);
+    }
+    return false;
+}
+
+/* Move output until there is none. */
+static void move_output(struct run *run, struct program *program) {
+    struct flow *output = &program->output;
+    enum moved moved = MOVED;
+    if (!has_output(run, program)) {
+        return;
+    }
+    while (moved == MOVED) {
+        moved = move(output);
+    }
+    output->is_blocked = moved == BLOCKED;
+    if (moved == ENDED) {
+        end_of_output(output);
+    } else if (moved == BROKEN) {
+        system_failed(run, "the output cannot be written");
+    }
+}
+
+static void move_range(struct run *run, struct flow *flow) {
+    enum moved moved = MOVED;
+    while (moved == MOVED) {
+        moved = move(flow);
+    }
+    /* A program need not read all of its input; but if its input breaks off, it must not succeed.
+     */
+    if (moved == BROKEN && errno != EPIPE) {
+        system_failed(run, "an input cannot be read");
+    }
+    if (moved == ENDED || moved == BROKEN) {
+        end_flow(flow);
+    }
+}
+
+static void watch(struct pollfd *one, int fd, short events) {
+    *one = (struct pollfd){.fd = fd, .events = events};
+}
+
+/* Wait for the next event, and handle it. */
+static void turn(struct run *run, struct program *program, bool *has_exited) {
+    struct pollfd ready[3 + DESCRIPTORS_MAX];
+    struct flow *output = &program->output;
+    watch(&ready[0], *has_exited ? -1 : program->exit, POLLIN);
+    watch(&ready[1], program->log, POLLIN);
+    watch(&ready[2],
+          output->from < 0     ? -1
+          : output->is_blocked ? output->to
+                               : output->from,
+          output->is_blocked ? POLLOUT : POLLIN);
+    for (size_t i = 0; i < program->range_count; i++) {
+        watch(&ready[3 + i], program->ranges[i].to, POLLOUT);
+    }
+    /* After the exit, wait for nothing but room for the output that is there. */
+    int wait = *has_exited && !output->is_blocked ? 0 : -1;
+    if (poll(ready, 3 + program->range_count, wait) < 0) {
+        if (errno != EINTR) {
+            system_failed(run, "poll");
+        }
+        return;
+    }
+    if (ready[1].revents != 0) {
+        read_log(run, program);
+    }
+    for (size_t i = 0; i < program->range_count; i++) {
+        if (ready[3 + i].revents != 0) {
+            move_range(run, &program->ranges[i]);
+        }
+    }
+    *has_exited = *has_exited || ready[0].revents != 0;
+    if (output->from >= 0 && ready[2].revents != 0) {
+        move_output(run, program);
+    }
+}
+
+static void require_all_output(struct run *run, struct program *program) {
+    struct flow *output = &program->output;
+    if (run->outcome.code == NULL && output->from >= 0) {
+        /* Bytes written from now on would be missing from a result that looks complete. */
+        fail(&run->outcome, CODE_FAILED,
+             "a process that the program started still holds its output: wait for its end first");
+    }
+}
+
+/* Serve the program until it has exited and all of its output is with the filter. */
+static void serve(struct run *run, struct program *program) {
+    bool has_exited = false;
+    while (run->outcome.code == NULL) {
+        bool was_exited = has_exited;
+        turn(run, program, &has_exited);
+        /* One whole turn after the exit has seen everything that the program wrote. */
+        if (was_exited && !program->output.is_blocked) {
+            return;
+        }
+    }
+}
+
+/* --- the end -----------------------------------------------------------------------------------
+ */
+
+static void explain_exit(struct run *run, int status) {
+    char line[SUMMARY_MAX];
+    log_last_line(&run->log, line, sizeof line);
+    const char *mark = line[0] == '\0' ? "" : ": ";
+    if (WIFSIGNALED(status)) {
+        int number = WTERMSIG(status);
+        const char *name = sigabbrev_np(number);
+        fail(&run->outcome, CODE_FAILED, "the program was killed by signal %d (SIG%s)%s%s", number,
+             name == NULL ? "?" : name, mark, line);
+    } else {
+        fail(&run->outcome, CODE_FAILED, "the program exited with status %d%s%s",
+             WEXITSTATUS(status), mark, line);
+    }
+    explain_by_limits(&run->outcome);
+}
+
+/* Metadata that comes after the first byte of the output would be lost. */
+static void require_no_late_metadata(struct run *run, struct program *program) {
+    read_metadata(program);
+    if (run->outcome.code == NULL && program->metadata_size > 0) {
+        fail(&run->outcome, CODE_FAILED,
+             "metadata was written after the first byte of the output, or twice");
+    }
+}
+
+static void finish(struct run *run, struct program *program) {
+    int status = 0;
+    if (run->outcome.code != NULL) {
+        kill(program->pid, SIGKILL);
+    }
+    while (waitpid(program->pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    if (program->log >= 0) {
+        read_log(run, program);
+    }
+    if (run->outcome.code != NULL) {
+        return;
+    }
+    if (status != 0) {
+        explain_exit(run, status);
+        return;
+    }
+    require_all_output(run, program);
+    if (run->outcome.code == NULL && ensure_metadata(run, program)) {
+        require_no_late_metadata(run, program);
+    }
+}
+
+static void close_if_open(int fd) {
+    if (fd >= 0) {
+        close(fd);
+    }
+}
+
+void program_run(struct run *run) {
+    static struct program program;
+    program =
+        (struct program){.exit = -1, .log = -1, .metadata = -1, .output = {.from = -1, .to = -1}};
+    if (prepare(run, &program) && start(run, &program)) {
+        serve(run, &program);
+        finish(run, &program);
+    }
+    for (size_t i = 0; i < program.given_count; i++) {
+        close(program.given[i]);
+    }
+    for (size_t i = 0; i < program.range_count; i++) {
+        end_flow(&program.ranges[i]);
+    }
+    close_if_open(program.output.from);
+    close_if_open(program.output.to);
+    close_if_open(program.exit);
+    close_if_open(program.log);
+    close_if_open(program.metadata);
+}

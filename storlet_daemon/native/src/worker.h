@@ -1,0 +1,154 @@
+/*
+ * The native worker: one resident process that runs one native storlet. That is a program, which it
+ * starts for each invocation, or a function of a shared object, which it has loaded.
+ *
+ * main.c has the loop, message.c the messages of PROTOCOL.rst. The two forms are in program.c and
+ * library.c. code.c explains why a file cannot run in this sandbox.
+ *
+ * text.c bounds texts that come from a tenant. log.c is the invocation's log. state.c restores the
+ * process after a run, and counters.c reads the kernel's counters of the worker group.
+ *
+ * Single-threaded. Descriptors are close-on-exec without exception; a program gets its own by
+ * number.
+ */
+#ifndef STORLET_WORKER_H
+#define STORLET_WORKER_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define MESSAGE_MAX 65536
+#define DESCRIPTORS_MAX 32
+#define DETAIL_MAX 16384
+#define SUMMARY_MAX 500
+
+#define CODE_LOAD "storlet.load"
+#define CODE_FAILED "storlet.failed"
+#define CODE_LIMIT_METADATA "storlet.limit.metadata"
+#define CODE_LIMIT_MEMORY "storlet.limit.memory"
+#define CODE_LIMIT_SCRATCH "storlet.limit.scratch"
+#define CODE_LIMIT_PROCESSES "storlet.limit.processes"
+#define CODE_PROTOCOL "protocol"
+
+/* The arguments of the process; all texts live as long as it. */
+struct config {
+    int listener;
+    int channel;
+    const char *main;
+    const char *execution_path;
+    const char *control_group; /* empty: none */
+    char **arguments;          /* of a program, up to a NULL */
+    long runs;                 /* those that are left */
+    double seconds;            /* of life */
+};
+
+/* One input. `end` is the offset of the last byte, or -1; `start` is -1 without a range. */
+struct input {
+    int fd;
+    json_t *metadata;
+    int64_t start;
+    int64_t end;
+};
+
+/* One parsed `invoke`. It owns its descriptors; -1 where one was closed or handed over. */
+struct invocation {
+    json_t *fields;
+    const char *id;
+    json_t *parameters;
+    size_t input_count;
+    struct input inputs[DESCRIPTORS_MAX];
+    int output;
+    int log;
+    int64_t log_limit;
+    size_t metadata_max;
+};
+
+/* The result of a run or of a load: `code` is NULL after a success. */
+struct outcome {
+    const char *code;
+    char message[2 * SUMMARY_MAX];
+    char detail[DETAIL_MAX];
+};
+
+struct usage {
+    int64_t cpu_microseconds;
+    int64_t peak_bytes;
+};
+
+/* The log of one run: written up to its limit, and the last bytes of it kept. */
+struct log {
+    int fd; /* -1: the request wants none */
+    int64_t limit;
+    bool is_full;
+    size_t kept;
+    char tail[4096];
+};
+
+/* One run: its invocation, the connection of the filter, and what was sent to it. */
+struct run {
+    const struct config *config;
+    struct invocation *invocation;
+    int connection;
+    bool has_metadata;
+    struct log log;
+    struct outcome outcome;
+};
+
+/* message.c */
+enum received { RECEIVED, RECEIVED_NOTHING, RECEIVED_FAULT };
+enum received receive_invocation(int connection, struct invocation *invocation,
+                                 char fault[SUMMARY_MAX]);
+void close_invocation(struct invocation *invocation);
+bool send_text(int socket, const char *text);
+bool send_load_failed(int channel, const struct outcome *outcome);
+bool send_begin(int channel, const char *id, int connection);
+bool send_end(int channel, bool recycle, bool failed);
+bool send_metadata(struct run *run, json_t *metadata);
+bool send_done(int connection, const struct outcome *outcome, const struct usage *usage);
+
+/* text.c */
+void fail(struct outcome *outcome, const char *code, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+void set_detail(struct outcome *outcome, const char *data, size_t size);
+void one_line(const char *text, size_t size, char *line, size_t capacity);
+json_t *clean_text(const char *data, size_t size);
+
+/* log.c */
+void log_open(struct log *log, int fd, int64_t limit);
+void log_write(struct log *log, const char *data, size_t size);
+void log_last_line(const struct log *log, char *line, size_t capacity);
+void log_failure(struct log *log, const char *main, const struct outcome *outcome);
+
+/* state.c */
+struct state;
+struct state *state_of_process(void);
+bool state_restore(struct state *state);
+void note_donated(struct state *state, const struct invocation *invocation);
+bool has_children(void);
+struct usage usage_now(void);
+void discard_output(void);
+void print_into(int fd);
+bool set_flags(int fd, int get, int set, int add, int drop);
+
+/* counters.c */
+void counters_open(const char *control_group);
+bool has_killed_for_memory(void);
+bool has_refused_forks(void);
+void explain_by_limits(struct outcome *outcome);
+
+/* code.c */
+bool check_program(const char *path, const char *name, struct outcome *outcome);
+bool check_library(const char *path, const char *name, struct outcome *outcome);
+
+/* program.c */
+bool program_load(const struct config *config, struct outcome *outcome);
+void program_run(struct run *run);
+
+/* library.c */
+bool library_load(const struct config *config, struct outcome *outcome);
+void library_run(struct run *run);
+
+#endif

@@ -1,0 +1,1 @@
+"""Native storlets: programs, and functions of shared objects."""

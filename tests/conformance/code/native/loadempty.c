@@ -1,0 +1,3 @@
+#include <storlet.h>
+
+STORLET_ABI_VERSION_OF_THIS_OBJECT

@@ -1,0 +1,91 @@
+/*
+ * The probe as a program: the functions of storlet_run over the descriptors and variables of the
+ * other form.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <storlet.h>
+
+int probe(struct storlet_run *run);
+
+static ssize_t read_input(struct storlet_run *run, size_t input, void *buffer, size_t size) {
+    return read(run->inputs[input].fd, buffer, size);
+}
+
+static int write_output(struct storlet_run *run, size_t output, const void *data, size_t size) {
+    const char *rest = data;
+    (void)run;
+    (void)output;
+    while (size > 0) {
+        ssize_t count = write(1, rest, size);
+        if (count < 0) {
+            return -1;
+        }
+        rest += count;
+        size -= (size_t)count;
+    }
+    return 0;
+}
+
+static int set_metadata(struct storlet_run *run, size_t output, const struct storlet_field *fields,
+                        size_t count) {
+    json_t *metadata = json_object();
+    (void)run;
+    (void)output;
+    for (size_t i = 0; i < count; i++) {
+        json_object_set_new(metadata, fields[i].name, json_string(fields[i].value));
+    }
+    char *text = json_dumps(metadata, JSON_COMPACT);
+    ssize_t size = write(atoi(getenv("STORLET_METADATA_FD")), text, strlen(text));
+    return size < 0 ? -1 : 0;
+}
+
+static int output_fd(struct storlet_run *run, size_t output) {
+    (void)run;
+    return (int)output + 1;
+}
+
+static void log_line(struct storlet_run *run, const char *line) {
+    (void)run;
+    fprintf(stderr, "%s\n", line);
+}
+
+static struct storlet_field *fields_of(json_t *object, size_t *count) {
+    struct storlet_field *fields = calloc(json_object_size(object) + 1, sizeof *fields);
+    const char *key;
+    json_t *value;
+    *count = 0;
+    json_object_foreach(object, key, value) {
+        fields[(*count)++] = (struct storlet_field){key, json_string_value(value)};
+    }
+    return fields;
+}
+
+int main(void) {
+    json_t *inputs = json_loads(getenv("STORLET_INPUTS"), 0, NULL);
+    json_t *parameters = json_loads(getenv("STORLET_PARAMETERS"), 0, NULL);
+    struct storlet_input known[32];
+    struct storlet_run run = {.input_count = json_array_size(inputs),
+                              .inputs = known,
+                              .output_count = 1,
+                              .read = read_input,
+                              .write = write_output,
+                              .set_metadata = set_metadata,
+                              .output_fd = output_fd,
+                              .log = log_line,
+                              .fail = log_line,
+                              .execution_path = getenv("STORLET_PARAM_storlet_execution_path")};
+    run.parameters = fields_of(parameters, &run.parameter_count);
+    for (size_t i = 0; i < run.input_count; i++) {
+        json_t *input = json_array_get(inputs, i);
+        known[i].fd = (int)json_integer_value(json_object_get(input, "fd"));
+        known[i].metadata = fields_of(json_object_get(input, "metadata"), &known[i].metadata_count);
+    }
+    return probe(&run) == 0 ? 0 : 1;
+}

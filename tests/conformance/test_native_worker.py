@@ -1,0 +1,204 @@
+"""Promises of the native worker only: both of its forms."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storlet_daemon.protocol import messages
+from tests.conformance.conftest import new_sandbox
+from tests.conformance.daemon_harness import (
+    Code,
+    HostSandbox,
+    InputFile,
+    InputPipe,
+    Storlet,
+    count_descriptors,
+    running,
+    until,
+)
+from tests.conformance.test_transcripts import cases, check, play
+from tests.conformance.test_workers import is_alive, pid_of
+
+#: Transcripts whose subject differs for a program: it has an exit status and no exceptions, and a
+#: wrong use of metadata is found at its end, if at all.
+OTHERWISE = (
+    "the process ends",
+    "the language's own way to exit",
+    "no memory",
+    "metadata set twice",
+    "metadata after data",
+    "an exception",
+    "a storlet may close its streams",
+    "what is printed",
+)
+
+
+@pytest.fixture
+def language() -> str:
+    return "native"
+
+
+# --- a program ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def program(request: pytest.FixtureRequest) -> Iterator[Storlet]:
+    """The probe as a program."""
+    folder = request.getfixturevalue("native_code")
+    with new_sandbox("native", request) as sandbox:
+        yield sandbox.load(Code(folder, "program", "program", "native"), workers_max=2)
+    shutil.rmtree(sandbox.folder)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [each for each in cases("runs") + cases("failures") if not each.id.startswith(OTHERWISE)],
+)
+def test_a_run_of_a_program_matches_its_transcript(program: Storlet, case: dict[str, Any]) -> None:
+    check(play(program, case), case)
+    assert program.run(b"after").output == b"after"
+
+
+def test_a_program_that_fails_is_an_error_with_the_end_of_its_log(program: Storlet) -> None:
+    result = program.run(do="raise", text="one\ntwo", log_limit=1000)
+    assert result.done.code == messages.FAILED
+    assert result.done.message == "the program exited with status 1: two"
+    assert (result.done.traceback or "").startswith("one\ntwo\n")
+    assert result.log.startswith(b"one\ntwo\n")
+    assert result.output == b""
+
+
+def test_an_exit_status_of_0_after_half_of_the_output_is_success(program: Storlet) -> None:
+    result = program.run(do="sys_exit", code="0")
+    assert result.done.is_ok
+    assert result.output == b"half"
+
+
+def test_a_program_whose_child_holds_the_output_has_failed(program: Storlet) -> None:
+    result = program.run(do="leave_process")
+    assert result.done.code == messages.FAILED
+    assert "still holds its output" in (result.done.message or "")
+    until(lambda: not is_alive(int(result.output)), 2)
+
+
+def test_a_program_that_is_cancelled_is_killed(program: Storlet) -> None:
+    with running(program.start(do="spin")) as run:
+        run.event()
+        pids = [pid for pid in program.sandbox.descendants() if _name(pid) == "program"]
+        assert pids
+    until(lambda: not any(map(is_alive, pids)), 2)
+
+
+def test_large_inputs_pass_through_ranges_and_pipes(program: Storlet) -> None:
+    data = os.urandom(1 << 20) * 2
+    result = program.run(
+        InputFile(data, start=1, end=len(data) - 2), InputPipe(data), InputFile(data, start=5)
+    )
+    assert result.done.is_ok
+    assert result.output == data[1:-1] + data + data[5:]
+
+
+def test_a_program_that_reads_nothing_of_a_range_succeeds(program: Storlet) -> None:
+    data = bytes(1 << 20)
+    for _ in range(3):
+        result = program.run(InputFile(data, start=1, end=len(data) - 2), do="write", text="x")
+        assert (result.output, result.done.is_ok) == (b"x", True)
+
+
+def test_programs_leave_no_descriptor_and_no_process(program: Storlet) -> None:
+    program.run()
+    workers = program.sandbox.descendants()
+    counts = {pid: count_descriptors(pid) for pid in workers}
+    for _ in range(50):
+        assert program.run(InputFile(b"abc", start=1, end=1), log_limit=100).output == b"b"
+    until(lambda: program.sandbox.descendants() == workers)
+    until(lambda: {pid: count_descriptors(pid) for pid in workers} == counts)
+
+
+def _name(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text("utf-8").strip()
+    except OSError:
+        return ""
+
+
+# --- a shared object ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("do", ["leave_handler", "keep_duplicate"])
+def test_a_worker_with_something_left_behind_is_replaced(single: Storlet, do: str) -> None:
+    pid = pid_of(single)
+    assert single.run(InputFile(b"a"), do=do).done.is_ok
+    until(lambda: not is_alive(pid), 6)
+    assert single.run(b"next").output == b"next"
+
+
+def test_changes_of_the_process_are_undone(single: Storlet) -> None:
+    pid = pid_of(single)
+    before = single.run(do="state").output
+    assert before.endswith(b" 22 gone kept")
+    assert single.run(do="leave_changes").done.is_ok
+    assert single.run(do="state").output == before
+    assert pid_of(single) == pid
+
+
+def test_a_child_process_reads_and_writes_the_descriptors(single: Storlet) -> None:
+    result = single.run(b"text", do="child")
+    assert (result.output, result.metadata) == (b"TEXT", {})
+
+
+@pytest.mark.parametrize("text", ["garbage", '{"type":"ready"}', '{"type":"begin","id":"x"}'])
+def test_a_worker_that_answers_the_protocol_wrongly_is_killed(single: Storlet, text: str) -> None:
+    began = time.monotonic()
+    result = single.run(do="forge", text=text)
+    assert not result.done.is_ok
+    assert time.monotonic() - began < 20
+    assert single.run(b"next").output == b"next"
+
+
+def test_another_version_of_the_interface_is_refused(
+    sandbox: HostSandbox, native_code: Path
+) -> None:
+    storlet = sandbox.load(Code(native_code, "loadolder.so:loadolder", "loadolder.so", "native"))
+    done = storlet.run().done
+    assert done.code == messages.LOAD
+    expected = "loadolder.so is built for version 7 of storlet.h; this sandbox has version 1"
+    assert done.message == expected
+
+
+@pytest.mark.parametrize(
+    ("main", "expected"),
+    [
+        ("program:probe", "is a program and not a shared object"),
+        ("probe.so", "is a shared object: name its function"),
+        ("probe.so:absent", "probe.so has no function absent"),
+        ("absent.so:probe", "absent.so is missing"),
+        ("notes.txt", "is not a program"),
+        ("notes.txt:probe", "is not a shared object"),
+    ],
+)
+def test_code_of_the_other_form_is_refused_by_name(
+    sandbox: HostSandbox, native_code: Path, main: str, expected: str
+) -> None:
+    notes = native_code / "notes.txt"
+    notes.write_text("not a program\n")
+    notes.chmod(0o755)
+    done = sandbox.load(Code(native_code, main, main.partition(":")[0], "native")).run().done
+    assert done.code == messages.LOAD
+    assert expected in (done.message or "")
+
+
+def test_an_idle_worker_has_at_most_two_mebibytes_of_its_own(single: Storlet) -> None:
+    pid = pid_of(single)
+    rollup = Path(f"/proc/{pid}/smaps_rollup").read_text("utf-8")
+    own = sum(
+        int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_Dirty:")
+    )
+    assert 0 < own <= 2048

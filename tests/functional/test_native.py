@@ -1,0 +1,196 @@
+"""Native programs on a real cluster: Unix filters, scripts, and what cannot run here."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.support.accounts import unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import Dependency, Tool, declaration
+
+SHELL = b"""\
+#!/bin/sh
+eval "exec 9>&$STORLET_METADATA_FD"
+case "$STORLET_PARAM_do" in
+facts) echo '{"n": 1, "on": true}' >&9
+       echo "$STORLET_INPUTS"; cat; echo; echo "$STORLET_PARAMETERS" ;;
+fail) printf half; echo one >&2; echo "no such column" >&2; exit 3 ;;
+late) echo early; sleep 0.1; echo '{"a": "1"}' >&9 ;;
+plant) printf '#!/bin/sh\\n' > "$STORLET_PARAM_storlet_execution_path/planted" ;;
+tool) "$STORLET_PARAM_storlet_execution_path/tool.sh" ;;
+esac
+"""
+
+
+def upload(
+    owner: Client, content: bytes, name: str = "", dependencies: str = "", **more: str
+) -> str:
+    name = name or unique("native") + ".bin"
+    headers = declaration("native", more.pop("Main", name), **more)
+    if dependencies:
+        headers["X-Object-Meta-Storlet-Dependency"] = dependencies
+    answer = owner.put(f"storlet/{name}", content, headers)
+    assert answer.status == 201, answer
+    return name
+
+
+@pytest.fixture(scope="module")
+def shell(owner: Client) -> str:
+    tool = Dependency("tool.sh", b"#!/bin/sh\ntr a-z A-Z\n", "0700")
+    assert tool.upload(owner).status == 201
+    return upload(owner, SHELL, dependencies="tool.sh")
+
+
+@pytest.fixture
+def program(owner: Client, shell: str, placement: str) -> Tool:
+    return Tool(owner, shell, placement)
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments", "expected"),
+    [
+        ("sed", "-n -e 's/ the / a /p'", b"0123456789 a content of a plain object\n"),
+        ("tr", "0-9 'x'", b"xxxxxxxxxx the content of a plain object\n"),
+    ],
+)
+def test_a_unix_filter_runs_unaltered(
+    owner: Client, plain: str, command: str, arguments: str, expected: bytes
+) -> None:
+    binary = Path(shutil.which(command) or "").read_bytes()
+    name = upload(owner, binary, Arguments=arguments)
+    assert owner.get(plain, {"X-Run-Storlet": name}).body == expected
+
+
+def test_gzip_compresses_at_the_data(owner: Client, plain: str, content: bytes) -> None:
+    binary = Path(shutil.which("gzip") or "").read_bytes()
+    name = upload(owner, binary, Arguments="-9 -n")
+    answer = owner.get(plain, {"X-Run-Storlet": name})
+    assert gzip.decompress(answer.body) == content
+
+
+def test_a_program_sees_parameters_metadata_and_input(
+    program: Tool, plain: str, content: bytes
+) -> None:
+    answer = program.get(plain, "facts", who="me")
+    assert answer.status == 200, answer
+    inputs, text, empty, parameters = answer.text.split("\n", 3)
+    assert json.loads(inputs)[0]["fd"] == 0
+    assert json.loads(inputs)[0]["metadata"]["Colour"] == "red"
+    assert text.encode() + b"\n" == content
+    assert empty == ""
+    assert json.loads(parameters)["who"] == "me"
+    assert answer.headers["x-object-meta-n"] == "1"
+    assert answer.headers["x-object-meta-on"] == "true"
+
+
+def test_a_dependency_is_a_program_of_its_own(program: Tool, plain: str, content: bytes) -> None:
+    assert program.get(plain, "tool").body == content.upper()
+
+
+def test_a_put_and_a_copy_store_what_a_program_makes(
+    owner: Client, shell: str, container: str
+) -> None:
+    tool = Tool(owner, shell)
+    assert tool.put(f"{container}/a", b"some text", "tool").status == 201
+    assert owner.get(f"{container}/a").body == b"SOME TEXT"
+    assert owner.put(f"{container}/plain", b"other").status == 201
+    assert tool.copy(f"{container}/plain", f"/{container}/b", "tool").status == 201
+    assert owner.get(f"{container}/b").body == b"OTHER"
+
+
+def test_a_range_is_the_input_of_a_program(program: Tool, plain: str) -> None:
+    answer = program.get(plain, "tool", {"X-Storlet-Range": "bytes=11-13"})
+    assert (answer.status, answer.body) == (200, b"THE")
+
+
+def test_an_exit_status_is_an_error_and_stores_nothing(
+    owner: Client, shell: str, container: str
+) -> None:
+    tool = Tool(owner, shell)
+    answer = tool.put(f"{container}/a", b"x", "fail")
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert "the program exited with status 3: no such column" in answer.text
+    assert owner.head(f"{container}/a").status == 404
+
+
+def test_late_metadata_is_an_error(owner: Client, shell: str, container: str) -> None:
+    answer = Tool(owner, shell).put(f"{container}/a", b"x", "late")
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert "after the first byte" in answer.text
+
+
+def test_the_code_cannot_be_changed(owner: Client, shell: str, container: str) -> None:
+    answer = Tool(owner, shell).put(f"{container}/a", b"x", "plant")
+    assert answer.error == "storlet.failed"
+    assert "Read-only file system" in answer.text
+
+
+# --- what cannot run here -------------------------------------------------------------------------
+
+
+def other_machine() -> bytes:
+    program = bytearray(Path("/bin/true").read_bytes())
+    program[18:20] = (243).to_bytes(2, "little")
+    return bytes(program)
+
+
+def with_other_loader() -> bytes:
+    path = b"/lib64/ld-linux-x86-64.so.2"
+    return Path("/bin/true").read_bytes().replace(path, b"/lib64/ld-nowhere.so.1".ljust(27, b"\0"))
+
+
+def with_other_library() -> bytes:
+    return Path("/bin/true").read_bytes().replace(b"libc.so.6\0", b"libz.so.9\0")
+
+
+BAD = {
+    "machine": (other_machine, "is for another machine: RISC-V; this sandbox has x86-64"),
+    "loader": (with_other_loader, "not in this sandbox: /lib64/ld-nowhere.so.1"),
+    "library": (with_other_library, "needs what is not in this sandbox: libz.so.9"),
+    "text": (lambda: b"hello", "is not a program: want an ELF file, or a script"),
+    "interpreter": (lambda: b"#!/usr/bin/jq -f\n", "not in this sandbox: /usr/bin/jq"),
+    "line ends": (lambda: b"#!/bin/sh\r\nexit 0\r\n", "save it with Unix line ends"),
+}
+
+
+@pytest.mark.parametrize("fault", BAD)
+def test_code_that_cannot_run_is_refused_by_name(owner: Client, plain: str, fault: str) -> None:
+    make, text = BAD[fault]
+    name = unique("bad") + ".bin"
+    headers = declaration("native", name)
+    refused = owner.put(f"storlet/{name}", make(), {**headers, "X-Storlet-Check": "true"})
+    assert (refused.status, refused.error) == (422, "registration.check")
+    assert text in refused.text
+    assert owner.put(f"storlet/{name}", make(), headers).status == 201
+    answer = owner.get(plain, {"X-Run-Storlet": name})
+    assert (answer.status, answer.error) == (422, "storlet.load")
+    assert text in answer.text
+
+
+def test_a_dependency_without_the_execute_permission_is_no_program(
+    owner: Client, plain: str
+) -> None:
+    tool = unique("tool")
+    assert Dependency(tool, b"#!/bin/sh\n", "0600").upload(owner).status == 201
+    name = upload(owner, b"x", dependencies=tool, Main=tool)
+    answer = owner.get(plain, {"X-Run-Storlet": name})
+    assert answer.error == "storlet.load"
+    assert f"{tool} is not executable" in answer.text
+
+
+def refused_text(answer: Answer) -> str:
+    assert (answer.status, answer.error) == (400, "registration.invalid"), answer
+    return answer.text
+
+
+def test_faults_of_the_declaration_are_named(owner: Client) -> None:
+    name = unique("native") + ".bin"
+    headers = declaration("native", "other", Arguments="-e 's/a/b/")
+    text = refused_text(owner.put(f"storlet/{name}", b"#!/bin/sh\n", headers))
+    assert f"one of {name}" in text
+    assert "want words as in a shell" in text
