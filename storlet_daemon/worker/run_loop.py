@@ -176,7 +176,9 @@ class _Worker:
             return
         invoke, descriptors = received
         streams = Streams(
-            invoke, descriptors, lambda metadata: _send_metadata(connection, metadata)
+            invoke,
+            descriptors,
+            lambda number, metadata: _send_metadata(connection, number, metadata),
         )
         with descriptors:
             refusal = self._prepare(streams, connection)
@@ -282,6 +284,7 @@ def _send_bytes(connection: socket.socket, event: bytes) -> None:
         framing.send_bytes(connection, event)
 
 
-def _send_metadata(connection: socket.socket, metadata: Mapping[str, str]) -> None:
-    event = framing.encode(Metadata(metadata)) if metadata else _NO_METADATA
+def _send_metadata(connection: socket.socket, number: int, metadata: Mapping[str, str]) -> None:
+    is_usual = not metadata and not number
+    event = _NO_METADATA if is_usual else framing.encode(Metadata(metadata, number or None))
     framing.send_bytes(connection, event)

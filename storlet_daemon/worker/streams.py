@@ -1,8 +1,9 @@
-"""The inputs, the output and the log of one run."""
+"""The inputs, the outputs and the log of one run."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Mapping
 
@@ -15,14 +16,14 @@ METADATA_MAX = messages.MESSAGE_MAX - 1024
 """Bytes of metadata that fit into a message, beside everything else of it."""
 
 SCANS_MAX = 100
-"""Scans for child processes that still hold the output.
+"""Scans for child processes that still hold an output.
 
 If no two scans in a row agree, because processes come and go too quickly, one is assumed to.
 """
 
 
 class StillWritingError(Exception):
-    """A process that the storlet started outlives the run and can still write to its output."""
+    """A process that the storlet started outlives the run and can still write to an output."""
 
 
 class InputError(Exception):
@@ -33,14 +34,14 @@ class Streams:
     """The files of one run. All but the log are closed in any case.
 
     The log's descriptor stays with those of the message, whose owner closes it after the run has
-    been cleaned up.
+    been cleaned up. ``send_metadata`` gets the number of an output, and its metadata.
     """
 
     def __init__(
         self,
         invoke: messages.Invoke,
         descriptors: Descriptors,
-        send_metadata: Callable[[Mapping[str, str]], None],
+        send_metadata: Callable[[int, Mapping[str, str]], None],
     ) -> None:
         self.invoke = invoke
         self.log: author.LogFile | None = None
@@ -49,7 +50,7 @@ class Streams:
         self._inputs: list[author.StorletInputFile] = []
         self._outputs: list[author.StorletOutputFile] = []
         self._donated: set[FileId] = set()
-        self._output_file: FileId = (0, 0)
+        self._output_files: set[FileId] = set()
         # The storlet's own lists: it may change them, and everything is closed all the same.
         self.inputs: list[author.StorletInputFile] = []
         self.outputs: list[author.StorletOutputFile] = []
@@ -62,10 +63,12 @@ class Streams:
             self.log = author.LogFile(fd, invoke.log.limit)
         for number in self._descriptors.filenos():
             self._donated.add(file_of(os.fstat(number)))
-        output = self._descriptors.take(invoke.output.fd)
-        self._output_file = file_of(os.fstat(output))
         metadata_max = min(invoke.limits.metadata_bytes or METADATA_MAX, METADATA_MAX)
-        self._outputs.append(author.StorletOutputFile(output, metadata_max, self._send_metadata))
+        for number, each in enumerate(invoke.outputs):
+            output = self._descriptors.take(each.fd)
+            self._output_files.add(file_of(os.fstat(output)))
+            send = functools.partial(self._send_metadata, number)
+            self._outputs.append(author.StorletOutputFile(output, metadata_max, send))
         for number, given in enumerate(invoke.inputs):
             try:
                 self._inputs.append(_open_input(given, self._descriptors))
@@ -76,7 +79,7 @@ class Streams:
         self.outputs = list(self._outputs)
 
     def finish(self) -> None:
-        """After a run that returned: flush and close the output. An error fails the run."""
+        """After a run that returned: flush and close the outputs. An error fails the run."""
         for one in self._outputs:
             one.close()
         if has_children() and self._is_output_held():
@@ -86,7 +89,7 @@ class Streams:
             )
 
     def _is_output_held(self) -> bool:
-        """True if a process that the storlet started has the output open.
+        """True if a process that the storlet started has an output open.
 
         A process may fork and exit during a scan, which then misses the copy. Only two equal scans
         in a row are conclusive.
@@ -102,9 +105,9 @@ class Streams:
         return True
 
     def _is_output_held_by(self, pid: int) -> bool:
-        """True if another process has the output open, or cannot be inspected."""
+        """True if another process has an output open, or cannot be inspected."""
         try:
-            return self._output_file in files_in(f"/proc/{pid}/fd")
+            return not self._output_files.isdisjoint(files_in(f"/proc/{pid}/fd"))
         except FileNotFoundError:
             return False
         except OSError:
@@ -116,7 +119,7 @@ class Streams:
         return self._donated
 
     def abandon(self) -> None:
-        """Close everything without flushing the output."""
+        """Close everything without flushing the outputs."""
         for output in self._outputs:
             with contextlib.suppress(OSError):
                 output.abandon()

@@ -263,13 +263,22 @@ class Storlet:
         return connection
 
     def start(
-        self, *inputs: Any, log_limit: int = 0, metadata_bytes: int = 4096, **parameters: str
+        self,
+        *inputs: Any,
+        log_limit: int = 0,
+        metadata_bytes: int = 4096,
+        further: int = 0,
+        **parameters: str,
     ) -> Run:
-        """Begin an invocation. An input given as bytes comes by a pipe; none is one empty input."""
+        """Begin an invocation with ``further`` outputs.
+
+        An input given as bytes comes by a pipe; none is one empty input.
+        """
         run = Run(
             self.connect(),
             [InputPipe(item) if isinstance(item, bytes) else item for item in inputs or (b"",)],
             log_limit,
+            further,
         )
         run.send(parameters, metadata_bytes)
         return run
@@ -320,8 +329,13 @@ class Result:
     """The events, the output and the log of a finished invocation."""
 
     events: list[Any]
-    output: bytes
+    outputs: list[bytes]
     log: bytes
+
+    @property
+    def output(self) -> bytes:
+        """The first output."""
+        return self.outputs[0]
 
     @property
     def done(self) -> messages.Done:
@@ -332,10 +346,18 @@ class Result:
 
     @property
     def metadata(self) -> Mapping[str, str] | None:
-        """The output's metadata, if it came."""
-        return next(
-            (event.metadata for event in self.events if isinstance(event, messages.Metadata)), None
-        )
+        """The metadata of the first output, if it came."""
+        return self.metadata_of(0)
+
+    def metadata_of(self, number: int) -> Mapping[str, str] | None:
+        """The metadata of an output, if it came; fails if it came twice."""
+        found = [
+            event.metadata
+            for event in self.events
+            if isinstance(event, messages.Metadata) and event.number == number
+        ]
+        assert len(found) <= 1
+        return found[0] if found else None
 
     @property
     def types(self) -> list[str]:
@@ -347,15 +369,29 @@ class Run:
     """One invocation, the filter's side."""
 
     def __init__(
-        self, connection: socket.socket, inputs: list[InputPipe], log_limit: int = 0
+        self,
+        connection: socket.socket,
+        inputs: list[InputPipe],
+        log_limit: int = 0,
+        further: int = 0,
     ) -> None:
         self.connection = connection
         self._inputs = inputs
-        self._reading, self._writing = (end.detach() for end in socket.socketpair())
+        self._reading: list[int] = []
+        self._writing: list[int] = []
+        for _ in range(1 + further):
+            reading, writing = (end.detach() for end in socket.socketpair())
+            self._reading.append(reading)
+            self._writing.append(writing)
         self._log_limit = log_limit
         self._log = _log_file(log_limit) if log_limit else -1
         self.events: list[Any] = []
-        self.output = b""
+        self.outputs = [b""] * (1 + further)
+
+    @property
+    def output(self) -> bytes:
+        """The first output so far."""
+        return self.outputs[0]
 
     def __enter__(self) -> Self:
         return self
@@ -365,7 +401,8 @@ class Run:
 
     def send(self, parameters: Mapping[str, str], metadata_bytes: int = 4096) -> None:
         """Send the invocation and donate its descriptors."""
-        fds = [item.open(Path("/tmp")) for item in self._inputs] + [self._writing]
+        fds = [item.open(Path("/tmp")) for item in self._inputs] + self._writing
+        first, donated = len(self._inputs), len(fds)
         log = None
         if self._log_limit:
             log = messages.Log(len(fds), self._log_limit)
@@ -376,17 +413,18 @@ class Run:
                 messages.Input(fd, item.metadata or {}, item.start, item.end)
                 for fd, item in enumerate(self._inputs)
             ],
-            output=messages.Output(len(self._inputs)),
+            output=messages.Output(first),
             parameters=parameters,
             log=log,
             limits=messages.Limits(metadata_bytes),
+            further_outputs=[messages.Output(fd) for fd in range(first + 1, donated)] or None,
         )
         try:
             framing.send(self.connection, invoke, fds)
         finally:
-            for fd in fds[: len(self._inputs) + 1]:
+            for fd in fds[:donated]:
                 os.close(fd)
-            self._writing = -1
+            self._writing = []
 
     def event(self) -> Any:
         """The next event; ``None`` at the end of the connection."""
@@ -398,29 +436,31 @@ class Run:
         return event
 
     def finish(self, seconds: float = PATIENCE_SECONDS) -> Result:
-        """Read events and output to their ends."""
+        """Read events and outputs to their ends."""
         self.connection.setblocking(False)
         end = time.monotonic() + seconds
         with select.epoll() as ready:
             ready.register(self.connection.fileno(), select.EPOLLIN)
-            ready.register(self._reading, select.EPOLLIN)
-            is_done, is_ended = False, False
-            while not (is_done and is_ended):
+            open_ = {fd: number for number, fd in enumerate(self._reading)}
+            for fd in open_:
+                ready.register(fd, select.EPOLLIN)
+            is_done = False
+            while open_ or not is_done:
                 assert time.monotonic() < end, f"not over after {seconds} s: {self.events}"
                 for fd, _ in ready.poll(1):
-                    if fd == self._reading:
+                    if fd in open_:
                         data = os.read(fd, 1 << 18)
-                        self.output += data
-                        is_ended = is_ended or not data
+                        self.outputs[open_[fd]] += data
                         if not data:
                             ready.unregister(fd)
+                            del open_[fd]
                     else:
                         event = self.event()
                         is_done = event is None or isinstance(event, messages.Done)
                         if is_done:
                             ready.unregister(fd)
                             self._disconnect()
-        return Result(self.events, self.output, self.log)
+        return Result(self.events, self.outputs, self.log)
 
     def _disconnect(self) -> None:
         """Disconnect as the filter does after the end mark."""
@@ -438,10 +478,10 @@ class Run:
     def close(self) -> None:
         """Close everything: cancels what still runs."""
         self.connection.close()
-        for fd in (self._reading, self._writing, self._log):
+        for fd in (*self._reading, *self._writing, self._log):
             if fd >= 0:
                 os.close(fd)
-        self._reading = self._writing = self._log = -1
+        self._reading, self._writing, self._log = [], [], -1
 
 
 def _not_for_the_sandbox(directory: str, _names: list[str]) -> set[str]:

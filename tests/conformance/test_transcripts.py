@@ -108,6 +108,7 @@ def play(storlet: daemon_harness.Storlet, case: dict[str, Any]) -> Result:
         *inputs,
         log_limit=case.get("log_limit", 0),
         metadata_bytes=case.get("metadata_bytes", 4096),
+        further=len(case.get("further", [])),
         **case.get("parameters", {}),
     ) as run:
         return run.finish()
@@ -120,6 +121,11 @@ def check(result: Result, case: dict[str, Any]) -> None:
         assert result.metadata == case["metadata"]
     if "output" in case:
         assert result.output.decode() == case["output"]
+    for number, expected in enumerate(case.get("further", []), 1):
+        output = result.outputs[number].decode()
+        assert output == expected.get("output", output)
+        assert len(output) == expected.get("output_size", len(output))
+        assert result.metadata_of(number) == expected["metadata"]
     if "code" in case:
         assert result.done.code == case["code"], result.done
         message = result.done.message or ""

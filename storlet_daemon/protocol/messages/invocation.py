@@ -64,7 +64,7 @@ class Input:
 
 @dataclass(frozen=True)
 class Output:
-    """The output. ``fd`` is a position among the message's descriptors."""
+    """An output. ``fd`` is a position among the message's descriptors."""
 
     fd: int = wire(read_count)
 
@@ -97,9 +97,15 @@ class Invoke(Message):
     parameters: Mapping[str, str] = wire(read_texts_by_name, default_factory=dict)
     log: Log | None = wire(record(Log), default=None)
     limits: Limits = wire(record(Limits), default=Limits())
+    further_outputs: Sequence[Output] | None = wire(each(record(Output)), default=None)
+
+    @property
+    def outputs(self) -> list[Output]:
+        """The output and the further ones, by their numbers."""
+        return [self.output, *(self.further_outputs or ())]
 
     def descriptor_faults(self, count: int) -> list[str]:
-        positions = [item.fd for item in self.inputs] + [self.output.fd]
+        positions = [item.fd for item in (*self.inputs, *self.outputs)]
         positions += [self.log.fd] if self.log else []
         faults = [f"there is no descriptor {fd}" for fd in positions if fd >= count]
         if not self.inputs:
@@ -125,11 +131,20 @@ class Started(Message):
 
 @dataclass(frozen=True)
 class Metadata(Message):
-    """The output's metadata; sent once, before the first byte of the output."""
+    """The metadata of one output; sent once for each, before the first byte of that output.
+
+    ``output`` is its number; absent for the first output.
+    """
 
     TYPE = "metadata"
 
     metadata: Mapping[str, str] = wire(read_texts_by_name)
+    output: int | None = wire(read_count, default=None)
+
+    @property
+    def number(self) -> int:
+        """The number of the output."""
+        return self.output or 0
 
 
 @dataclass(frozen=True)

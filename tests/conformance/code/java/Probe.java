@@ -8,6 +8,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Arrays;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -28,6 +29,7 @@ public class Probe implements IStorlet {
 
     private ArrayList<StorletInputStream> in;
     private StorletObjectOutputStream out;
+    private ArrayList<StorletOutputStream> outputs;
     private Map<String, String> params;
     private StorletLogger logger;
 
@@ -37,6 +39,7 @@ public class Probe implements IStorlet {
         runs++;
         this.in = in;
         this.out = (StorletObjectOutputStream) out.get(0);
+        this.outputs = out;
         this.params = params;
         this.logger = logger;
         try {
@@ -75,6 +78,38 @@ public class Probe implements IStorlet {
     }
 
     public void do_nothing() {}
+
+    private StorletObjectOutputStream output(int number) {
+        return (StorletObjectOutputStream) outputs.get(number);
+    }
+
+    public void do_outputs() throws Exception {
+        byte[] all = new byte[65536];
+        byte[] data = Arrays.copyOf(all, in.get(0).getStream().readNBytes(all, 0, all.length));
+        for (boolean isFirst : new boolean[] {true, false}) {
+            for (int number = outputs.size() - 1; number >= 0; number--) {
+                if (isFirst) {
+                    output(number).setMetadata(Map.of("number", Integer.toString(number)));
+                }
+                output(number).getStream().write((number + ":").getBytes(StandardCharsets.UTF_8));
+                output(number).getStream().write(data);
+            }
+        }
+    }
+
+    public void do_fill_last() throws Exception {
+        output(outputs.size() - 1).getStream().write("x".repeat(Integer.parseInt(params.get("size"))).getBytes());
+        write(params.get("size"));
+    }
+
+    public void do_raise_after_further() throws Exception {
+        output(1).getStream().write("half".getBytes(StandardCharsets.UTF_8));
+        throw new IllegalStateException("on purpose");
+    }
+
+    public void do_further_metadata() throws Exception {
+        output(1).setMetadata(Map.of("a", "x".repeat(Integer.parseInt(params.get("size")))));
+    }
 
     public void do_write() throws Exception {
         write(params.get("text"));

@@ -21,6 +21,7 @@ class Probe:
     def __call__(self, in_files, out_files, params):
         global RUNS
         RUNS += 1
+        self.out_files = out_files
         getattr(self, "do_" + params.get("do", "echo"))(in_files, out_files[0], params)
 
     def do_echo(self, in_files, out, params):
@@ -35,6 +36,31 @@ class Probe:
 
     def do_nothing(self, in_files, out, params):
         pass
+
+    def do_outputs(self, in_files, out, params):
+        """Metadata and twice the input into each output, from the last to the first."""
+        data = in_files[0].read()
+        for is_first in (True, False):
+            for number in reversed(range(len(self.out_files))):
+                output = self.out_files[number]
+                if is_first:
+                    output.set_metadata({"number": number})
+                output.write(b"%d:%s" % (number, data))
+                output.flush()
+
+    def do_fill_last(self, in_files, out, params):
+        """Bytes into the last output, then their number into the first."""
+        self.out_files[-1].write(b"x" * int(params["size"]))
+        self.out_files[-1].flush()
+        out.write(params["size"].encode())
+
+    def do_raise_after_further(self, in_files, out, params):
+        self.out_files[1].write(b"half")
+        self.out_files[1].flush()
+        raise ValueError("on purpose")
+
+    def do_further_metadata(self, in_files, out, params):
+        self.out_files[1].set_metadata({"a": "x" * int(params["size"])})
 
     def do_write(self, in_files, out, params):
         """Data without metadata."""

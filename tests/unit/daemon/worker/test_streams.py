@@ -28,7 +28,11 @@ class Run:
         self.descriptors = Descriptors([*inputs, writing])
         given = tuple(Input(number) for number in range(len(inputs)))
         fields = {"inputs": given, "output": Output(len(inputs)), **changes}
-        self.streams = Streams(Invoke("tx", **fields), self.descriptors, self.metadata.append)
+        self.streams = Streams(Invoke("tx", **fields), self.descriptors, self._keep)
+
+    def _keep(self, number: int, metadata: Mapping[str, str]) -> None:
+        assert number == len(self.metadata)
+        self.metadata.append(metadata)
 
     def output(self) -> bytes:
         """All bytes of the output; fails if it is still open."""
@@ -83,6 +87,26 @@ def test_a_run_reads_its_inputs_and_writes_its_output(
     out.write(streams.inputs[0].read(3) + streams.inputs[1].read())
     streams.finish()
     assert (run.output(), run.metadata) == (b"0120123456789", [{"k": "1"}])
+
+
+def test_a_run_writes_further_outputs_with_metadata_of_their_own(
+    make_run: MakeRun, source: Callable[[], int]
+) -> None:
+    ends = [os.pipe() for _ in range(2)]
+    outputs = tuple(Output(2 + number) for number in range(2))
+    run = make_run(source(), further_outputs=outputs)
+    for _, writing in ends:
+        run.descriptors.add(writing)
+    run.streams.open()
+    for number, out in enumerate(run.streams.outputs):
+        out.set_metadata({"number": number})
+        out.write(b"%d" % number)
+    run.streams.finish()
+    assert [run.output(), *(os.read(reading, 10) for reading, _ in ends)] == [b"0", b"1", b"2"]
+    assert run.metadata == [{"number": "0"}, {"number": "1"}, {"number": "2"}]
+    assert [os.read(reading, 1) for reading, _ in ends] == [b"", b""]
+    for reading, _ in ends:
+        os.close(reading)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_the_examples_of_the_specification_are_messages() -> None:
     load = re.search(r'(\{"v":1, "type":"load", .*?"scratch_bytes":\d+\}\})', flat)
     assert invoke is not None
     assert load is not None
-    messages.parse(json.loads(invoke[1]), messages.INVOCATION_REQUEST, 3)
+    messages.parse(json.loads(invoke[1]), messages.INVOCATION_REQUEST, 4)
     messages.parse(
         json.loads(load[1].replace("<64 hexadecimal digits>", VERSION)),
         messages.CONTROL_COMMANDS,

@@ -30,13 +30,14 @@ final class Connection implements AutoCloseable {
     }
 
     /**
-     * Sends the metadata of the output.
+     * Sends the metadata of an output.
      *
+     * @param output its number
      * @param limit most bytes of it as JSON; 0 means what fits into a message
      * @return false when it is larger, and nothing was sent
      */
-    synchronized boolean sendMetadata(Map<String, String> metadata, long limit) throws IOException {
-        WRITER.clear().raw("{\"type\":\"metadata\",\"metadata\":");
+    synchronized boolean sendMetadata(int output, Map<String, String> metadata, long limit) throws IOException {
+        WRITER.clear().raw("{\"type\":\"metadata\",\"output\":").number(output).raw(",\"metadata\":");
         int before = WRITER.length();
         WRITER.object(metadata);
         if (limit > 0 && WRITER.length() - before > limit || WRITER.length() > MESSAGE_ROOM) {

@@ -9,10 +9,17 @@ import java.util.Map;
  * One parsed {@code invoke} message. Its descriptors still belong to the receiver of the message.
  *
  * @param parameters of the request; mutable, because the storlet gets this very map
+ * @param outputs descriptors of the outputs, by their numbers
  * @param log null if the filter requested none
- * @param metadataBytes limit of the output's metadata as JSON; 0 means no limit
+ * @param metadataBytes limit of the metadata of each output as JSON; 0 means no limit
  */
-record Invocation(String id, HashMap<String, String> parameters, List<Input> inputs, int output, Log log, long metadataBytes) {
+record Invocation(
+        String id,
+        HashMap<String, String> parameters,
+        List<Input> inputs,
+        List<Integer> outputs,
+        Log log,
+        long metadataBytes) {
     private static final long METADATA_BYTES_DEFAULT = 4096;
 
     /**
@@ -48,7 +55,7 @@ record Invocation(String id, HashMap<String, String> parameters, List<Input> inp
                 parser.id(fields),
                 parser.texts(fields, "parameters"),
                 parser.inputs(fields),
-                parser.descriptor(parser.required(fields, "output")),
+                parser.outputs(fields),
                 parser.log(fields),
                 parser.metadataBytes(fields));
         parser.checkAllNamed();
@@ -98,6 +105,22 @@ record Invocation(String id, HashMap<String, String> parameters, List<Input> inp
                 inputs.add(input(asObject(element, "an input")));
             }
             return inputs;
+        }
+
+        List<Integer> outputs(Map<String, Object> fields) throws ProtocolError {
+            List<Integer> outputs = new ArrayList<>(1);
+            outputs.add(descriptor(required(fields, "output")));
+            Object further = fields.get("further_outputs");
+            if (further == null) {
+                return outputs;
+            }
+            if (!(further instanceof List<?> listed)) {
+                throw new ProtocolError("further_outputs must be a list");
+            }
+            for (Object element : listed) {
+                outputs.add(descriptor(asObject(element, "a further output")));
+            }
+            return outputs;
         }
 
         private Input input(Map<String, Object> fields) throws ProtocolError {

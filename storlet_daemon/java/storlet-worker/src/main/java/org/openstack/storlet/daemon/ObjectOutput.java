@@ -12,7 +12,7 @@ import org.openstack.storlet.common.StorletException;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 
 /**
- * The output of one invocation. Metadata is an event on the connection, sent once and before the
+ * An output of one invocation. Metadata is an event on the connection, sent once and before the
  * first byte reaches the pipe.
  *
  * <p>The pipe's descriptor is kept out of the Java stream until the metadata is sent, so that no
@@ -23,6 +23,7 @@ import org.openstack.storlet.common.StorletObjectOutputStream;
 final class ObjectOutput extends StorletObjectOutputStream {
     private static final String METADATA_TOO_LARGE = "the metadata is larger than the sandbox allows";
 
+    private final int number;
     private final Connection connection;
     private final long metadataLimit;
     private final int descriptor;
@@ -36,8 +37,9 @@ final class ObjectOutput extends StorletObjectOutputStream {
     private Failure failure;
 
     /** Takes over {@code descriptor}, the write end of a pipe. */
-    ObjectOutput(int descriptor, Connection connection, long metadataLimit) {
+    ObjectOutput(int number, int descriptor, Connection connection, long metadataLimit) {
         super(new HashMap<>());
+        this.number = number;
         this.descriptor = descriptor;
         this.connection = connection;
         this.metadataLimit = metadataLimit;
@@ -111,13 +113,9 @@ final class ObjectOutput extends StorletObjectOutputStream {
         return failure;
     }
 
-    /**
-     * The failure of a storlet that has raised {@code raised}; an earlier error here may be the
-     * better reason.
-     */
-    synchronized Failure finishAfter(Throwable raised) {
+    /** Ends the output of a storlet that has {@code failed}; an error here may be the better reason. */
+    synchronized Failure finishAfter(Failure failed) {
         abandon();
-        Failure failed = Failure.ofRun(raised);
         if (failure != null && failure.code().equals(Failure.METADATA)) {
             return new Failure(failure.code(), failure.message(), failed.traceback());
         }
@@ -168,7 +166,7 @@ final class ObjectOutput extends StorletObjectOutputStream {
         }
         boolean fits;
         try {
-            fits = connection.sendMetadata(metadata, metadataLimit);
+            fits = connection.sendMetadata(number, metadata, metadataLimit);
         } catch (IOException cause) {
             throw refuse(Failure.FAILED, "the metadata could not be sent: " + cause.getMessage());
         }

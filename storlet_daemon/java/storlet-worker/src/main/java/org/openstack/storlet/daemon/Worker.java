@@ -10,7 +10,6 @@ import java.util.ArrayList;
 import org.openstack.storlet.common.IStorlet;
 import org.openstack.storlet.common.RangeStorletInputStream;
 import org.openstack.storlet.common.StorletInputStream;
-import org.openstack.storlet.common.StorletOutputStream;
 
 /**
  * The resident process that runs one Java storlet. It loads the storlet once, then serves one
@@ -204,11 +203,11 @@ public final class Worker {
 
     private boolean run(Invocation invocation, ArrayList<StorletInputStream> inputs, Connection connection) {
         Usage before = Usage.now();
-        ObjectOutput output = new ObjectOutput(invocation.output(), connection, invocation.metadataBytes());
+        Outputs outputs = new Outputs(invocation, connection);
         InvocationLog log = openLog(invocation);
         boolean isWanted = start(connection);
-        Failure failure = isWanted ? invoke(invocation, inputs, output, log) : null;
-        output.abandon();
+        Failure failure = isWanted ? invoke(invocation, inputs, outputs, log) : null;
+        outputs.abandon();
         flushPrinted();
         if (failure != null) {
             logFailure(log, failure);
@@ -242,23 +241,21 @@ public final class Worker {
         }
     }
 
-    /** Runs the storlet and closes its output. */
+    /** Runs the storlet and closes its outputs. */
     private Failure invoke(
-            Invocation invocation, ArrayList<StorletInputStream> inputs, ObjectOutput output, InvocationLog log) {
+            Invocation invocation, ArrayList<StorletInputStream> inputs, Outputs outputs, InvocationLog log) {
         invocation.parameters().put(EXECUTION_PATH, executionPath);
-        ArrayList<StorletOutputStream> outputs = new ArrayList<>(1);
-        outputs.add(output);
         // The storlet may change its list of inputs, so this one is used to close them.
         ArrayList<StorletInputStream> lent = new ArrayList<>(inputs);
         try {
-            storlet.invoke(lent, outputs, invocation.parameters(), log);
+            storlet.invoke(lent, outputs.lent(), invocation.parameters(), log);
         } catch (Throwable raised) {
             memoryReserve = null;
-            return output.finishAfter(raised);
+            return outputs.finishAfter(raised);
         } finally {
             Thread.interrupted(); // A pending interrupt must not affect the next invocation.
         }
-        return output.finish();
+        return outputs.finish();
     }
 
     /** Ends a run: flushes its output, and undoes what it did to the streams. */

@@ -5,6 +5,7 @@ import static org.junit.Assert.assertNull;
 import static org.junit.Assert.assertThrows;
 
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 import org.junit.Test;
 
@@ -34,7 +35,7 @@ public class InvocationTest {
         assertEquals(Map.of(), invocation.parameters());
         assertEquals(101, invocation.inputs().get(0).descriptor());
         assertEquals(-1, invocation.inputs().get(0).start());
-        assertEquals(102, invocation.output());
+        assertEquals(List.of(102), invocation.outputs());
         assertNull(invocation.log());
         assertEquals(4096, invocation.metadataBytes());
     }
@@ -52,6 +53,17 @@ public class InvocationTest {
         assertEquals(Long.MAX_VALUE, invocation.inputs().get(2).end());
         assertEquals(new Invocation.Log(103, 99), invocation.log());
         assertEquals(7, invocation.metadataBytes());
+    }
+
+    @Test
+    public void furtherOutputsFollowTheFirst() throws ProtocolError {
+        Invocation invocation = parse(invoke("'inputs':[{'fd':2}],'further_outputs':[{'fd':1},{'fd':3}],'output':{'fd':0}"), 4);
+        assertEquals(List.of(101, 102, 104), invocation.outputs());
+        String good = "'inputs':[{'fd':0}],'output':{'fd':1},'further_outputs':";
+        refused(invoke(good + "{'fd':2}"), 3);
+        refused(invoke(good + "[2]"), 3);
+        refused(invoke(good + "[{'fd':1}]"), 2);
+        refused(invoke(good + "[{'fd':2}]"), 4);
     }
 
     @Test
