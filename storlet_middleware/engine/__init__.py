@@ -12,7 +12,9 @@
 ``handover``         the message that starts a run, and the descriptors that travel with it
 ``inputs``           files and sources that the storlet reads
 ``feed``             green tasks that copy a source into a stream that a storlet reads
-``output``           the stream that the storlet writes, and its metadata
+``output``           the streams that the storlet writes, their count, and their metadata
+``further_outputs``  outputs after the first, each with a task that gives it to its receiver
+``failure``          the first failure of a task of an invocation
 ``progress``         deadlines, and the time that counts for them
 
 The same engine serves a filter inside Swift and a storlet that is run against a local file.

@@ -3,8 +3,8 @@
 A deadline that passed is the storlet's fault only if this process ran, the output had a reader,
 and the node is well; see :meth:`Events.wait`.
 
-``started``, ``metadata`` and ``done`` arrive on the connection, in this order.  An event out of
-order, or an invalid one, is a failure of the storlet: its sandbox is not trusted.
+``started``, ``metadata`` (one for each output) and ``done`` arrive on the connection, in this order.
+An event out of order, or an invalid one, is a failure of the storlet: its sandbox is not trusted.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from storlet_daemon.protocol import messages
 from storlet_middleware import errors
 from storlet_middleware.concurrency import WaitExpired, monotonic, wait_readable
 from storlet_middleware.engine.connection import Connection
+from storlet_middleware.engine.further_outputs import FurtherOutputs
 from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.output import OutputStream, checked_metadata
 from storlet_middleware.engine.progress import Progress
@@ -30,7 +31,8 @@ class Events:
     """The events of one invocation.
 
     :param connection: to the worker; closed after ``done``.
-    :param output: its end is set at a successful ``done``.
+    :param output: the first output; its end is set at a successful ``done``.
+    :param further: the others, likewise.
     :param on_done: called at ``done``, before the connection is closed.
     """
 
@@ -40,17 +42,20 @@ class Events:
         inputs: Inputs,
         progress: Progress,
         output: OutputStream,
+        further: FurtherOutputs,
         on_done: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._inputs = inputs
         self._progress = progress
         self._output = output
+        self._further = further
         self._on_done = on_done
         #: The limit of the task, set before the first event.
         self.max_metadata_bytes = 0
         #: Returns why the node, and not the storlet, has stalled; empty if the node is well.
         self.node_fault: Callable[[], str] = str
+        #: Whether the metadata of the first output is known.
         self.has_metadata = False
         #: Filled by the events ``metadata`` and ``done``.
         self.metadata: dict[str, str] = {}
@@ -95,7 +100,7 @@ class Events:
             if is_short:
                 self._progress.sample()
                 return False
-            if self._progress.has_progressed():
+            if self._progress.has_progressed() or self._have_outputs_progressed(due, bytes_out):
                 return True
             if monotonic() - due > _LATE_SECONDS and not self._progress.is_over:
                 self._progress.begin_stage()
@@ -105,6 +110,13 @@ class Events:
             self._inputs.is_output_awaited = False
         return True
 
+    def _have_outputs_progressed(self, due: float, bytes_out: int) -> bool:
+        """Whether a further output was read before ``due``, or waits for its receiver."""
+        if self._further.are_held_up and not self._progress.is_over:
+            self._progress.begin_stage()
+            return True
+        return self._progress.deadline(bytes_out) > due
+
     def blamed(self, stalled: StorletError) -> StorletError:
         """``stalled``, or an error of the node if that is what has stalled."""
         fault = self.node_fault()
@@ -113,15 +125,26 @@ class Events:
     def _handle(self, event: messages.Message) -> None:
         if isinstance(event, messages.Started) and not self._progress.has_started:
             self._progress.start()
-        elif isinstance(event, messages.Metadata) and not self.has_metadata:
-            self.metadata.update(checked_metadata(event.metadata, self.max_metadata_bytes))
-            self.has_metadata = True
+        elif isinstance(event, messages.Metadata) and self._is_expected(event.number):
+            self._handle_metadata(event)
         elif isinstance(event, messages.Done) and not self._output.has_end:
             self._handle_done(event)
         else:
             text = f"the storlet's sandbox sent an event out of order: {type(event).TYPE}"
             raise Unprocessable(text)
         self._progress.begin_stage()
+
+    def _is_expected(self, number: int) -> bool:
+        """Whether the output with this number exists, and has no metadata yet."""
+        return self._further.is_missing(number) if number else not self.has_metadata
+
+    def _handle_metadata(self, event: messages.Metadata) -> None:
+        metadata = checked_metadata(event.metadata, self.max_metadata_bytes)
+        if event.number:
+            self._further.begin(event.number, metadata)
+        else:
+            self.metadata.update(metadata)
+            self.has_metadata = True
 
     def _handle_done(self, done: messages.Done) -> None:
         self._on_done()
@@ -131,8 +154,9 @@ class Events:
                 "cpu_seconds": done.usage.cpu_seconds,
                 "peak_memory_bytes": done.usage.peak_memory_bytes,
             }
-        if done.is_ok and self.has_metadata:
+        if done.is_ok and self.has_metadata and self._further.have_metadata:
             self._output.end_here()
+            self._further.end_here()
             return
         # A sandbox may attribute an error to its own tenant's code only.
         is_known = done.code in messages.SANDBOX_CODES and done.code != messages.PROTOCOL

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors
+from storlet_middleware.engine.failure import Failure
 from storlet_middleware.engine.feed import Feeder
 from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.task import FileInput, StreamInput
@@ -23,18 +24,18 @@ class Inputs:
     :param cancel: called when a source failed, before the storlet can see the end of its stream.
     """
 
-    __slots__ = ("_cancel", "_error", "_feeders", "_files", "_pending", "is_output_awaited")
+    __slots__ = ("_feeders", "_files", "_pending", "failure", "is_output_awaited")
 
     def __init__(
         self, items: Sequence[FileInput | StreamInput], cancel: Callable[[], None]
     ) -> None:
-        self._cancel = cancel
+        #: The first failure of a source, or of another task of the invocation.
+        self.failure = Failure(cancel)
         #: Inputs that were not handed over yet.
         self._pending = list(items)
         self._feeders: list[Feeder] = []
         #: Descriptors of files, with the offset at which each begins.
         self._files: dict[int, int] = {}
-        self._error: BaseException | None = None
         #: Whether a reader waits for the storlet's output.
         self.is_output_awaited = False
 
@@ -75,15 +76,15 @@ class Inputs:
         if is_stall and not self.is_output_awaited:
             # The storlet could not write its output, so it took no input.
             error = BackendFailed(f"the reader of the output stalled: {error}")
-        self._error = error
-        self._cancel()
+        if not isinstance(error, StorletError):
+            broken = InputIncomplete(f"the input broke off: {error!r}"[:300])
+            broken.__cause__ = error
+            error = broken
+        self.failure.record(error)
 
     def raise_error(self) -> None:
         """Raise if a source failed: the output may be made from a part of it."""
-        if self._error is not None:
-            if isinstance(self._error, StorletError):
-                raise self._error
-            raise InputIncomplete(f"the input broke off: {self._error!r}"[:300]) from self._error
+        self.failure.raise_error()
 
     def offsets(self) -> tuple[int, ...]:
         """How far the storlet has read each file: its descriptor shares the offset of ours."""

@@ -6,13 +6,15 @@ Owners of the descriptors::
     input file         close(); the caller owns it and    a copy of its own (SCM_RIGHTS)
                        closes it after that
     input stream       writing end: its Feeder            reading end
-    output stream      reading end: close()               writing end
+    output streams     reading ends: close()              writing ends
     log (memfd)        close()                            a copy
     connection         close(); closing it cancels        the worker, duplicate in supervisor
 
 States: ``start`` -> ``first`` (the first output or the end of the storlet is known) -> ``read``
 until ``b""`` -> ``close``.  ``close`` is valid at any time and is the cancel: the supervisor kills
 the worker's whole process group.
+
+Further outputs are read by tasks of their own (:mod:`~storlet_middleware.engine.further_outputs`).
 
 The module relies on one invariant: **the end of the data stream means nothing; only ``done`` with
 outcome ``ok`` is a success.**  :meth:`Invocation.read` returns ``b""`` only after it.
@@ -32,27 +34,17 @@ from typing import Final
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import sealed_memory
 from storlet_middleware import errors
-from storlet_middleware.concurrency import WaitExpired, monotonic, sleep
+from storlet_middleware.concurrency import WaitExpired, monotonic
 from storlet_middleware.engine.connection import Connection
 from storlet_middleware.engine.events import Events
+from storlet_middleware.engine.further_outputs import FurtherOutputs, Sink
 from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.inputs import Inputs
-from storlet_middleware.engine.output import OutputStream
+from storlet_middleware.engine.output import OutputCount, OutputStream, ReadPace
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.task import FileInput, StreamInput, Task
 from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
 
-#: A storlet that writes faster than its reader reads would otherwise occupy the hub: after these
-#: bytes, about two milliseconds, other requests have their turn.  A read counts as much as
-#: ``_READ_BYTES``, because a small one takes about as long.
-_FAIRNESS_BYTES: Final = 4 << 20
-_READ_BYTES: Final = 32 << 10
-#: A storlet that writes small pieces, and never lets its reader wait, would keep a processor busy
-#: with reads.  After ``_SMALL_READS`` reads of less than ``_SMALL_BYTES`` in a row, output gathers
-#: for ``_GATHER_SECONDS`` before each further one, until a read is larger.
-_SMALL_BYTES: Final = 4096
-_SMALL_READS: Final = 16
-_GATHER_SECONDS: Final = 0.002
 #: The end of a log that the record of a failed run has.
 LOG_TAIL_BYTES: Final = 4096
 #: Interval at which the connection is polled while no data comes: ``done`` may have arrived.
@@ -82,19 +74,36 @@ class _HeldSlot:
 
 
 class Invocation:
-    """See the module's text.  Only one green task may use it at a time."""
+    """See the module's text.  Only one green task may use it at a time.
 
-    def __init__(self, task: Task, inputs: Sequence[FileInput | StreamInput]) -> None:
+    :param sinks: receivers of further outputs, which the caller owns.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        inputs: Sequence[FileInput | StreamInput],
+        sinks: Sequence[Sink] = (),
+    ) -> None:
         self.task = task
-        self.bytes_out = 0
+        #: Bytes of the first output.
+        self.length = 0
         self._slot = _HeldSlot()
         self._connection = Connection()
         self._inputs = Inputs(inputs, self._connection.cancel)
         self._progress = Progress(task.deadlines, self._inputs)
         self._handover = Handover()
-        self._output = OutputStream()
+        self._output, self._pace = OutputStream(), ReadPace()
+        failure = self._inputs.failure
+        self._count = OutputCount(self._progress, failure)
+        self._further = FurtherOutputs(sinks, self._count, failure)
         self._events = Events(
-            self._connection, self._inputs, self._progress, self._output, self._slot.release
+            self._connection,
+            self._inputs,
+            self._progress,
+            self._output,
+            self._further,
+            self._slot.release,
         )
         self.metadata, self.usage = self._events.metadata, self._events.usage
         self._log = -1
@@ -102,8 +111,11 @@ class Invocation:
         self._is_finished = False
         #: Output that :meth:`has_ended` has read.
         self._ahead: deque[bytes] = deque()
-        self._unfair_bytes = 0
-        self._small_reads = 0
+
+    @property
+    def bytes_out(self) -> int:
+        """Bytes of all outputs."""
+        return self._count.total
 
     @property
     def waited_seconds(self) -> float:
@@ -160,14 +172,16 @@ class Invocation:
         self._progress.begin_files()
         self._output.fd, end = stream(reader_is_ours=True)
         output = messages.Output(handover.donate(end))
+        further = self._further.describe(handover)
         log = None
         if self.task.wants_log or self.task.keeps_log_tail:
             self._log = sealed_memory("storlet-log", limits.log)
             log = messages.Log(handover.lend(self._log), limits.log)
+        self._count.limit = limits.output
         self._events.max_metadata_bytes = limits.metadata
         of_worker = messages.Limits(limits.metadata)
         return messages.Invoke(
-            self.task.id, inputs, output, self.task.parameters, log, of_worker
+            self.task.id, inputs, output, self.task.parameters, log, of_worker, further
         )  # fmt: skip
 
     def await_start(self) -> None:
@@ -221,14 +235,30 @@ class Invocation:
             if not self._events.take(0.0, self.bytes_out):
                 return False
         while not self._is_finished:
+            if not self._further.are_over:
+                return False
             chunk = self._read(0.0)
             if chunk:
                 self._ahead.append(chunk)
         return True
 
+    def end_within(self, seconds: float, most_bytes: int) -> bool:
+        """After :meth:`first`: as :meth:`has_ended`, but wait for the end for ``seconds``, as long
+        as there is no more output than ``most_bytes``.
+        """
+        until = monotonic() + seconds
+        while not self._is_finished:
+            if self.length > most_bytes:
+                return False
+            chunk = self._read(until)
+            if chunk is None:
+                return False
+            if chunk:
+                self._ahead.append(chunk)
+        return True
+
     def _read(self, until: float | None) -> bytes | None:
-        if self._small_reads > _SMALL_READS:
-            sleep(_GATHER_SECONDS)
+        self._pace.before_read()
         while True:
             chunk = self._output.read()
             if chunk:
@@ -238,28 +268,15 @@ class Invocation:
                 chunk = b""
             if chunk == b"" and self._output.has_end:
                 self._inputs.finish()
+                self._further.finish()
                 self._is_finished = True
                 return b""
             if not self._wait_for_more(chunk, until):
                 return None
-        self._count(len(chunk))
+        self.length += len(chunk)
+        self._count.add(len(chunk))
+        self._pace.after_read(len(chunk))
         return chunk
-
-    def _count(self, size: int) -> None:
-        """Check and count ``size`` bytes of output."""
-        self._inputs.raise_error()
-        self.bytes_out += size
-        limit = self.task.limits.output
-        if limit and self.bytes_out > limit:
-            text = f"the storlet wrote more than the {limit} bytes allowed"
-            raise Unprocessable(text, code=errors.LIMIT_OUTPUT)
-        self._small_reads = self._small_reads + 1 if size < _SMALL_BYTES else 0
-        self._unfair_bytes += size + _READ_BYTES
-        if self._unfair_bytes > _FAIRNESS_BYTES:
-            self._unfair_bytes = 0
-            sleep()
-        self._progress.begin_stage()
-        self._progress.require_time()
 
     def _wait_for_more(self, chunk: bytes | None, until: float | None) -> bool:
         """Wait for data, polling for events.
@@ -305,6 +322,7 @@ class Invocation:
         try:
             self._inputs.close()
         finally:
+            self._further.close()
             self._handover.close()
             self._output.close()
             if self._log >= 0:

@@ -150,6 +150,13 @@ class Pipeline:
     def has_ended(self) -> bool:
         return self._last.has_ended()
 
+    def end_within(self, seconds: float, most_bytes: int) -> bool:
+        return self._last.end_within(seconds, most_bytes)
+
+    @property
+    def length(self) -> int:
+        return self._last.length
+
     def chunks(self) -> Iterator[bytes]:
         try:
             yield from self._last.chunks()

@@ -91,7 +91,11 @@ class Result(Protocol):
 
     @property
     def usage(self) -> Usage:
-        """Resources used so far."""
+        """Resources used so far; with the bytes of all outputs."""
+
+    @property
+    def length(self) -> int:
+        """Bytes of the first output so far."""
 
     def first(self) -> None:
         """Wait for the first bytes or the end; raises if the storlet fails before."""
@@ -100,6 +104,11 @@ class Result(Protocol):
         """After :meth:`first`: True if the storlet has succeeded, so that ``usage`` is final.
 
         Does not wait.  Raises if the storlet is known to have failed.
+        """
+
+    def end_within(self, seconds: float, most_bytes: int) -> bool:
+        """As :meth:`has_ended`, after a wait of ``seconds``, or until there is more output than
+        ``most_bytes``.  A result that ran elsewhere may not wait.
         """
 
     def chunks(self) -> Iterator[bytes]:
@@ -149,6 +158,13 @@ class LocalResult:
 
     def has_ended(self) -> bool:
         return self.invocation.has_ended()
+
+    def end_within(self, seconds: float, most_bytes: int) -> bool:
+        return self.invocation.end_within(seconds, most_bytes)
+
+    @property
+    def length(self) -> int:
+        return self.invocation.length
 
     def chunks(self) -> Iterator[bytes]:
         while True:
@@ -294,6 +310,14 @@ class RemoteResult:
 
     def has_ended(self) -> bool:
         return self._is_done
+
+    def end_within(self, seconds: float, most_bytes: int) -> bool:  # noqa: ARG002
+        # The node decides when it sends; this result has no further outputs, so no caller waits.
+        return self._is_done
+
+    @property
+    def length(self) -> int:
+        return self._bytes_out
 
     def chunks(self) -> Iterator[bytes]:
         if self._head:

@@ -65,15 +65,23 @@ class WorkerRun:
         self.connection = connection
         self.invoke = invoke
         self.inputs = [descriptors.take(item.fd) for item in invoke.inputs]
-        self.out = descriptors.take(invoke.output.fd)
+        self.outs = [descriptors.take(item.fd) for item in invoke.outputs]
         self.log = descriptors.take(invoke.log.fd) if invoke.log else -1
 
     def send(self, message: messages.Message) -> None:
         framing.send(self.connection, message)
 
+    @property
+    def out(self) -> int:
+        """The first output."""
+        return self.outs[0] if self.outs else -1
+
     def begin(self, **metadata: str) -> None:
         self.send(messages.Started())
         self.send(messages.Metadata(metadata))
+
+    def begin_further(self, number: int, /, **metadata: str) -> None:
+        self.send(messages.Metadata(metadata, number))
 
     def read(self) -> bytes:
         """Read the first input to its end."""
@@ -86,16 +94,16 @@ class WorkerRun:
             left -= len(piece) if left > 0 else 0
         return b"".join(pieces)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes, number: int = 0) -> None:
         view = memoryview(data)
         while view:
-            view = view[os.write(self.out, view) :]
+            view = view[os.write(self.outs[number], view) :]
 
     def close_files(self) -> None:
-        for fd in (*self.inputs, self.out, self.log):
+        for fd in (*self.inputs, *self.outs, self.log):
             if fd >= 0:
                 os.close(fd)
-        self.inputs, self.out, self.log = [], -1, -1
+        self.inputs, self.outs, self.log = [], [], -1
 
     def succeed(self) -> None:
         self.close_files()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import pytest
 
@@ -13,8 +14,9 @@ from storlet_middleware import errors
 from storlet_middleware.engine import events as module
 from storlet_middleware.engine.connection import Connection
 from storlet_middleware.engine.events import Events
+from storlet_middleware.engine.further_outputs import FurtherOutputs
 from storlet_middleware.engine.inputs import Inputs
-from storlet_middleware.engine.output import OutputStream
+from storlet_middleware.engine.output import OutputCount, OutputStream
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.task import Deadlines
 from storlet_middleware.errors import SandboxUnavailable, StorletError, TenantBusy
@@ -52,19 +54,23 @@ class ScriptedConnection(Connection):
 class Case:
     """:class:`Events` over given events, with an output pipe of ten bytes."""
 
-    def __init__(self, *events: messages.Message, queue: float = 60.0) -> None:
+    def __init__(
+        self, *events: messages.Message, queue: float = 60.0, sinks: Sequence[Any] = ()
+    ) -> None:
         self.connection = ScriptedConnection(list(events))
+        self.sinks = sinks
         self.released: list[None] = []
         self.output = OutputStream()
         self.output.fd, self._writer = os.pipe()
         os.write(self._writer, b"0123456789")
         inputs = Inputs([], lambda: None)
-        deadlines = Deadlines(queue, 60.0, 60.0, 60.0)
+        progress = Progress(Deadlines(queue, 60.0, 60.0, 60.0), inputs)
         self.events = Events(
             self.connection,
             inputs,
-            Progress(deadlines, inputs),
+            progress,
             self.output,
+            FurtherOutputs(sinks, OutputCount(progress, inputs.failure), inputs.failure),
             lambda: self.released.append(None),
         )
         self.events.max_metadata_bytes = 4096
@@ -153,3 +159,61 @@ def test_a_stall_of_the_node_is_not_blamed_on_the_storlet() -> None:
         case.events.take(None, 0)
     assert caught.value.code == "sandbox.unavailable"
     case.close()
+
+
+class Kept:
+    """A sink that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.metadata: list[dict[str, str]] = []
+
+    def begin(self, metadata: Mapping[str, str]) -> None:
+        self.metadata.append(dict(metadata))
+
+    def write(self, chunk: bytes) -> None:
+        raise AssertionError("no output was opened")
+
+
+@pytest.fixture
+def make_case() -> Iterator[Callable[..., Case]]:
+    made: list[Case] = []
+
+    def make(*events: messages.Message, sinks: int) -> Case:
+        made.append(Case(*events, sinks=[Kept() for _ in range(sinks)]))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def test_each_output_has_metadata_of_its_own(make_case: Callable[..., Case]) -> None:
+    case = make_case(STARTED, messages.Metadata({"a": "1"}, 2), messages.Metadata({}, 1), sinks=2)
+    case.take_all()
+    assert [sink.metadata for sink in case.sinks] == [[{}], [{"a": "1"}]]
+    assert not case.events.has_metadata
+
+
+@pytest.mark.parametrize(
+    ("events", "sinks"),
+    [
+        ([messages.Metadata({}, 1)], 0),
+        ([messages.Metadata({}, 2)], 1),
+        ([messages.Metadata({}, 1), messages.Metadata({}, 1)], 1),
+        ([METADATA, messages.Metadata({}, 0)], 1),
+    ],
+)
+def test_metadata_of_another_output_is_out_of_order(
+    make_case: Callable[..., Case], events: list[messages.Message], sinks: int
+) -> None:
+    case = make_case(STARTED, *events, sinks=sinks)
+    with pytest.raises(StorletError, match="out of order: metadata"):
+        case.take_all()
+
+
+def test_a_success_without_the_metadata_of_an_output_is_a_failure(
+    make_case: Callable[..., Case],
+) -> None:
+    case = make_case(STARTED, METADATA, messages.Metadata({}, 2), DONE, sinks=2)
+    with pytest.raises(StorletError, match="no reason"):
+        case.take_all()

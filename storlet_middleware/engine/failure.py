@@ -1,0 +1,33 @@
+"""The first failure of a task of an invocation.
+
+An input or a further output has a task of its own.  If it fails, nothing of the run is valid: the
+storlet is cancelled, and the reader of the result raises the failure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class Failure:
+    """See the module.
+
+    :param cancel: cancels the storlet.
+    """
+
+    __slots__ = ("_cancel", "_error")
+
+    def __init__(self, cancel: Callable[[], None]) -> None:
+        self._cancel = cancel
+        self._error: BaseException | None = None
+
+    def record(self, error: BaseException) -> None:
+        """Keep ``error`` if it is the first one, and cancel the storlet."""
+        if self._error is None:
+            self._error = error
+        self._cancel()
+
+    def raise_error(self) -> None:
+        """Raise the first failure, if there is one."""
+        if self._error is not None:
+            raise self._error
