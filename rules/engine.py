@@ -31,7 +31,7 @@ from rules.evaluation import comparison, groups_of, holds, holds_of_missing
 from rules.explanation import Considered, Explanation, observe
 from rules.facts import UNKNOWN, Facts, Unknown
 from rules.index import Index
-from rules.model import Allow, Any, Condition, Not, Reverse, Rule, RuleSet, Run, Step, Test
+from rules.model import Allow, Any, Condition, Deny, Not, Reverse, Rule, RuleSet, Run, Step, Test
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,20 @@ class Compiled:
         """
         rules = (self._entries[number].rule for number in self._possible(facts, unknown, among))
         return next((rule for rule in rules if rule.is_mandatory), None)
+
+    def may_deny(self, facts: Facts, unknown: frozenset[str]) -> Rule | None:
+        """The first rule that denies a request without a storlet for some values of the facts in
+        ``unknown``; ``None`` is certain, as for :meth:`may_cover`.
+        """
+        values = self._with_unknown(facts, unknown)
+        for number in self._index.of(values):
+            entry = self._entries[number]
+            outcome = entry.check(values)
+            if outcome is not False and isinstance(entry.rule.action, Deny):
+                return entry.rule
+            if outcome:
+                return None
+        return None
 
     def narrowed(self, facts: Facts, unknown: frozenset[str]) -> frozenset[int]:
         """The numbers of the rules that matter to :meth:`may_cover` if only ``unknown`` facts vary.

@@ -260,6 +260,10 @@ CODE_MISSING: Final = _later(
 BACKEND_FAILED: Final = _later(
     "backend.failed", 503, Blame.OPERATOR, 5, has_source_text=True, is_of_node=True,
     help="Swift could not deliver: storage nodes failed during the request")
+OUTPUTS_PARTIAL: Final = _later(
+    "outputs.partial", 503, Blame.OPERATOR, 5,
+    help="Swift failed while it stored several outputs of a run that had succeeded: the answer"
+         " names those that are stored and those that are not; the same request stores all again")
 CODE_REPLACED: Final = _later(
     "code.replaced", 503, Blame.CLIENT, 5, is_of_step=True,
     help="the storlet was uploaded again or removed while the request fetched its code")

@@ -72,6 +72,9 @@ RANGE: Final = _header(
 EXTRA_RESOURCES: Final = _header(
     "X-Storlet-Extra-Resources", Scope.RUN, "/container/object, ...",
     "further inputs of the same account")
+OUTPUT: Final = _header(
+    "X-Storlet-Output", Scope.RUN, "/container/object, ...",
+    "objects of the same account in which the storlet's further outputs are stored")
 GENERATE_LOG: Final = _header(
     "X-Storlet-Generate-Log", Scope.RUN, "boolean",
     "store what the storlet logs as an object")

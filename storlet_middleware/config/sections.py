@@ -286,6 +286,10 @@ class LimitsSection:
         "inputs of an invocation: ranges and extra resources; at most 30, because a message to a"
         " sandbox carries 32 descriptors, two of them for output and log",
         least=1, most=30, is_published=True)
+    outputs: int = option(
+        COUNT, "8",
+        "outputs of an invocation beside the first; with the inputs at most 30, as above",
+        most=29, zero="X-Storlet-Output is refused", is_published=True)
 
 
 @dataclass(frozen=True)

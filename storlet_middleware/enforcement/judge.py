@@ -123,6 +123,31 @@ class Judge:
         rule = loaded.compiled.may_cover(facts, OF_OBJECTS - {"object"})
         return rule.name if rule is not None else None
 
+    def output_refusal(self, place: SwiftPath) -> tuple[str, str] | None:
+        """The rule that a further output of a storlet may violate at ``place``, and why, or
+        ``None``.
+
+        A rule that denies a PUT there, or a mandatory one that requires a storlet for it.  The
+        content type, the length and the metadata are not known before the storlet has run, so a
+        rule counts if it holds for any of them.
+        """
+        loaded = self._store.of(self._environ, self._version, place.account)
+        if loaded is None or place.container is None:
+            return None
+        facts = request_facts.of_request(self._environ, "PUT", place.container, place.name)
+        holder = request_facts.container_facts(
+            self._app, self._environ, self._version, place.account, place.container
+        )
+        facts = dataclasses.replace(facts, holder=holder)
+        unknown = OF_OBJECTS - {"object"}
+        denying = loaded.compiled.may_deny(facts, unknown)
+        if denying is not None and isinstance(denying.action, Deny):
+            return denying.name, denying.action.message
+        mandatory = loaded.compiled.may_cover(facts, unknown)
+        if mandatory is not None:
+            return mandatory.name, "it requires a storlet of its own for what is stored there"
+        return None
+
     def denial(
         self, method: str, place: SwiftPath, stored: ObjectFacts | None = None
     ) -> tuple[str, str] | None:

@@ -17,9 +17,9 @@ from swift.common.utils import config_true_value
 from rules.model import Deny, Rule
 from storlet_middleware.enforcement import read_guard, request_facts, sums
 from storlet_middleware.enforcement.inquiry import READS, Inquiry
-from storlet_middleware.errors import BadRequest
-from storlet_middleware.wsgi import swift_paths
-from storlet_middleware.wsgi.swift_paths import origins
+from storlet_middleware.errors import BadRequest, RuleRefused
+from storlet_middleware.wsgi import storlet_request, swift_paths
+from storlet_middleware.wsgi.swift_paths import SwiftPath, origins
 
 #: Queries for a part of the object, or for its stored form.
 _QUERIES: Final = ("multipart-manifest", "symlink", "part-number")
@@ -43,6 +43,24 @@ def require_not_denied(inquiry: Inquiry, *rules: Rule | None) -> None:
     for rule in rules:
         if rule is not None and isinstance(rule.action, Deny):
             raise inquiry.refusal(rule.name, rule.action.message)
+
+
+def require_allowed_outputs(inquiry: Inquiry) -> None:
+    """Refuse further outputs of a client's storlet where a rule may deny what is stored, or may
+    require a storlet for it.
+    """
+    operation = inquiry.operation
+    if not operation.runs_storlet or inquiry.loaded is None:
+        return
+    outputs, _ = storlet_request.outputs_of(operation)  # faults are reported later
+    own = operation.path
+    for output in outputs:
+        place = SwiftPath(own.version, own.account, output.container, output.name)
+        refused = inquiry.judge.output_refusal(place)
+        if refused is not None:
+            inquiry.require_allowed("PUT", place)
+            rule, message = refused
+            raise RuleRefused(rule, f"output /{output.container}/{output.name}: {message}")
 
 
 def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:

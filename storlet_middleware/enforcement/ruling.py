@@ -217,6 +217,7 @@ class Enforcement:
         if rule is not None:
             self._hits.count(inquiry.subject.account, rule)
         audit.record(inquiry, self._hits, self._logger)
+        requirements.require_allowed_outputs(inquiry)
         if _is_plain_read(inquiry, rule):
             requirements.require_no_archived_version(inquiry, None)
             return PassOn(inquiry)

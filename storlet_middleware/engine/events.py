@@ -3,8 +3,9 @@
 A deadline that passed is the storlet's fault only if this process ran, the output had a reader,
 and the node is well; see :meth:`Events.wait`.
 
-``started``, ``metadata`` (one for each output) and ``done`` arrive on the connection, in this order.
-An event out of order, or an invalid one, is a failure of the storlet: its sandbox is not trusted.
+``started``, ``metadata`` (one for each output) and ``done`` arrive on the connection, in this
+order. An event out of order, or an invalid one, is a failure of the storlet: its sandbox is not
+trusted.
 """
 
 from __future__ import annotations

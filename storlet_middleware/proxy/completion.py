@@ -144,6 +144,7 @@ class Completion:
             method=request.method,
             object=_path(request.source or request.target),
             target=_path(request.target) if request.source is not None else "",
+            outputs=tuple(map(_path, self._steps[-1].request.outputs)),
             rule=(self._plan.rule or "-") if self._plan is not None else "",
             undoes_rule=self._plan is not None and self._plan.is_reversing,
             placement=result.ran_on if result is not None else "",
@@ -213,6 +214,8 @@ def _usage_fields(record: Record) -> list[str]:
     if record.cpu_seconds is not None:
         fields.append(f"cpu={record.cpu_seconds:.6f}")
         fields.append(f"peak-memory={record.peak_memory_bytes or 0}")
+    if record.outputs:
+        fields.append(f"outputs={len(record.outputs)}")
     return fields
 
 

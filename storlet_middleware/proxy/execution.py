@@ -12,11 +12,12 @@ as well (:meth:`Execution.acquire_all_slots`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.engine.code_cache import Fetcher
+from storlet_middleware.engine.further_outputs import Sink
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Demand, Launcher
 from storlet_middleware.engine.task import StreamInput, Task
@@ -35,6 +36,7 @@ class Execution:
 
     :param fetcher: fetches code that this node lacks.
     :param resolve_again: resolves a step's storlet again after its code was replaced.
+    :param sinks: receivers of the last step's further outputs.
     """
 
     def __init__(
@@ -43,11 +45,13 @@ class Execution:
         steps: list[Step],
         fetcher: Fetcher,
         resolve_again: Callable[[Step], None],
+        sinks: Sequence[Sink] = (),
     ) -> None:
         self._launcher = launcher
         self._steps = steps
         self._fetcher = fetcher
         self._resolve_again = resolve_again
+        self._sinks = sinks
         #: The result so far; closing it ends everything that runs.
         self.result: Result | None = None
         #: Index of the step that is being started; ``None`` while none is.
@@ -123,7 +127,7 @@ class Execution:
         :param span: the input range, as first byte, last byte and size.
         """
         step = self._steps[0]
-        result = self.result = LocalResult(Invocation(self._task(step), inputs), span, 0.0)
+        result = self.result = LocalResult(self._invocation(step, inputs), span, 0.0)
         self.acquire_all_slots()
         self._start(step, result)
         result.first()
@@ -141,12 +145,16 @@ class Execution:
             known = merged(inherited(), pipeline.metadata)
             metadata = {key: value for key, value in known.items() if value}
             upstream = StreamInput(pipeline.upstream(), metadata, drains=True, is_ours=True)
-            result = LocalResult(Invocation(self._task(step), [upstream]), None, 0.0)
+            result = LocalResult(self._invocation(step, [upstream]), None, 0.0)
             pipeline.add(result)
             self.result = pipeline
             self._start(step, result)
             pipeline.first()
         return self._require_result()
+
+    def _invocation(self, step: Step, inputs: Sequence[StreamInput]) -> Invocation:
+        is_last = step is self._steps[-1]
+        return Invocation(self._task(step), inputs, self._sinks if is_last else ())
 
     def _require_result(self) -> Result:
         if self.result is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from storlet_daemon.protocol import framing
 from storlet_middleware import errors, names
 from storlet_middleware.bundle import manifest
 from storlet_middleware.engine import limits
@@ -28,6 +29,10 @@ from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, is_query_of_swift
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
+
+
+#: Inputs and further outputs of a message to a worker, which also has output and log.
+_MOST_DESCRIPTORS: Final = framing.DESCRIPTORS_MAX - 2
 
 
 class Permissions:
@@ -53,10 +58,13 @@ class Permissions:
         """
         for step in self._steps:
             self._check_inputs(step.request)
+            self._check_outputs(step.request)
         # No short circuit: every storlet is checked, also after one that the caller does not own.
         are_owned = [self._check_storlet(step) for step in self._steps]
         if self._request.target is not None:
             self._check_target(self._request.target)
+        for output in self._steps[-1].request.outputs:
+            self._check_target(output)
         return all(are_owned)
 
     def resolve(self) -> None:
@@ -96,6 +104,20 @@ class Permissions:
                 f"Too many extra resources. At most {most} inputs are allowed:"
                 f" {names.EXTRA_RESOURCES} has {len(request.extra)}, {names.RANGE} has"
                 f" {len(request.ranges)}"
+            )
+
+    def _check_outputs(self, request: StorletRequest) -> None:
+        most, given = self._proxy.config.limits.outputs, len(request.outputs)
+        if given > most:
+            raise BadRequest(
+                f"{names.OUTPUT}: {given} outputs: at most {most} are allowed"
+                if most
+                else f"{names.OUTPUT}: further outputs are not allowed here: leave it out"
+            )
+        if given and request.descriptor_count > _MOST_DESCRIPTORS:
+            raise BadRequest(
+                f"{names.OUTPUT}: {given} outputs and {request.input_count} inputs: together at"
+                f" most {_MOST_DESCRIPTORS} are allowed"
             )
 
     def _check_declared_inputs(self, step: Step) -> None:

@@ -22,6 +22,8 @@ class Reason(enum.StrEnum):
     INCOMING_BODY = "incoming-body"
     #: Extra resources are on other nodes.
     SEVERAL_INPUTS = "several-inputs"
+    #: Further outputs are stored by the proxy server, in the caller's name.
+    SEVERAL_OUTPUTS = "several-outputs"
     #: The description of the invocation does not fit into headers.
     LONG_DESCRIPTION = "long-description"
     #: A link that carries its target's hash.
@@ -48,6 +50,8 @@ def decide(request: StorletRequest, default: str) -> tuple[str, Reason]:
         return PROXY, Reason.REQUESTED
     if request.extra:
         return PROXY, Reason.SEVERAL_INPUTS
+    if request.outputs:
+        return PROXY, Reason.SEVERAL_OUTPUTS
     if request.run_on_object:
         return OBJECT, Reason.REQUESTED
     return default, Reason.DEFAULT

@@ -58,21 +58,34 @@ class ResultBody(ClosingIterator):
     """The body of an answer; breaks the connection when the result fails.
 
     :param on_end: only its first call has an effect.
+    :param commit: stores further outputs after the last byte, before the body ends; raises if it
+        cannot.
     """
 
     def __init__(
-        self, environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd
+        self,
+        environ: dict[str, Any],
+        result: Result,
+        watch: ClientWatch,
+        on_end: OnEnd,
+        commit: Callable[[], object] | None = None,
     ) -> None:
         # on_close matters only if iteration never started.
-        super().__init__(_read(environ, result, watch, on_end), lambda: on_end(_GONE))
+        super().__init__(_read(environ, result, watch, on_end, commit), lambda: on_end(_GONE))
 
 
 def _read(
-    environ: dict[str, Any], result: Result, watch: ClientWatch, on_end: OnEnd
+    environ: dict[str, Any],
+    result: Result,
+    watch: ClientWatch,
+    on_end: OnEnd,
+    commit: Callable[[], object] | None,
 ) -> Iterator[bytes]:
     ending = _GONE
     try:
         yield from watch.guard(result.chunks())
+        if commit is not None:
+            commit()
         ending = SUCCESS
     except StorletError as error:
         ending = Ending.of_error(error)

@@ -311,7 +311,7 @@ class RemoteResult:
     def has_ended(self) -> bool:
         return self._is_done
 
-    def end_within(self, seconds: float, most_bytes: int) -> bool:  # noqa: ARG002
+    def end_within(self, seconds: float, most_bytes: int) -> bool:
         # The node decides when it sends; this result has no further outputs, so no caller waits.
         return self._is_done
 

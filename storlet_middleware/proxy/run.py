@@ -41,6 +41,7 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
 from storlet_middleware.proxy.steps import steps_of
 from storlet_middleware.proxy.store import Store
+from storlet_middleware.proxy.stored_outputs import StoredOutputs
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
@@ -48,6 +49,9 @@ from storlet_middleware.wsgi.storlet_request import StorletRequest
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 _counter: Final = itertools.count(1)
+#: With further outputs, the status line waits so long for the end of a result up to this size.
+_END_SECONDS: Final = 0.5
+_END_BYTES: Final = 256 << 10
 
 
 class RefusedRun:
@@ -105,8 +109,13 @@ class Run:
         )
         others = ProxyFetcher(proxy.app, environ, request.version)
         fetcher = LibraryFetcher(proxy.catalog.library, others)
+        self._outputs = StoredOutputs(proxy, environ, self._steps[-1].request)
         self._execution = Execution(
-            proxy.launcher, self._steps, fetcher, self._permissions.resolve_again
+            proxy.launcher,
+            self._steps,
+            fetcher,
+            self._permissions.resolve_again,
+            self._outputs.sinks,
         )
         self._watch: ClientWatch | None = None
         self._is_counted = False
@@ -189,14 +198,21 @@ class Run:
     # --- answers ----------------------------------------------------------------------------------
 
     def _respond(self, result: Result, watch: ClientWatch) -> Answer:
+        # A short wait for the end of small results: a commit that fails is an error status then.
+        if self._outputs and result.end_within(_END_SECONDS, _END_BYTES):
+            watch.pause()
+            self._outputs.commit()
+            commit = None
+        else:
+            commit = self._outputs.commit if self._outputs else None
         watch.pause()
-        self._is_usage_final = result.has_ended()
+        self._is_usage_final = commit is None and result.has_ended()
         own = self.headers()
         # A client that requested a log may read it when the answer has ended, so no Content-Length
         # may end the answer earlier.
         if self._is_usage_final and not any(step.request.wants_log for step in self._steps):
-            own["Content-Length"] = str(result.usage.bytes_out)
-        body = ResultBody(self._environ, result, watch, self._end)
+            own["Content-Length"] = str(result.length)
+        body = ResultBody(self._environ, result, watch, self._end, commit)
         return answer_of(self._environ, result, self._source.headers, self._disclosure, own, body)
 
     def _store(self, result: Result) -> Response:
@@ -206,7 +222,7 @@ class Run:
         source = None if self._source.answer is None else self._source.headers
         reverse = self._plan.reverse if self._plan is not None else ""
         place = Store(self._proxy, self._environ, request, request.target, reverse)
-        answer = place.put(result, self._disclosure, source)
+        answer = place.put(result, self._outputs, self._disclosure, source)
         self._is_usage_final = True
         answer.headers.update(self.headers())
         answer.headers.update(span_headers(result, self._disclosure))
@@ -271,6 +287,8 @@ class Run:
             self._watch.stop()
         result = self._execution.result
         try:
+            # First: a reader of an output may wait for its PUT.
+            self._outputs.close()
             if result is not None:
                 result.close()
                 self._is_usage_final = result.has_run

@@ -16,7 +16,8 @@ from storlet_middleware.proxy import stored_headers
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.proxy.withheld_put import PutRefused, WithheldPut, commit, reserve_for
+from storlet_middleware.proxy.stored_outputs import StoredOutputs, shown
+from storlet_middleware.proxy.withheld_put import PutRefused, WithheldPut, reserve_for
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import client_environ, path_info
 
@@ -53,8 +54,10 @@ class Store:
         self._target = target
         self._reverse = reverse
 
-    def put(self, result: Result, disclosure: Disclosure, source: Any) -> Response:
-        """Store ``result``; Swift's answer.
+    def put(
+        self, result: Result, outputs: StoredOutputs, disclosure: Disclosure, source: Any
+    ) -> Response:
+        """Store ``result`` and the further ``outputs``; Swift's answer to the PUT of the result.
 
         :param source: headers of Swift's answer for the source of a copy; ``None`` for a PUT.
         :raises StorletError: the storlet failed, or its metadata cannot be stored.
@@ -74,11 +77,13 @@ class Store:
         try:
             withheld.feed(result.chunks())
             withheld.wait_fed()
-            (answer,) = commit([withheld])
+            answer = outputs.commit(withheld, shown(self._target))
         except PutRefused as refused:
             return refused.answer
         finally:
             withheld.close()
+        if answer is None:
+            raise AssertionError("the commit has an answer for each PUT")
         return answer
 
     def _put_environ(self, *, is_copy: bool) -> dict[str, Any]:

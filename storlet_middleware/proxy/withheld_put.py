@@ -74,11 +74,13 @@ class BodyBroken(ChunkReadError):
 class PutRefused(Exception):
     """Swift has answered before the end of the body.
 
+    :param put: the refused one.
     :param answer: its status is no success; the receiver owns it.
     """
 
-    def __init__(self, answer: Response) -> None:
+    def __init__(self, put: WithheldPut, answer: Response) -> None:
         super().__init__(answer.status)
+        self.put = put
         self.answer = answer
 
 
@@ -176,8 +178,10 @@ class WithheldPut:
             self._has_fed = True
         except Killed:
             raise
-        except PutRefused:
-            pass  # the owner learns it from the answer itself
+        except PutRefused as refused:
+            # The owner learns a refusal of this PUT from the answer itself.
+            if refused.put is not self:
+                self._body.break_off(refused)
         except BaseException as error:  # noqa: BLE001 - Swift's timeouts are no Exception
             self._body.break_off(error)
         finally:
@@ -264,7 +268,7 @@ class WithheldPut:
         if self._answer.status_int // 100 == 2:
             raise InternalError("Swift committed before the storlet's output had ended")
         self._is_answer_taken = True
-        raise PutRefused(self._answer)
+        raise PutRefused(self, self._answer)
 
 
 def commit(puts: Sequence[WithheldPut]) -> list[Response]:

@@ -67,6 +67,7 @@ class Kind(Enum):
     BYTES = "bytes"
     FLAG = "boolean"
     STORLETS = "list of {name, hash}"
+    PATHS = "list of texts"
 
 
 @dataclass(frozen=True)
@@ -111,6 +112,10 @@ class Record:
         Kind.TEXT, Seen.CALLER, "container and name of what was read (PUT: written)", default="")
     target: str = _row(
         Kind.TEXT, Seen.CALLER, "container and name of what a COPY has written", default="")
+    outputs: tuple[str, ...] = _row(
+        Kind.PATHS, Seen.CALLER,
+        "container and name of the objects of further outputs, which are stored if the code is"
+        " ``ok``", default=())
     rule: str = _row(Kind.TEXT, Seen.OWNER, "the rule that decided the run", default="")
     undoes_rule: bool = _row(
         Kind.FLAG, Seen.OWNER, "the first storlets reverse those that ran at the upload",
@@ -151,7 +156,8 @@ class Record:
         Kind.BYTES, Seen.WITHOUT_RULE, "peak memory of the storlets", default=None)
     bytes_in: int | None = _row(
         Kind.BYTES, Seen.WITHOUT_RULE, "input that the storlet has taken", default=None)
-    bytes_out: int | None = _row(Kind.BYTES, Seen.WITHOUT_RULE, "output", default=None)
+    bytes_out: int | None = _row(
+        Kind.BYTES, Seen.WITHOUT_RULE, "output, further ones included", default=None)
     traceparent: str = _row(
         Kind.TEXT, Seen.CALLER, "the request's header of this name (W3C Trace Context)",
         default="")
@@ -171,7 +177,9 @@ class Record:
     @property
     def size_bytes(self) -> int:
         """About the memory that the record takes until it is written."""
-        texts = (self.object, self.target, self.message, self.traceback, self.log)
+        texts = (
+            self.object, self.target, *self.outputs, self.message, self.traceback, self.log,
+        )
         return _FIXED_BYTES + sum(map(len, texts))
 
     def mapping(self) -> dict[str, Any]:
@@ -202,7 +210,7 @@ _FIXED_BYTES: Final = 1500
 
 def _is_known(value: Any) -> bool:
     """Zero is known."""
-    return value is not None and value is not False and value != ""
+    return value is not None and value is not False and value not in ("", ())
 
 
 def _of_storlet(storlet: StorletRef) -> dict[str, str]:

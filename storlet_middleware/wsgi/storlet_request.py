@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
+from swift.common import constraints
+
 from storlet_middleware import names
 from storlet_middleware.config import Config, nearest
 from storlet_middleware.engine import limits
@@ -52,7 +54,8 @@ class StorletRequest:
     """One request to run a storlet.
 
     ``source`` is the object that is read (GET, COPY), ``target`` the one that is written (PUT,
-    COPY); both are in ``account``.  ``limits`` are the request's own, by the names of
+    COPY), ``outputs`` are those of the storlet's further outputs; all are in ``account``.
+    ``limits`` are the request's own, by the names of
     :data:`storlet_middleware.engine.limits.TABLE`; only a rule sets ``run_on_object``.
     """
 
@@ -65,6 +68,7 @@ class StorletRequest:
     parameters: Mapping[str, str]
     ranges: tuple[ByteRange, ...] = ()
     extra: tuple[ObjectPath, ...] = ()
+    outputs: tuple[ObjectPath, ...] = ()
     run_on_proxy: bool = False
     run_on_object: bool = False
     wants_log: bool = False
@@ -74,6 +78,11 @@ class StorletRequest:
     def input_count(self) -> int:
         """Number of inputs: the object or the body, or each of its ranges, and the extra ones."""
         return max(1, len(self.ranges)) + len(self.extra)
+
+    @property
+    def descriptor_count(self) -> int:
+        """Number of inputs and further outputs, each of which is a descriptor of the worker."""
+        return self.input_count + len(self.outputs)
 
 
 def is_query_of_swift(name: str) -> bool:
@@ -166,7 +175,7 @@ class _Parser:
                 for name in _STORING_QUERIES
                 if name in operation.query
             ]
-        storlet = self._storlet()
+        storlet, extra = self._storlet(), self._extra()
         request = StorletRequest(
             method=operation.method,
             version=operation.path.version,
@@ -176,7 +185,8 @@ class _Parser:
             target=_object_of(operation.target),
             parameters=self._parameters(),
             ranges=self._ranges(),
-            extra=self._extra(),
+            extra=extra,
+            outputs=self._outputs(extra),
             run_on_proxy=self._run_on_proxy(),
             wants_log=self._flag(names.GENERATE_LOG),
             limits=self._limits(storlet),
@@ -268,6 +278,24 @@ class _Parser:
                 self._faults.append(fault(names.EXTRA_RESOURCES, part, wanted))
         return tuple(paths)
 
+    def _outputs(self, extra: Iterable[ObjectPath]) -> tuple[ObjectPath, ...]:
+        """The targets of further outputs: each is another object than all others of the request."""
+        outputs, faults = outputs_of(self._operation)
+        self._faults += faults
+        taken: dict[ObjectPath | None, str] = dict.fromkeys(extra, "an extra resource")
+        taken[_object_of(self._operation.source)] = "the object that the storlet reads"
+        taken[_object_of(self._operation.target)] = "the object that the request writes"
+        for output in outputs:
+            shown = f"/{output.container}/{output.name}"
+            if output in taken:
+                wanted = f"it is {taken[output]}: name another object"
+                self._faults.append(fault(names.OUTPUT, shown, wanted))
+            elif output.container in reserved_containers(self._config):
+                wanted = f"a storlet cannot write into {output.container}: choose another container"
+                self._faults.append(fault(names.OUTPUT, shown, wanted))
+            taken[output] = "named twice"
+        return outputs
+
     def _run_on_proxy(self) -> bool:
         value = self._header(names.RUN_ON_PROXY)
         if value:
@@ -294,6 +322,38 @@ class _Parser:
         if value not in ("true", "1", "yes", "on", "t", "y", "false", "0", "no", "off", "f", "n"):
             self._faults.append(fault(name, given, "want true or false"))
         return value in ("true", "1", "yes", "on", "t", "y")
+
+
+def outputs_of(operation: Operation) -> tuple[tuple[ObjectPath, ...], list[str]]:
+    """The targets of further outputs, and the faults of the header."""
+    value = operation.header(names.OUTPUT)
+    if value is None:
+        return (), []
+    paths, faults = [], []
+    for part in value.split(","):
+        try:
+            path = parse_object_path(part, needs_slash=True)
+        except ValueError:
+            faults.append(fault(names.OUTPUT, part.strip(), "want /container/object, ..."))
+            continue
+        if len(path.name.encode()) > constraints.MAX_OBJECT_NAME_LENGTH:
+            most = constraints.MAX_OBJECT_NAME_LENGTH
+            faults.append(fault(names.OUTPUT, part.strip(), f"names have at most {most} bytes"))
+            continue
+        paths.append(path)
+    return tuple(paths), faults
+
+
+def reserved_containers(config: Config) -> frozenset[str]:
+    """Containers whose objects have a meaning, so that no storlet may write them."""
+    return frozenset(
+        (
+            config.storlet.storlet_container,
+            config.storlet.dependency_container,
+            config.storlet.log_container,
+            config.rules.container,
+        )
+    )
 
 
 def _object_of(place: SwiftPath | None) -> ObjectPath | None:

@@ -105,7 +105,7 @@ class Invoke(Message):
         return [self.output, *(self.further_outputs or ())]
 
     def descriptor_faults(self, count: int) -> list[str]:
-        positions = [item.fd for item in (*self.inputs, *self.outputs)]
+        positions = [item.fd for item in self.inputs] + [item.fd for item in self.outputs]
         positions += [self.log.fd] if self.log else []
         faults = [f"there is no descriptor {fd}" for fd in positions if fd >= count]
         if not self.inputs:

@@ -107,6 +107,32 @@ def test_without_a_possible_cover_no_mandatory_rule_decides(
                 assert rules.rules.index(found) <= rules.rules.index(decision.rule)
 
 
+@given(strategies.rule_sets(), unknowns)
+def test_without_a_possible_denial_no_request_is_denied(
+    rules: RuleSet, unknown: frozenset[str]
+) -> None:
+    compiled, varying = engine.compile(rules), with_theirs(unknown)
+    for facts in requests(unknown):
+        found = compiled.may_deny(facts, unknown)
+        assert found is None or isinstance(found.action, Deny)
+        for other in REQUESTS[:12]:
+            decision = compiled.decide(completed(facts, other, varying))
+            assert isinstance(decision, Decision)
+            if decision.rule and isinstance(decision.rule.action, Deny):
+                assert found, (facts, other)
+                assert rules.rules.index(found) <= rules.rules.index(decision.rule)
+
+
+@given(strategies.rule_sets())
+def test_a_denial_of_known_facts_is_the_decision(rules: RuleSet) -> None:
+    compiled = engine.compile(rules)
+    for facts in requests(NOTHING):
+        decision = compiled.decide(facts)
+        assert isinstance(decision, Decision)
+        is_denied = decision.rule is not None and isinstance(decision.rule.action, Deny)
+        assert compiled.may_deny(facts, NOTHING) is (decision.rule if is_denied else None)
+
+
 @given(strategies.rule_sets())
 def test_a_fact_that_was_not_looked_up_is_unknown(rules: RuleSet) -> None:
     compiled = engine.compile(rules)

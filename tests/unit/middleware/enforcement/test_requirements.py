@@ -6,6 +6,7 @@ import pytest
 
 from storlet_middleware import names
 from tests.unit.middleware.ruled_proxy import BOB, Ruled, assert_closed, rule
+from tests.unit.middleware.support import RUN
 
 
 @pytest.mark.parametrize(
@@ -215,3 +216,66 @@ def test_a_covered_object_is_not_deleted_with_its_segments(ruled: Ruled, version
     if not version:
         assert ruled.proxy.call("DELETE", "c/other?multipart-manifest=delete").status == 204
     assert ruled.proxy.call("DELETE", "c/o").status == 204
+
+
+OUTPUT = {**RUN, "X-Storlet-Output": "/c/out"}
+
+
+@pytest.mark.parametrize(
+    ("when", "action", "is_mandatory"),
+    [
+        ("method: PUT", "deny: it is closed", True),
+        ("method: PUT, container: c", "deny: it is closed", False),
+        ("method: PUT, object: out", "run: up.py", True),
+        # The content type and the metadata of the output are not known before it is made.
+        ("method: PUT, content-type: text/csv", "deny: it is closed", False),
+        ("method: PUT, metadata: {class: secret}", "run: up.py", True),
+        ("method: PUT, size: {at-most: 10}", "run: up.py", True),
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "COPY"])
+def test_a_further_output_that_a_rule_may_be_about_is_refused(
+    ruled: Ruled, method: str, when: str, action: str, *, is_mandatory: bool
+) -> None:
+    ruled.rule(
+        # So that the rule is not about the target of the copy.
+        rule("first", "object: copy", "allow: true", mandatory=False)
+        + rule("hide", when, action, mandatory=is_mandatory)
+    )
+    answer = ruled.proxy.call(method, "c/o", {**OUTPUT, "Destination": "c/copy"})
+    assert_closed(answer)
+    assert b"output /c/out" in answer.data
+    assert "out" not in ruled.swift.containers["c"].objects
+
+
+@pytest.mark.parametrize(
+    ("when", "action", "is_mandatory"),
+    [
+        ("method: PUT, container: other", "deny: it is closed", True),
+        ("method: GET, object: out", "run: up.py", True),
+        ("method: PUT, container: c", "run: up.py", False),
+        (f"method: PUT, user: {BOB}", "deny: it is closed", True),
+    ],
+)
+def test_a_further_output_that_no_rule_is_about_is_stored(
+    ruled: Ruled, when: str, action: str, *, is_mandatory: bool
+) -> None:
+    ruled.rule(rule("hide", when, action, mandatory=is_mandatory))
+    answer = ruled.proxy.call("GET", "c/o", OUTPUT)
+    # The double's worker writes no further output.
+    assert answer.error in ("", "storlet.failed"), answer.data
+    assert answer.status != 403
+
+
+def test_a_caller_who_may_not_write_the_output_learns_of_no_rule(ruled: Ruled) -> None:
+    ruled.rule(rule("hide", "method: PUT", "deny: it is closed"))
+    ruled.swift.containers["c"].read = BOB
+    answer = ruled.proxy.call("GET", "c/o", OUTPUT, user=BOB)
+    assert (answer.status, answer.headers.get(names.RULE)) == (403, None)
+
+
+def test_only_the_clients_own_storlet_has_further_outputs(ruled: Ruled) -> None:
+    ruled.rule(rule("hide", "method: GET, object: o", "run: up.py"))
+    answer = ruled.get(headers={"X-Storlet-Output": "/c/out"})
+    assert answer.status == 400
+    assert b"means nothing without X-Run-Storlet" in answer.data

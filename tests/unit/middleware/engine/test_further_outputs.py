@@ -17,7 +17,6 @@ from storlet_middleware.errors import BadRequest, StorletError
 from tests.unit.middleware.engine.invocations import Source, failure, run
 from tests.unit.middleware.support import WorkerRun, Workers
 
-
 #: More than a stream holds.
 LARGE = b"x" * (3 << 20)
 

@@ -113,7 +113,9 @@ final class ObjectOutput extends StorletObjectOutputStream {
         return failure;
     }
 
-    /** Ends the output of a storlet that has {@code failed}; an error here may be the better reason. */
+    /**
+     * Ends the output of a storlet that has {@code failed}; an error here may be the better reason.
+     */
     synchronized Failure finishAfter(Failure failed) {
         abandon();
         if (failure != null && failure.code().equals(Failure.METADATA)) {

@@ -1,0 +1,331 @@
+"""Further outputs: stored together after the run has succeeded, or not at all."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+from swift.common.swob import Response
+
+from storlet_daemon.protocol import messages
+from storlet_middleware import errors
+from storlet_middleware.concurrency import sleep
+from storlet_middleware.wsgi.strings import wsgi
+from tests.unit.middleware.support import (
+    ACCOUNT,
+    OWNER,
+    RUN,
+    FakeSwift,
+    Proxy,
+    WorkerRun,
+    assert_idle,
+)
+
+pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
+Make = Callable[..., Proxy]
+
+TWO = {**RUN, "X-Storlet-Output": "/c/one, /other/two%20x"}
+#: More than the reserve of a PUT: it begins while the storlet runs.
+LARGE = b"x" * (2 << 20)
+METHODS = ["GET", "PUT", "COPY"]
+
+
+def splitting(
+    last: Callable[[WorkerRun], None] = WorkerRun.succeed,
+    data: bytes = b"",
+    metadata: dict[str, str] | None = None,
+) -> Callable[[WorkerRun], None]:
+    """A storlet that writes into all outputs, the last one first, and ends with ``last``."""
+
+    def script(worker: WorkerRun) -> None:
+        worker.read()
+        worker.send(messages.Started())
+        for number in reversed(range(len(worker.outs))):
+            found = {"number": str(number), **(metadata or {})}
+            worker.send(messages.Metadata(found, number or None))
+            worker.write(b"%d:" % number + data, number)
+        last(worker)
+
+    return script
+
+
+def call(proxy: Proxy, method: str, headers: dict[str, str] | None = None, **more: Any) -> Any:
+    given = {**(headers or TWO), "Destination": "c/copy"}
+    path = "c/new" if method == "PUT" else "c/o"
+    body = {"body": b"hello"} if method == "PUT" else {}
+    return proxy.call(method, path, given, **body, **more)
+
+
+@pytest.fixture(autouse=True)
+def other(swift: FakeSwift) -> None:
+    """A second container."""
+    swift.put("other", "present", b"old")
+
+
+def stored(swift: FakeSwift) -> dict[str, bytes]:
+    """What a run of this module may have stored."""
+    known = {"c/o", "other/present"}
+    return {
+        f"{container}/{name}": each.body
+        for container in ("c", "other")
+        for name, each in swift.containers[container].objects.items()
+        if f"{container}/{name}" not in known
+    }
+
+
+MAIN = {"GET": {}, "PUT": {"c/new": b"0:"}, "COPY": {"c/copy": b"0:"}}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("data", [b"", LARGE])
+def test_outputs_are_stored_with_metadata_of_their_own(
+    make_proxy: Make, swift: FakeSwift, method: str, data: bytes
+) -> None:
+    proxy = make_proxy(splitting(data=data, metadata={"Content-Type": "text/x"}))
+    answer = call(proxy, method, {**TWO, "X-Object-Meta-Mine": "1", "X-Delete-After": "100"})
+    assert answer.status == (200 if method == "GET" else 201)
+    assert answer.broken is None
+    wanted = {name: body + data for name, body in MAIN[method].items()}
+    assert stored(swift) == {**wanted, "c/one": b"1:" + data, "other/two x": b"2:" + data}
+    assert swift.containers["c"].objects["one"].headers == {
+        "Content-Type": "text/x",
+        "X-Object-Meta-Number": "1",
+    }
+    if method == "GET":
+        assert answer.data == b"0:" + data
+        assert answer.headers["X-Object-Meta-Number"] == "0"
+    assert f"out={3 * (2 + len(data))}" in proxy.logger.text
+    assert "outputs=2" in proxy.logger.text
+    assert f"why={'incoming-body' if method == 'PUT' else 'several-outputs'}" in proxy.logger.text
+    assert_idle(proxy)
+
+
+def test_a_small_result_has_a_length_and_usage_of_all_outputs(make_proxy: Make) -> None:
+    answer = call(make_proxy(splitting(data=b"ab")), "GET")
+    assert (answer.data, answer.headers["Content-Length"]) == (b"0:ab", "4")
+    assert "out=12" in answer.headers["X-Storlet-Usage"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("data", [b"", LARGE])
+@pytest.mark.parametrize("end", [WorkerRun.fail, lambda worker: worker.connection.close()])
+def test_nothing_is_stored_by_a_storlet_that_fails(
+    make_proxy: Make, swift: FakeSwift, method: str, data: bytes, end: Any
+) -> None:
+    proxy = make_proxy(splitting(end, data))
+    answer = call(proxy, method)
+    is_begun = method == "GET" and answer.status == 200
+    assert answer.broken is not None if is_begun else answer.error
+    assert stored(swift) == {}
+    assert_idle(proxy)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    ("status", "wanted", "code"),
+    [
+        (413, 413, errors.SWIFT_REFUSED),
+        (403, 403, errors.ACCESS_DENIED),
+        (404, 404, errors.TARGET_NOT_FOUND),
+        (503, 503, errors.BACKEND_FAILED),
+    ],
+)
+def test_nothing_is_stored_where_swift_refuses_one_output(
+    make_proxy: Make, swift: FakeSwift, method: str, status: int, wanted: int, code: str
+) -> None:
+    path = f"/v1/{ACCOUNT}/other/two x"
+    swift.hooks["PUT", path] = lambda request: Response(status=status, request=request)
+    answer = call(make_proxy(splitting()), method)
+    assert (answer.status, answer.error) == (wanted, code)
+    assert b"/other/two%20x" in answer.data
+    assert stored(swift) == {}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_refusal_ends_a_run_that_still_writes(
+    make_proxy: Make, swift: FakeSwift, method: str
+) -> None:
+    def last(worker: WorkerRun) -> None:
+        assert worker.wait_for_cancel()
+
+    path = f"/v1/{ACCOUNT}/other/two x"
+    swift.hooks["PUT", path] = lambda request: Response(status=413, request=request)
+    answer = call(make_proxy(splitting(last, LARGE)), method)
+    assert answer.status == 413 or answer.broken is not None
+    assert stored(swift) == {}
+
+
+def failing_commit(swift: FakeSwift, path: str, status: int = 503) -> None:
+    """Swift takes the whole body of this PUT, and then fails."""
+
+    def put(request: Any) -> Response:
+        while request.environ["wsgi.input"].read(65536):
+            pass
+        return Response(status=status, request=request)
+
+    swift.hooks["PUT", f"/v1/{ACCOUNT}/{path}"] = put
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_commit_that_fails_after_another_is_reported_with_names(
+    make_proxy: Make, swift: FakeSwift, method: str
+) -> None:
+    failing_commit(swift, "other/two x")
+    proxy = make_proxy(splitting())
+    answer = call(proxy, method)
+    assert (answer.status, answer.error) == (503, errors.OUTPUTS_PARTIAL)
+    assert answer.headers["Retry-After"]
+    text = answer.data.decode()
+    lost, _, kept = text.partition("; stored: ")
+    assert "/other/two%20x (503 Service Unavailable)" in lost
+    assert re.findall(r"/c/\w+", kept) == ["/" + name for name in MAIN[method]] + ["/c/one"]
+    assert "code=outputs.partial" in proxy.logger.text
+    assert stored(swift) == {**MAIN[method], "c/one": b"1:"}
+
+
+def test_a_result_that_is_lost_beside_stored_outputs_is_partial(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
+    failing_commit(swift, "c/new")
+    answer = call(make_proxy(splitting()), "PUT")
+    assert (answer.status, answer.error) == (503, errors.OUTPUTS_PARTIAL)
+    assert b"not stored: /c/new (503" in answer.data
+
+
+@pytest.mark.parametrize("method", ["GET", "PUT"])
+def test_commits_that_all_fail_store_nothing(
+    make_proxy: Make, swift: FakeSwift, method: str
+) -> None:
+    for path in ("c/one", "other/two x", "c/new"):
+        failing_commit(swift, path)
+    answer = call(make_proxy(splitting()), method)
+    assert (answer.status, answer.error) == (503, errors.BACKEND_FAILED)
+    assert stored(swift) == {}
+
+
+def test_a_commit_that_fails_after_the_first_byte_breaks_the_answer(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
+    failing_commit(swift, "other/two x")
+    proxy = make_proxy(splitting(data=LARGE))
+    answer = call(proxy, "GET")
+    assert (answer.status, answer.data) == (200, b"0:" + LARGE)
+    assert answer.broken is not None
+    assert "Content-Length" not in answer.headers
+    assert "code=outputs.partial" in proxy.logger.text
+
+
+def test_a_client_that_leaves_stores_nothing(make_proxy: Make, swift: FakeSwift) -> None:
+    proxy = make_proxy(splitting(data=LARGE))
+    answer = proxy.start("GET", "c/o", TWO)
+    next(iter(answer.app_iter))
+    answer.app_iter.close()
+    sleep(0)
+    assert stored(swift) == {}
+    assert "code=client.gone" in proxy.logger.text
+    assert_idle(proxy)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("key", ["Content-Type", "x"])
+def test_metadata_that_swift_would_refuse_fails_the_run_before_its_put(
+    make_proxy: Make, swift: FakeSwift, method: str, key: str
+) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        value = "text/x; swift_bytes=1" if key == "Content-Type" else "x" * 300
+        worker.begin_further(1)
+        worker.begin_further(2, **{key: value})
+        worker.succeed()
+
+    answer = call(make_proxy(script), method)
+    assert answer.status == 422
+    assert b"output /other/two%20x: the storlet's metadata cannot be stored" in answer.data
+    assert [seen.path for seen in swift.requests("PUT")] == []
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_callers_right_to_write_is_checked_before_the_run(
+    make_proxy: Make, swift: FakeSwift, method: str
+) -> None:
+    swift.containers["c"].read = swift.containers["c"].write = "test:bob"
+    swift.containers["storlet"].read = "test:bob"
+    proxy = make_proxy(splitting())
+    answer = call(proxy, method, user="test:bob")
+    assert (answer.status, stored(swift)) == (403, {})
+    assert "invocation done" not in proxy.logger.text
+    swift.containers["other"].write = "test:bob"
+    assert call(proxy, method, user="test:bob").status // 100 == 2
+    assert len(stored(swift)) == 2 + len(MAIN[method])
+
+
+def test_a_missing_container_is_found_before_the_run(make_proxy: Make, swift: FakeSwift) -> None:
+    proxy = make_proxy(splitting())
+    answer = call(proxy, "GET", {**RUN, "X-Storlet-Output": "/missing/o"})
+    assert (answer.status, answer.error) == (404, errors.TARGET_NOT_FOUND)
+    assert "invocation done" not in proxy.logger.text
+
+
+@pytest.mark.parametrize(
+    ("method", "value", "text"),
+    [
+        ("GET", "c/one", "want /container/object"),
+        ("GET", "", "want /container/object"),
+        ("GET", "/c/one,", "want /container/object"),
+        ("GET", "/c/one, /c/%6fne", "named twice"),
+        ("GET", "/c/o", "the object that the storlet reads"),
+        ("COPY", "/c/o", "the object that the storlet reads"),
+        ("COPY", "/c/copy", "the object that the request writes"),
+        ("PUT", "/c/new", "the object that the request writes"),
+        ("GET", "/other/present", "an extra resource"),
+        ("GET", "/storlet/up.py", "a storlet cannot write into storlet"),
+        ("PUT", "/dependency/x", "a storlet cannot write into dependency"),
+        ("COPY", "/storletlog/x", "a storlet cannot write into"),
+        ("GET", "/storlet_rules/rules", "a storlet cannot write into storlet_rules"),
+        ("GET", "/c/" + "x" * 1025, "names have at most 1024 bytes"),
+        ("GET", ", ".join(f"/c/{number}" for number in range(9)), "at most 8 are allowed"),
+    ],
+)
+def test_a_wrong_target_is_refused_by_name(
+    make_proxy: Make, swift: FakeSwift, method: str, value: str, text: str
+) -> None:
+    headers = {**RUN, "X-Storlet-Output": value}
+    if method == "GET":
+        headers["X-Storlet-Extra-Resources"] = "/other/present"
+    answer = call(make_proxy(splitting()), method, headers)
+    assert (answer.status, answer.error) == (400, errors.BAD_REQUEST)
+    assert "X-Storlet-Output" in answer.data.decode()
+    assert text in answer.data.decode()
+    assert stored(swift) == {}
+
+
+def test_further_outputs_can_be_switched_off(make_proxy: Make) -> None:
+    answer = call(make_proxy(splitting(), limits__outputs="0"), "GET")
+    assert answer.status == 400
+    assert b"further outputs are not allowed here" in answer.data
+
+
+def test_inputs_and_outputs_fit_into_one_message(make_proxy: Make) -> None:
+    proxy = make_proxy(splitting(), limits__outputs="20", limits__inputs="30")
+    outputs = ", ".join(f"/c/out{number}" for number in range(20))
+    extra = ", ".join(["/other/present"] * 10)
+    headers = {**RUN, "X-Storlet-Output": outputs, "X-Storlet-Extra-Resources": extra}
+    answer = call(proxy, "GET", headers)
+    assert answer.status == 400
+    assert b"20 outputs and 11 inputs: together at most 30" in answer.data
+
+
+def test_the_header_means_nothing_without_a_storlet(proxy: Proxy) -> None:
+    answer = proxy.call("GET", "c/o", {"X-Storlet-Output": "/c/one"})
+    assert answer.status == 400
+    assert b"X-Storlet-Output: means nothing without X-Run-Storlet" in answer.data
+
+
+def test_names_are_quoted_like_the_header(make_proxy: Make, swift: FakeSwift) -> None:
+    name = "grün, 1/2"
+    headers = {**RUN, "X-Storlet-Output": "/c/" + quote(name, safe="")}
+    assert call(make_proxy(splitting()), "GET", headers, user=OWNER).status == 200
+    assert stored(swift) == {f"c/{wsgi(name)}": b"1:"}
