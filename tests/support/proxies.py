@@ -53,10 +53,8 @@ def other_proxy(
     config, port = _parsed(conf_dir / "proxy-server.conf"), free_port()
     swift = _parsed(conf_dir / "swift.conf")
     swift["swift-constraints"].update(constraints or {})
-    for section, options in {
-        "DEFAULT": {"bind_port": str(port), "workers": "0"},
-        **(changes or {}),
-    }.items():
+    own = ("DEFAULT", {"bind_port": str(port), "workers": "0"})
+    for section, options in (own, *(changes or {}).items()):
         if section != config.default_section and not config.has_section(section):
             config.add_section(section)
         for option, value in options.items():

@@ -26,6 +26,7 @@ class Multitool:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         self.ins, self.out, self.params = in_files, out_files[0], params
+        self.outs = out_files
         if "count" in params:
             with open(f"/tmp/count-{params['count']}", "ab") as file:
                 file.write(b"x")
@@ -58,6 +59,20 @@ class Multitool:
 
     def nothing(self) -> None:
         """Neither metadata nor data."""
+
+    def spread(self) -> None:
+        """Number, input and ``bytes`` more bytes into each output, from the last to the first; a
+        pause before the first and at the end; then fail if ``how`` is given."""
+        data = self.ins[0].read()
+        for number in reversed(range(len(self.outs))):
+            if number == 0:
+                time.sleep(float(self.params.get("before", "0")))
+            self.outs[number].set_metadata({"Content-Type": f"text/x-{number}", "Number": str(number)})
+            self.outs[number].write(b"%d:" % number + data + b"x" * int(self.params.get("bytes", "0")))
+            self.outs[number].flush()
+        time.sleep(float(self.params.get("pause", "0")))
+        if "how" in self.params:
+            self.fail()
 
     def describe(self) -> None:
         """The facts of the run, one ``key=value`` a line; values in hexadecimal."""

@@ -66,7 +66,7 @@ def other(swift: FakeSwift) -> None:
 
 
 def stored(swift: FakeSwift) -> dict[str, bytes]:
-    """What a run of this module may have stored."""
+    """The objects that a run of this module may have stored."""
     known = {"c/o", "other/present"}
     return {
         f"{container}/{name}": each.body

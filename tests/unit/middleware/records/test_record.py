@@ -27,7 +27,8 @@ from storlet_middleware.records.record import (
 from tests.unit.middleware.records.made import record
 
 FULL = record(
-    caller_id="u1", target="c/copy", rule="hide", undoes_rule=True, placement="object", why="default",
+    caller_id="u1", target="c/copy", outputs=("c/out",), rule="hide", undoes_rule=True,
+    placement="object", why="default",
     node="n1", code="storlet.timeout.idle", message="too slow", failed_step=2, auth_seconds=0.001,
     queue_seconds=0.0, cold_start_seconds=0.5, first_byte_seconds=0.2, cpu_seconds=0.1,
     peak_memory_bytes=4096, bytes_in=0, bytes_out=7, traceparent="00-1", traceback="T", log="L",
@@ -45,7 +46,7 @@ def test_the_values_of_a_line_have_the_kinds_of_their_rows() -> None:
     values = json.loads(line)
     types: dict[Kind, Any] = {
         Kind.TEXT: str, Kind.TIME: str, Kind.COUNT: int, Kind.BYTES: int, Kind.FLAG: bool,
-        Kind.SECONDS: int | float, Kind.STORLETS: list,
+        Kind.SECONDS: int | float, Kind.STORLETS: list, Kind.PATHS: list,
     }  # fmt: skip
     assert {row.name for row in TABLE if not isinstance(values[row.name], types[row.kind])} == set()
     assert values["time"] == "2026-11-23T19:00:00.000000Z"

@@ -62,6 +62,7 @@ WRONG_VALUES = {
     names.PARAMETER_PREFIX + "1": "novalue",
     names.RANGE: "bytes=3-1",
     names.EXTRA_RESOURCES: "c/o",
+    names.OUTPUT: "c/o",
     names.GENERATE_LOG: "maybe",
     names.LIMIT_PREFIX + "Memory": "much",
 }

@@ -29,13 +29,18 @@ public class Multitool implements IStorlet {
     private static final int CHUNK = 256 * 1024;
 
     /** One run; the storlet object itself has no state, since the contract lets runs share it. */
-    private record Run(ArrayList<StorletInputStream> ins, StorletObjectOutputStream out, Map<String, String> params) {
+    private record Run(
+            ArrayList<StorletInputStream> ins, ArrayList<StorletOutputStream> outs, Map<String, String> params) {
+        StorletObjectOutputStream out() {
+            return (StorletObjectOutputStream) outs.get(0);
+        }
+
         String get(String key, String otherwise) {
             return params.getOrDefault(key, otherwise);
         }
 
         OutputStream stream() {
-            return out.getStream();
+            return out().getStream();
         }
 
         void setMetadata() throws StorletException {
@@ -45,7 +50,7 @@ public class Multitool implements IStorlet {
                     metadata.put(key.substring(4), value);
                 }
             });
-            out.setMetadata(metadata);
+            out().setMetadata(metadata);
         }
     }
 
@@ -56,7 +61,7 @@ public class Multitool implements IStorlet {
             Map<String, String> parameters,
             StorletLogger logger)
             throws StorletException {
-        Run run = new Run(inStreams, (StorletObjectOutputStream) outStreams.get(0), parameters);
+        Run run = new Run(inStreams, outStreams, parameters);
         try {
             if (parameters.containsKey("count")) {
                 try (FileOutputStream file = new FileOutputStream("/tmp/count-" + parameters.get("count"), true)) {
@@ -90,6 +95,7 @@ public class Multitool implements IStorlet {
             case "upper" -> copy(run, true);
             case "silent" -> copyOne(run.ins().get(0), run.stream(), false);
             case "nothing" -> { }
+            case "spread" -> spread(run);
             case "describe" -> describe(run);
             case "fail" -> fail(run);
             case "counted" -> counted(run);
@@ -127,6 +133,25 @@ public class Multitool implements IStorlet {
                 }
             }
             target.write(buffer, 0, count);
+        }
+    }
+
+    private static void spread(Run run) throws StorletException, IOException, InterruptedException {
+        byte[] buffer = new byte[CHUNK];
+        byte[] data = Arrays.copyOf(buffer, run.ins().get(0).getStream().readNBytes(buffer, 0, CHUNK));
+        for (int number = run.outs().size() - 1; number >= 0; number--) {
+            if (number == 0) {
+                Thread.sleep((long) (1000 * Double.parseDouble(run.get("before", "0"))));
+            }
+            StorletObjectOutputStream out = (StorletObjectOutputStream) run.outs().get(number);
+            out.setMetadata(Map.of("Content-Type", "text/x-" + number, "Number", Integer.toString(number)));
+            out.getStream().write((number + ":").getBytes(StandardCharsets.UTF_8));
+            out.getStream().write(data);
+            out.getStream().write("x".repeat(Integer.parseInt(run.get("bytes", "0"))).getBytes(StandardCharsets.UTF_8));
+        }
+        Thread.sleep((long) (1000 * Double.parseDouble(run.get("pause", "0"))));
+        if (run.params().containsKey("how")) {
+            fail(run);
         }
     }
 

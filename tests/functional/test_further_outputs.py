@@ -1,0 +1,204 @@
+"""Further outputs: objects that are stored with the result of a GET, PUT or COPY, all or none."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.accounts import remove_container, unique
+from tests.support.cluster import Cluster
+from tests.support.http import Answer, Client
+from tests.support.proxies import OtherProxy, other_proxy
+from tests.support.storlets import Tool
+from tests.support.waiting import retry_until
+
+METHODS = ("GET", "PUT", "COPY")
+#: More than a PUT keeps back: it begins while the storlet runs.
+LARGE = 2 << 20
+
+
+@pytest.fixture
+def second(owner: Client) -> Iterator[str]:
+    """A second container, erasure-coded."""
+    name = unique("ec")
+    assert owner.put(name, headers={"X-Storage-Policy": "ec21"}).status == 201
+    yield name
+    remove_container(owner, name)
+
+
+def run(tool: Tool, method: str, container: str, outputs: list[str], **parameters: str) -> Answer:
+    """Run ``spread`` with the input ``in``."""
+    source = f"{container}/in"
+    headers = {"X-Storlet-Output": ", ".join("/" + output for output in outputs)}
+    if method == "PUT":
+        return tool.put(f"{container}/main", b"in", "spread", headers, **parameters)
+    assert tool.client.put(source, b"in").status == 201
+    if method == "COPY":
+        return tool.copy(source, f"{container}/main", "spread", headers, **parameters)
+    return tool.get(source, "spread", headers, **parameters)
+
+
+def contents(client: Client, paths: list[str]) -> list[bytes | None]:
+    answers = [client.get(path) for path in paths]
+    return [answer.body if answer.status == 200 else None for answer in answers]
+
+
+def through(client: Client, proxy: OtherProxy) -> Client:
+    """The same user at another proxy."""
+    return Client(f"http://127.0.0.1:{proxy.port}{client.version_url.path}", client.token, "")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_all_outputs_are_stored(
+    either: Tool, owner: Client, container: str, second: str, method: str
+) -> None:
+    outputs = [f"{container}/one", f"{second}/two"]
+    answer = run(either, method, container, outputs, bytes="100000")
+    assert answer.status == (200 if method == "GET" else 201), answer
+    assert not answer.is_broken
+    filler = b"x" * 100_000
+    assert contents(owner, outputs) == [b"1:in" + filler, b"2:in" + filler]
+    for number, path in enumerate(outputs, 1):
+        stored = owner.head(path)
+        assert stored.headers["Content-Type"] == f"text/x-{number}"
+        assert stored.meta("Number") == str(number)
+    main = answer if method == "GET" else owner.get(f"{container}/main")
+    assert (main.body, main.meta("Number")) == (b"0:in" + filler, "0")
+    assert answer.headers["X-Storlet-Ran-On"] == "proxy"
+    if method != "GET":
+        assert f"out={3 * 100_004}" in answer.headers["X-Storlet-Usage"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_large_outputs_are_streamed(
+    any_tool: Tool, owner: Client, container: str, second: str, method: str
+) -> None:
+    outputs = [f"{container}/one", f"{second}/two"]
+    answer = run(any_tool, method, container, outputs, bytes=str(5 * LARGE))
+    assert answer.status == (200 if method == "GET" else 201), answer
+    assert not answer.is_broken
+    assert [owner.head(path).headers["Content-Length"] for path in outputs] == [
+        str(5 * LARGE + 4)
+    ] * 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("how", "size"), [("raise", 0), ("raise", LARGE), ("exit", LARGE)])
+def test_a_storlet_that_fails_stores_nothing(
+    either: Tool, owner: Client, container: str, method: str, how: str, size: int
+) -> None:
+    outputs = [f"{container}/one", f"{container}/two"]
+    assert owner.put(outputs[0], b"the old one").status == 201
+    answer = run(either, method, container, outputs, how=how, bytes=str(size))
+    assert answer.error == "storlet.failed" or answer.is_broken, answer
+    assert contents(owner, [*outputs, f"{container}/main"]) == [b"the old one", None, None]
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("size", [0, LARGE])
+def test_a_full_container_of_one_output_stores_none(
+    any_tool: Tool, owner: Client, container: str, method: str, size: int
+) -> None:
+    full = unique("full")
+    assert owner.put(full, headers={"X-Container-Meta-Quota-Count": "0"}).status == 201
+    outputs = [f"{container}/one", f"{full}/two"]
+    answer = run(any_tool, method, container, outputs, bytes=str(size))
+    assert (answer.status, answer.error) == (413, "swift.refused"), answer
+    assert f"output /{full}/two" in answer.text
+    assert contents(owner, [*outputs, f"{container}/main"]) == [None] * 3
+    remove_container(owner, full)
+
+
+def test_a_client_that_leaves_stores_nothing(any_tool: Tool, owner: Client, container: str) -> None:
+    outputs = [f"{container}/one", f"{container}/two"]
+    assert owner.put(f"{container}/in", b"in").status == 201
+    headers = any_tool.headers({"X-Storlet-Output": ", ".join("/" + each for each in outputs)})
+    query = {"do": "spread", "bytes": str(10 * LARGE), "pause": "1"}
+    connection, response = owner.open("GET", f"{container}/in", headers, query=query)
+    assert response.read(10)
+    connection.close()
+    identity = response.headers["X-Storlet-Invocation"]
+    query_of_record = f"storlet-runs&id={identity}"
+    assert retry_until(lambda: owner.get("", query=query_of_record).status == 200)
+    assert contents(owner, outputs) == [None, None]
+
+
+def test_the_record_of_a_run_names_its_outputs(
+    any_tool: Tool, owner: Client, container: str
+) -> None:
+    answer = run(
+        any_tool, "GET", container, [f"{container}/one", f"{container}/missing/x"], how="raise"
+    )
+    identity = answer.headers["X-Storlet-Invocation"]
+    record = f"storlet-runs&id={identity}"
+    assert retry_until(lambda: owner.get("", query=record).status == 200)
+    wanted = f'"outputs":["{container}/one","{container}/missing/x"]'
+    assert wanted in owner.get("", query=record).text.replace(": ", ":").replace(", ", ",")
+
+
+@pytest.mark.usefixtures("shared_storlets")
+def test_the_right_to_write_is_the_callers(
+    owner: Client, users: dict[str, Client], any_tool: Tool, container: str, second: str
+) -> None:
+    user = "test:tester3"
+    caller = Tool(users[user], any_tool.storlet)
+    rights = {"X-Container-Read": user, "X-Container-Write": user}
+    assert owner.post(container, rights).status == 204
+    answer = run(caller, "GET", container, [f"{container}/one", f"{second}/two"])
+    assert answer.status == 403, answer
+    assert run(caller, "GET", container, [f"{container}/one"]).status == 200
+    assert contents(owner, [f"{container}/one"]) == [b"1:in"]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_commit_that_fails_is_reported_with_the_names(
+    any_tool: Tool, owner: Client, container: str, losing: OtherProxy, method: str
+) -> None:
+    outputs = [f"{container}/one", f"{container}/lost"]
+    tool = Tool(through(owner, losing), any_tool.storlet)
+    answer = run(tool, method, container, outputs)
+    assert (answer.status, answer.error) == (503, "outputs.partial"), answer
+    assert f"not stored: /{container}/lost (503" in answer.text
+    assert f"/{container}/one" in answer.text.partition("; stored:")[2]
+    is_stored = [b"1:in", None, None if method == "GET" else b"0:in"]
+    assert contents(owner, [*outputs, f"{container}/main"]) == is_stored
+
+
+@pytest.fixture(scope="module")
+def losing(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OtherProxy]:
+    """A proxy that waits for bodies for two seconds only, and whose Swift loses objects with a
+    certain name."""
+    pipeline = _pipeline(cluster).replace(" proxy-server", " losing proxy-server")
+    changes = {
+        "DEFAULT": {"client_timeout": "2"},
+        "pipeline:main": {"pipeline": pipeline},
+        "filter:losing": {"paste.filter_factory": "commit_doubles:factory"},
+    }
+    # A folder with nothing else: the server must not import modules of the tests.
+    folder = tmp_path_factory.mktemp("doubles")
+    shutil.copy(Path(__file__).with_name("commit_doubles.py"), folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        with other_proxy(cluster, changes) as proxy:
+            yield proxy
+
+
+def _pipeline(cluster: Cluster) -> str:
+    text = Path(cluster.description["conf_dir"], "proxy-server.conf").read_text("utf-8")
+    found = next(line for line in text.splitlines() if line.startswith("pipeline ="))
+    return found.partition("=")[2].strip()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_output_may_pause_for_longer_than_swift_waits(
+    any_tool: Tool, owner: Client, container: str, losing: OtherProxy, method: str
+) -> None:
+    outputs = [f"{container}/one", f"{container}/two"]
+    tool = Tool(through(owner, losing), any_tool.storlet)
+    answer = run(tool, method, container, outputs, bytes=str(LARGE), before="3", pause="3")
+    assert answer.status == (200 if method == "GET" else 201), answer
+    assert not answer.is_broken
+    assert [owner.head(path).headers["Content-Length"] for path in outputs] == [str(LARGE + 4)] * 2
