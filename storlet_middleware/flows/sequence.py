@@ -9,8 +9,8 @@
 ``steps-object: /container/object`` names an object with the same list instead, which is read in the
 caller's name.  The steps run as the pipeline of a rule does
 (:mod:`storlet_middleware.proxy.pipeline`), the first one at the data.  Ranges and extra resources
-of the request are inputs of the first step; limits of the request hold for each step, unless the
-step has its own.
+of the request are inputs of the first step, and its further outputs are those of the last; limits
+of the request hold for each step, unless the step has its own.
 
 A grant for the storlet of the *first* step allows the read of the object: every later step sees
 only what that storlet lets out.
@@ -127,6 +127,7 @@ class _Parser:
         requests = [self._step(number, each) for number, each in enumerate(listed, 1)]
         if self._faults:
             raise BadRequest("; ".join(self._faults))
+        requests[-1] = replace(requests[-1], outputs=self._request.outputs)
         return requests
 
     def _listed(self, text: str) -> list[Any]:
@@ -159,6 +160,7 @@ class _Parser:
             limits={**self._request.limits, **self._limits(where, storlet, step.get("limits", {}))},
             ranges=self._request.ranges if is_first else (),
             extra=self._request.extra if is_first else (),
+            outputs=(),
         )
 
     def _storlet(self, where: str, name: Any) -> str:

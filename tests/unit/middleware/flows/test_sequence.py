@@ -67,6 +67,27 @@ def test_a_put_stores_the_output_of_the_last_step(proxy: Proxy, data: FakeSwift)
     assert data.containers["c"].objects["new"].body == b"body+"
 
 
+def test_further_outputs_are_those_of_the_last_step(
+    proxy: Proxy, data: FakeSwift, node: Node
+) -> None:
+    def script(worker: WorkerRun) -> None:
+        text = worker.read()
+        worker.begin()
+        for number in range(1, len(worker.outs)):
+            worker.begin_further(number)
+        for number in range(len(worker.outs)):
+            worker.write(text + b"%d" % number, number)
+        worker.succeed()
+
+    node.workers.script = script
+    headers = {**SEQUENCE, "X-Storlet-Output": "/c/further"}
+    query = urlencode({"steps": json.dumps(["one.py", "two.py"])})
+    answer = proxy.call("GET", f"c/o?{query}", headers)
+    assert (answer.status, answer.data) == (200, b"000")
+    assert data.containers["c"].objects["further"].body == b"001"
+    assert_idle(proxy)
+
+
 def test_the_steps_may_be_an_object(proxy: Proxy, data: FakeSwift) -> None:
     data.put("flows", "f.json", b'[{"storlet": "one.py", "parameters": {"add": "!"}}]')
     answer = proxy.call("GET", "c/o?steps-object=/flows/f.json", SEQUENCE)
