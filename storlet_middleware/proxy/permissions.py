@@ -8,6 +8,7 @@ declares.
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Final
 
 from storlet_daemon.protocol import framing
 from storlet_middleware import errors, names
