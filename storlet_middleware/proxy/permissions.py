@@ -31,7 +31,6 @@ from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, 
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
 
-
 #: Inputs and further outputs of a message to a worker, which also has output and log.
 _MOST_DESCRIPTORS: Final = framing.DESCRIPTORS_MAX - 2
 
