@@ -57,6 +57,7 @@ from storlet_middleware.enforcement.ruling import (
 from storlet_middleware.engine import limits
 from storlet_middleware.error_answers import ErrorAnswers, HasHeaders
 from storlet_middleware.errors import AccessDenied, BadRequest, InternalError, StorletError
+from storlet_middleware.flows.distributed import Distributed
 from storlet_middleware.flows.sequence import Sequences
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.run import RefusedRun, Run
@@ -115,8 +116,9 @@ class ProxyFilter:
             self._require_enabled,
         )
         library = self._proxy.catalog.library
-        #: The parts that answer a GET of an account.
-        self._of_account: Mapping[Route, RunRecords | LibraryList] = {
+        #: The parts that answer requests of an account.
+        self._of_account: Mapping[Route, RunRecords | LibraryList | Distributed] = {
+            Route.DISTRIBUTE: Distributed(self, self._proxy, self._require_enabled),
             Route.SHOW_RUNS: RunRecords(app, config),
             Route.SHOW_LIBRARY: LibraryList(library, self._require_enabled),
         }

@@ -250,7 +250,8 @@ BUNDLE_OBJECTS: Final = "versions/"
 LIBRARY: Final = "std:"
 #: The members of the library that run several storlets.
 SEQUENCE: Final = "std:sequence"
-FLOWS: Final = (SEQUENCE,)
+DISTRIBUTED: Final = "std:distributed"
+FLOWS: Final = (SEQUENCE, DISTRIBUTED)
 #: Parameter of the query of a GET of an account that lists the library.
 LIBRARY_QUERY: Final = "storlet-library"
 #: Parameters of a query: of a POST that makes a version current, of a GET that lists versions.

@@ -40,6 +40,8 @@ class Route(enum.Enum):
     SHOW_RUNS = enum.auto()
     #: GET of an account with ``?storlet-library``: the storlets that every account has.
     SHOW_LIBRARY = enum.auto()
+    #: POST of an account for ``std:distributed``: a storlet on many objects.
+    DISTRIBUTE = enum.auto()
 
 
 def route_of(
@@ -65,6 +67,9 @@ def route_of(
 
 
 def _route_of_account(operation: Operation) -> Route:
+    storlet = (operation.header(names.RUN_STORLET) or "").strip()
+    if operation.sent_method == "POST" and storlet == names.DISTRIBUTED:
+        return Route.DISTRIBUTE
     if operation.sent_method != "GET":
         return Route.PASS
     if RUNS in operation.query:

@@ -55,6 +55,12 @@ _FLOWS: Final[Mapping[str, Mapping[str, Any]]] = {
             },
         },
     },
+    names.DISTRIBUTED: {
+        "version": "1.0",
+        "summary": "Runs a storlet on many objects, each where its data are: POST of an account,"
+        " with a body of JSON",
+        "parameters": {},
+    },
 }
 #: Fields of a manifest that need a build, which has no place at the start of a server.
 _BUILT: Final = ("requirements", "maven")

@@ -83,6 +83,14 @@ class LibrarySection:
         " same on all nodes")
     disabled: tuple[str, ...] = option(
         LIST, "", "storlets of the library that are switched off, such as std:grep")
+    distributed_objects: int = option(
+        COUNT, "10000", "objects of a request for std:distributed", least=1, most=10000)
+    distributed_concurrency: int = option(
+        COUNT, "16", "objects that such a request works on at the same time; it may choose fewer",
+        least=1, most=256)
+    distributed_spool_bytes: int = option(
+        BYTES, "256M", "intermediate results of such a request that a proxy keeps on its disk",
+        least=1)
 
 
 @dataclass(frozen=True)

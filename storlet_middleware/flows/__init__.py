@@ -2,6 +2,11 @@
 
 ``caller_requests``  requests in the caller's name, through the whole filter
 ``sequence``         ``std:sequence``: the steps of a request, one after the other
+``distributed``      ``std:distributed``: a storlet on many objects
+``distribution``     the body of such a request, parsed
+``selection``        its objects
+``splits``           its storlet on each object, a few at a time
+``spool``            its intermediate results
 
 A flow is code of the proxy.  It handles no data itself, and its storlets run in sandboxes like all
 others.

@@ -22,6 +22,7 @@ from storlet_middleware.wsgi.subrequest import client_environ
 #: Headers of the outer request only; the beginnings of their names.
 _OUTER: Final = (
     "CONTENT_",
+    "HTTP_ACCEPT",
     "HTTP_CONTENT_",
     "HTTP_ETAG",
     "HTTP_EXPECT",

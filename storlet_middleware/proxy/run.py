@@ -58,14 +58,15 @@ class RefusedRun:
     """The run of a request that was refused before anything of it was known."""
 
     def __init__(self, environ: Mapping[str, Any]) -> None:
-        self._id = _new_id(environ)
+        self._id = new_id(environ)
 
     def headers(self) -> dict[str, str]:
         """The headers of the answer: the id also names the request in the operator's log."""
         return {names.INVOCATION: self._id}
 
 
-def _new_id(environ: Mapping[str, Any]) -> str:
+def new_id(environ: Mapping[str, Any]) -> str:
+    """The id of a run."""
     # The client supplies a part of the transaction id (X-Trans-Id-Extra), and the id names the log
     # object: it must have no slash.
     return f"{environ.get('swift.trans_id') or 'tx-none'}-{next(_counter)}".replace("/", "_")
@@ -93,7 +94,7 @@ class Run:
         self._request = request = requests[0]
         self._plan = plan
         self._times = Times(monotonic())
-        self.id = _new_id(environ)
+        self.id = new_id(environ)
         self._steps = steps_of(self.id, requests)
         self._completion = Completion(proxy, environ, self.id, self._steps, plan, self._times)
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)

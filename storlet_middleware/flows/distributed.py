@@ -1,0 +1,288 @@
+"""``std:distributed``: ``POST /v1/ACCOUNT`` with ``X-Run-Storlet: std:distributed`` and a body of
+JSON (:mod:`~storlet_middleware.flows.distribution`).
+
+::
+
+    selection -> splits (a few at a time, each at its data) -> lines, concatenation or merge
+
+============  ====================================================================================
+merge         answer
+============  ====================================================================================
+none          a line of JSON for each object; streamed to clients that accept
+              ``application/x-ndjson``
+``concat``    the outputs, one after the other
+a storlet     its output (:mod:`~storlet_middleware.flows.merges`)
+============  ====================================================================================
+
+The first failure of a split ends everything and is the answer's error, unless failures are
+reported, as lines.  After the first byte it breaks the connection.  A client that disconnects ends
+everything, too.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from swift.common.header_key_dict import HeaderKeyDict
+
+from storlet_middleware import errors, names
+from storlet_middleware.concurrency import monotonic
+from storlet_middleware.errors import AccessDenied, BadRequest, StorletError, TenantBusy
+from storlet_middleware.flows.caller_requests import CallerRequests, WSGIApp
+from storlet_middleware.flows.distribution import ARRIVAL, LISTING, Distribution, parse
+from storlet_middleware.flows.selection import objects_of
+from storlet_middleware.flows.splits import INLINE_BYTES, Outcome, Splits
+from storlet_middleware.flows.spool import Budget, Spool
+from storlet_middleware.proxy.run import new_id
+from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.records.record import OK
+from storlet_middleware.wsgi import s3_request
+from storlet_middleware.wsgi.answer import Answer
+from storlet_middleware.wsgi.bodies import ClientBody, ClosingIterator
+from storlet_middleware.wsgi.caller import user_of
+from storlet_middleware.wsgi.context import RequestContext, swift_authorize
+from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch, break_connection
+from storlet_middleware.wsgi.storlet_request import storlet_headers, unknown_header_faults
+
+#: 10,000 paths of 1,282 bytes.
+_BODY_BYTES: Final = 16 << 20
+#: This fraction of an account's runs in a server process may be distributions.
+_OF_RUNS: Final = 8
+LINES: Final = "application/x-ndjson"
+_TEXT: Final = "text/plain; charset=utf-8"
+
+
+class Distributed:
+    """The distributions of all requests of a process.
+
+    :param app: the filter itself.
+    :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when an account is
+        not enabled for storlets.
+    """
+
+    def __init__(
+        self, app: WSGIApp, proxy: Proxy, require_enabled: Callable[[dict[str, Any]], None]
+    ) -> None:
+        self._app = app
+        self._proxy = proxy
+        self._require_enabled = require_enabled
+        self._running: dict[str, int] = {}
+
+    def answer(self, context: RequestContext) -> Answer:
+        """The answer to one request.
+
+        :raises StorletError: a split failed, or the request is refused.
+        """
+        environ = context.environ
+        account = context.require_operation().path.account
+        self._require_allowed(environ)
+        body = _body(environ, self._proxy.client_timeout_seconds)
+        distribution = parse(body, self._proxy.config, account)
+        self._acquire(account)
+        flow = _Flow(self._app, self._proxy, context, distribution, self._release)
+        try:
+            return flow.answer()
+        except ClientGone:
+            gone = StorletError("the client closed its connection", code=errors.CLIENT_GONE)
+            flow.end(gone.code)
+            raise gone from None
+        except BaseException as error:
+            flow.end(error.code if isinstance(error, StorletError) else errors.INTERNAL)
+            raise
+
+    def _require_allowed(self, environ: dict[str, Any]) -> None:
+        if swift_authorize(environ) is not None and not user_of(environ):
+            raise AccessDenied(f"{names.DISTRIBUTED} needs a user", status=401)
+        if s3_request.is_s3(environ):
+            raise BadRequest(f"{names.DISTRIBUTED}: not with the S3 API")
+        self._require_enabled(environ)
+        self._proxy.catalog.library.require_available(names.DISTRIBUTED)
+        why = f"not with {names.DISTRIBUTED}: parameters and limits are in the body"
+        faults = unknown_header_faults(storlet_headers(environ), (), why)
+        if faults:
+            raise BadRequest("; ".join(faults))
+
+    def _acquire(self, account: str) -> None:
+        """Count a distribution of ``account``; its splits count as runs of their own."""
+        most = max(1, self._proxy.config.invocation.max_inflight_per_tenant // _OF_RUNS)
+        own = self._running.get(account, 0)
+        if own >= most:
+            raise TenantBusy(f"the account has {most} distributions running through this server")
+        self._running[account] = own + 1
+
+    def _release(self, account: str) -> None:
+        self._running[account] -= 1
+        if not self._running[account]:
+            del self._running[account]
+
+
+class _Flow:
+    """One distribution: owns its splits and its count until :meth:`end`."""
+
+    def __init__(
+        self,
+        app: WSGIApp,
+        proxy: Proxy,
+        context: RequestContext,
+        distribution: Distribution,
+        release: Callable[[str], None],
+    ) -> None:
+        self._proxy = proxy
+        self._context = context
+        self._environ = environ = context.environ
+        path = context.require_operation().path
+        self._account = path.account
+        self._distribution = distribution
+        self._release = release
+        self._requests = CallerRequests(app, environ, (path.version, path.account))
+        self._began = monotonic()
+        self._id = new_id(environ)
+        self._budget = Budget(proxy.config.library.distributed_spool_bytes)
+        self._watch = ClientWatch(environ)
+        self._splits: Splits | None = None
+        self._objects = 0
+        self._has_ended = False
+
+    def answer(self) -> Answer:
+        given = self._distribution
+        most = self._proxy.config.library.distributed_objects
+        paths = objects_of(given, self._requests, most)
+        self._objects = len(paths)
+        budget = self._budget if given.is_concatenated else None
+        splits = self._splits = Splits(self._requests, given, paths, budget)
+        if given.is_concatenated:
+            chunks = _concatenated(splits.outcomes(given.order or LISTING))
+            return self._streamed(chunks, _TEXT)
+        if LINES in self._environ.get("HTTP_ACCEPT", ""):
+            return self._streamed(self._lines(splits, given.order or ARRIVAL), LINES)
+        spool = Spool(self._budget)
+        for line in self._lines(splits, given.order or LISTING):
+            spool.write(line)
+        return self._complete(spool, {"Content-Type": LINES})
+
+    def _lines(self, splits: Splits, order: str) -> Iterator[bytes]:
+        count = 0
+        try:
+            for outcome in splits.outcomes(order):
+                if outcome.is_selected:
+                    count += 1
+                    yield line_of(outcome)
+        except StorletError:
+            # Before the first line, the failure becomes an error status.
+            if count and splits.failure is not None:
+                yield line_of(splits.failure)
+            raise
+        if not count:
+            raise nothing_selected()
+
+    # --- answers ----------------------------------------------------------------------------------
+
+    def _streamed(self, chunks: Iterator[bytes], content_type: str) -> Answer:
+        """An answer whose first bytes, or end, are known: an early failure has an error status."""
+        first = next(chunks, b"")
+        self._watch.pause()
+        # Small pieces are sent immediately.
+        self._environ["eventlet.minimum_write_chunk_size"] = 0
+        headers = [("Content-Type", content_type), (names.INVOCATION, self._id)]
+        body = ClosingIterator(self._guarded(first, chunks), lambda: self.end(errors.CLIENT_GONE))
+        return Answer("200 OK", headers, body)
+
+    def _guarded(self, first: bytes, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        try:
+            yield first
+            yield from self._watch.guard(chunks)
+            self.end(OK)
+        except ClientGone:
+            gone = StorletError("the client closed its connection", code=errors.CLIENT_GONE)
+            self.end(gone.code)
+            raise gone from None
+        except Exception as error:
+            break_connection(self._environ)
+            self.end(error.code if isinstance(error, StorletError) else errors.INTERNAL)
+            raise
+
+    def _complete(self, spool: Spool, headers: dict[str, str]) -> Answer:
+        """An answer with a known length."""
+        self._watch.pause()
+        own = HeaderKeyDict(headers)
+        own["Content-Length"] = str(spool.size)
+        own[names.INVOCATION] = self._id
+        self.end(OK)
+        return Answer("200 OK", list(own.items()), ClosingIterator(spool.chunks(), spool.close))
+
+    # --- the end ----------------------------------------------------------------------------------
+
+    def end(self, code: str) -> None:
+        """End all splits, and report the distribution; calls after the first do nothing."""
+        if self._has_ended:
+            return
+        self._has_ended = True
+        self._watch.stop()
+        try:
+            if self._splits is not None:
+                self._splits.close()
+        finally:
+            self._release(self._account)
+        self._proxy.logger.info(
+            "distribution done id=%s account=%s objects=%d failed=%d code=%s ms=%.1f",
+            self._id,
+            self._account,
+            self._objects,
+            self._splits.failures if self._splits is not None else 0,
+            code,
+            (monotonic() - self._began) * 1000,
+        )
+
+
+def _body(environ: dict[str, Any], timeout_seconds: float) -> bytes:
+    pieces, size = [], 0
+    for piece in ClientBody(environ, timeout_seconds):
+        size += len(piece)
+        if size > _BODY_BYTES:
+            raise BadRequest(f"the body has more than {_BODY_BYTES} bytes")
+        pieces.append(piece)
+    return b"".join(pieces)
+
+
+def nothing_selected() -> StorletError:
+    """The error of a distribution whose objects all lack the wanted metadata."""
+    return StorletError("objects: none has the metadata", code=errors.INPUT_NOT_FOUND)
+
+
+def _concatenated(outcomes: Iterator[Outcome]) -> Iterator[bytes]:
+    count = 0
+    for outcome in outcomes:
+        if outcome.spool is not None:
+            count += 1
+            try:
+                yield from outcome.spool.chunks()
+            finally:
+                outcome.spool.close()
+    if not count:
+        raise nothing_selected()
+
+
+def line_of(outcome: Outcome) -> bytes:
+    """The line of JSON for one object."""
+    row: dict[str, Any] = {
+        "path": f"/{outcome.path.container}/{outcome.path.name}",
+        "outcome": "failed" if outcome.is_failure else "ok",
+        "code": outcome.code,
+        "milliseconds": outcome.milliseconds,
+    }
+    if outcome.is_failure:
+        row["message"] = outcome.message
+    else:
+        row |= {"bytes": outcome.size, "etag": outcome.etag}
+        row |= _inline(outcome) if outcome.size <= INLINE_BYTES else {}
+    return (json.dumps(row) + "\n").encode()
+
+
+def _inline(outcome: Outcome) -> dict[str, str]:
+    try:
+        return {"output": outcome.head.decode()}
+    except UnicodeDecodeError:
+        return {"output_base64": base64.b64encode(outcome.head).decode()}

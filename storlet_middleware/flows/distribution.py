@@ -1,0 +1,214 @@
+"""The body of a request for ``std:distributed``, parsed once into a frozen value.
+
+::
+
+    {"objects": {"container": "logs", "prefix": "2026-07/", "suffix": ".log"},
+     "split": {"storlet": "std:grep", "parameters": {"pattern": "WARN", "count": true}},
+     "merge": {"storlet": "std:sum"},
+     "concurrency": 8, "on-failure": "fail"}
+
+All faults are reported in one answer, and unknown keys with the nearest known one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from storlet_middleware.config import Config, nearest
+from storlet_middleware.errors import BadRequest, fault
+from storlet_middleware.flows.sequence import limits_of, parameters_of, storlet_fault
+from storlet_middleware.wsgi.storlet_request import ObjectPath
+
+_KEYS: Final = ("objects", "split", "merge", "order", "concurrency", "on-failure")
+_SELECTION: Final = ("container", "prefix", "suffix", "glob", "metadata", "manifest")
+_STORLET: Final = ("storlet", "parameters", "limits")
+LISTING, ARRIVAL = "listing", "arrival"
+CONCATENATE: Final = "concat"
+
+
+@dataclass(frozen=True)
+class Part:
+    """A storlet of the flow; ``limits`` as they are written in headers."""
+
+    storlet: str
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Selection:
+    """The objects of a container that the caller may list.
+
+    ``metadata`` are values of user metadata that an object must have, by key.
+    """
+
+    container: str
+    prefix: str = ""
+    suffix: str = ""
+    glob: str = ""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """See the module.
+
+    :param objects: paths; an object with one path a line; or a part of a container.
+    :param merge: ``None`` without a merge.
+    :param order: of the results; empty: the client chose none.
+    :param concurrency: objects that are worked on at the same time.
+    """
+
+    objects: tuple[ObjectPath, ...] | ObjectPath | Selection
+    split: Part
+    merge: Part | None = None
+    is_concatenated: bool = False
+    order: str = ""
+    concurrency: int = 1
+    reports_failures: bool = False
+
+
+def parse(body: bytes, config: Config, account: str) -> Distribution:
+    """The distribution in a request's body.
+
+    :raises BadRequest: with all faults.
+    """
+    try:
+        document = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body: {error}: want a JSON object with objects and split") from None
+    if not isinstance(document, dict):
+        raise BadRequest("the body: want a JSON object with objects and split")
+    return _Parser(document, config, account).parse()
+
+
+def path_of(text: Any) -> ObjectPath:
+    """``/container/object`` as text, not quoted; raises ``ValueError``."""
+    container, slash, name = str(text).removeprefix("/").partition("/")
+    if not isinstance(text, str) or not container or not slash or not name or "\0" in text:
+        raise ValueError(f"{text!r}: want /container/object")
+    return ObjectPath(container, name)
+
+
+class _Parser:
+    def __init__(self, document: Mapping[str, Any], config: Config, account: str) -> None:
+        self._document = document
+        self._config = config
+        self._account = account
+        self._faults: list[str] = []
+
+    def parse(self) -> Distribution:
+        document = self._document
+        self._refuse_unknown("", document, _KEYS)
+        merge = document.get("merge")
+        is_concatenated = merge == CONCATENATE
+        parsed = Distribution(
+            objects=self._objects(document.get("objects")),
+            split=self._part("split", document.get("split")),
+            merge=None if merge is None or is_concatenated else self._part("merge", merge),
+            is_concatenated=is_concatenated,
+            order=self._one_of("order", "", (LISTING, ARRIVAL)),
+            concurrency=self._concurrency(),
+            reports_failures=self._one_of("on-failure", "fail", ("fail", "report")) == "report",
+        )
+        if parsed.reports_failures and merge is not None:
+            self._faults.append(
+                "on-failure: 'report': only without merge: a merged result without some of its"
+                " parts would look complete"
+            )
+        if parsed.merge is not None and parsed.order:
+            self._faults.append("order: a merge gets the results in the order of the listing")
+        if self._faults:
+            raise BadRequest("; ".join(self._faults))
+        return parsed
+
+    # --- objects ----------------------------------------------------------------------------------
+
+    def _objects(self, given: Any) -> tuple[ObjectPath, ...] | ObjectPath | Selection:
+        if isinstance(given, list):
+            return self._paths(given)
+        if not isinstance(given, dict) or ("container" in given) == ("manifest" in given):
+            self._faults.append(
+                "objects: want a list of /container/object, an object with container, or one with"
+                " manifest"
+            )
+            return ()
+        self._refuse_unknown("objects.", given, _SELECTION)
+        if "manifest" in given:
+            self._faults += [
+                f"objects.{key}: not with manifest" for key in given if key in _SELECTION[:-1]
+            ]
+            return self._path("objects.manifest", given["manifest"])
+        return self._selection(given)
+
+    def _paths(self, given: list[Any]) -> tuple[ObjectPath, ...]:
+        most = self._config.library.distributed_objects
+        if not 1 <= len(given) <= most:
+            self._faults.append(f"objects: {len(given)} objects: want 1 to {most}")
+            return ()
+        return tuple(self._path(f"objects.{index}", text) for index, text in enumerate(given))
+
+    def _path(self, where: str, text: Any) -> ObjectPath:
+        try:
+            return path_of(text)
+        except ValueError as error:
+            self._faults.append(f"{where}: {error}")
+            return ObjectPath("", "")
+
+    def _selection(self, given: Mapping[str, Any]) -> Selection:
+        texts = {key: given.get(key, "") for key in _SELECTION[:4]}
+        self._faults += [
+            f"objects.{key}: {text!r}: want a text"
+            for key, text in texts.items()
+            if not isinstance(text, str)
+        ]
+        container = str(texts["container"])
+        if not container or "/" in container:
+            self._faults.append(fault("objects.container", container, "want the name of one"))
+        metadata = given.get("metadata", {})
+        if not isinstance(metadata, dict) or not all(
+            isinstance(each, str) for each in metadata.values()
+        ):
+            self._faults.append("objects.metadata: want an object with texts")
+            metadata = {}
+        return Selection(**{key: str(text) for key, text in texts.items()}, metadata=metadata)
+
+    # --- the rest ---------------------------------------------------------------------------------
+
+    def _part(self, where: str, given: Any) -> Part:
+        part = {"storlet": given} if isinstance(given, str) else given
+        if not isinstance(part, dict):
+            self._faults.append(f"{where}: want a name, or an object with storlet")
+            return Part("")
+        self._refuse_unknown(f"{where}.", part, _STORLET)
+        storlet = part.get("storlet")
+        if storlet_fault(storlet):
+            self._faults.append(f"{where}.storlet: {storlet_fault(storlet)}")
+        parameters, faults = parameters_of(part.get("parameters", {}))
+        _, more = limits_of(part.get("limits", {}), self._config, self._account, str(storlet))
+        self._faults += [f"{where}: {each}" for each in faults + more]
+        limits = part.get("limits", {})
+        texts = {name: str(text) for name, text in limits.items()} if not more else {}
+        return Part(str(storlet), parameters, texts)
+
+    def _one_of(self, key: str, default: str, known: tuple[str, ...]) -> str:
+        value = self._document.get(key, default)
+        if value not in {default, *known}:
+            self._faults.append(fault(key, str(value), f"want {' or '.join(known)}"))
+        return str(value)
+
+    def _concurrency(self) -> int:
+        most = self._config.library.distributed_concurrency
+        value = self._document.get("concurrency", most)
+        if not isinstance(value, int) or isinstance(value, bool) or not 1 <= value <= most:
+            self._faults.append(fault("concurrency", str(value), f"want 1 to {most}"))
+            return 1
+        return value
+
+    def _refuse_unknown(self, where: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        self._faults += [
+            f"{where}{key}: unknown{nearest(key, list(known))}" for key in given if key not in known
+        ]

@@ -1,0 +1,120 @@
+"""The objects of a distribution: as listed by the client, by an object, or by a container."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+from collections.abc import Iterator
+from typing import Any, Final
+from urllib.parse import unquote
+
+from storlet_middleware import errors, names
+from storlet_middleware.errors import AccessDenied, BackendFailed, BadRequest, StorletError
+from storlet_middleware.flows.caller_requests import CallerRequests
+from storlet_middleware.flows.distribution import Distribution, Selection, path_of
+from storlet_middleware.flows.sequence import read_object
+from storlet_middleware.wsgi.bodies import read_bounded
+from storlet_middleware.wsgi.own_requests import PAGE_ENTRIES
+from storlet_middleware.wsgi.storlet_request import ObjectPath
+
+#: Swift's longest name has 1,024 bytes, that of a container 256.
+_LINE_BYTES: Final = 1282
+_PAGE_BYTES: Final = 16 << 20
+#: Entries that are listed for one that is selected, at most.
+_LISTED_PER_OBJECT: Final = 10
+
+
+def objects_of(distribution: Distribution, requests: CallerRequests, most: int) -> list[ObjectPath]:
+    """The objects, each once and in their order, read in the caller's name.
+
+    :raises StorletError: there are none, there are more than ``most``, or the caller may not list
+        them.
+    """
+    given = distribution.objects
+    if isinstance(given, ObjectPath):
+        found = _of_manifest(given, requests, most)
+    elif isinstance(given, Selection):
+        found = _of_container(given, requests, most)
+    else:
+        found = list(given)
+    if not found:
+        raise StorletError("objects: there are none", code=errors.INPUT_NOT_FOUND)
+    if len(found) > most:
+        raise BadRequest(f"objects: more than {most}: select fewer of them")
+    seen: set[ObjectPath] = set()
+    for path in found:
+        if path in seen:
+            raise BadRequest(f"objects: /{path.container}/{path.name} is there twice")
+        seen.add(path)
+    return found
+
+
+def _of_manifest(place: ObjectPath, requests: CallerRequests, most: int) -> list[ObjectPath]:
+    text = read_object(requests, place, most * _LINE_BYTES).decode("utf-8", "replace")
+    found, faults = [], []
+    for number, line in enumerate(text.split("\n"), 1):
+        path = line.removesuffix("\r")
+        if not path:
+            continue
+        try:
+            found.append(path_of(path))
+        except ValueError as error:
+            faults.append(f"line {number}: {error}")
+    if faults:
+        shown = "; ".join(faults[:10])
+        raise BadRequest(f"/{place.container}/{place.name}: {shown}")
+    return found
+
+
+def _of_container(wanted: Selection, requests: CallerRequests, most: int) -> list[ObjectPath]:
+    found: list[ObjectPath] = []
+    for count, name in enumerate(_listed(wanted, requests), 1):
+        if count > most * _LISTED_PER_OBJECT:
+            raise BadRequest(
+                f"objects: more than {most * _LISTED_PER_OBJECT} entries to look at: use prefix"
+            )
+        is_selected = name.endswith(wanted.suffix) and (
+            not wanted.glob or fnmatch.fnmatchcase(name, wanted.glob)
+        )
+        if is_selected:
+            found.append(ObjectPath(wanted.container, name))
+        if len(found) > most:
+            break
+    return found
+
+
+def _listed(wanted: Selection, requests: CallerRequests) -> Iterator[str]:
+    query = {"format": "json", "prefix": wanted.prefix, "limit": str(PAGE_ENTRIES)}
+    while page := _page(wanted.container, requests, query):
+        for entry in page:
+            yield str(entry["name"])
+        query["marker"] = str(page[-1]["name"])
+
+
+def _page(container: str, requests: CallerRequests, query: dict[str, str]) -> list[dict[str, Any]]:
+    answer = requests.send("GET", container, query=query)
+    body = read_bounded(answer.chunks, _PAGE_BYTES, BackendFailed("a long listing"))
+    status = int(answer.status[:3])
+    if status in {401, 403}:
+        raise AccessDenied(f"the container {container} cannot be listed", status=status)
+    if status == 404:
+        raise StorletError(f"there is no container {container}", code=errors.INPUT_NOT_FOUND)
+    if status // 100 != 2:
+        raise BackendFailed(f"the container {container} cannot be listed: {answer.status}")
+    entries: list[dict[str, Any]] = json.loads(body) if body else []
+    return entries
+
+
+def has_metadata(wanted: Selection, requests: CallerRequests, path: ObjectPath) -> bool:
+    """Whether the object has the metadata, as the caller sees it."""
+    answer = requests.send("HEAD", f"{path.container}/{path.name}")
+    read_bounded(answer.chunks, _PAGE_BYTES, BackendFailed("a long answer"))
+    status = int(answer.status[:3])
+    if status // 100 != 2:
+        code = answer.header(names.ERROR.lower()) or errors.BACKEND_FAILED
+        raise StorletError(f"HEAD: {unquote(answer.status)}", code=code, status=status)
+    return all(
+        answer.header(f"{names.OBJECT_META}{key}".lower()).encode("latin-1")
+        == value.encode("utf-8")
+        for key, value in wanted.metadata.items()
+    )

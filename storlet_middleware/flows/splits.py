@@ -1,0 +1,249 @@
+"""The splits of a distribution: one storlet on many objects, a few at a time.
+
+Each split is a GET in the caller's name through the whole filter, so it runs on the node that has
+its object, and queues there fairly beside other tenants.  A split is repeated only if nothing of it
+has run: its answer is 429 or 503.  The node's replicas were tried before that.
+
+A worker begins with an object only if there is room for its result: results that are ready and not
+yet read wait in a window.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import quote
+
+from swift.common.utils import close_if_possible
+
+from storlet_middleware import errors, names
+from storlet_middleware.concurrency import Bell, GreenTask, Killed, Timeout, end, semaphore, sleep
+from storlet_middleware.concurrency import spawn as spawn_task
+from storlet_middleware.errors import BackendFailed, StorletError
+from storlet_middleware.flows.caller_requests import CallerRequests
+from storlet_middleware.flows.distribution import ARRIVAL, Distribution, Part, Selection
+from storlet_middleware.flows.selection import has_metadata
+from storlet_middleware.flows.spool import Budget, Spool
+from storlet_middleware.records.record import OK
+from storlet_middleware.wsgi.answer import Answer
+from storlet_middleware.wsgi.storlet_request import ObjectPath
+
+#: Output that an outcome has itself.
+INLINE_BYTES: Final = 4096
+#: Pauses before a split that has not run is tried again.
+_PAUSES: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+_NOT_RUN: Final = (429, 503)
+_MESSAGE_BYTES: Final = 2048
+#: Results for each worker that may wait to be read.
+_WINDOW: Final = 4
+
+
+@dataclass
+class Outcome:
+    """The outcome of one object's split.
+
+    :param head: the first bytes of the output.
+    :param spool: all of it, where the distribution needs it; the receiver closes it.
+    :param is_selected: False if the object does not have the wanted metadata.
+    :param may_repeat: nothing of the split has run.
+    """
+
+    path: ObjectPath
+    code: str = OK
+    status: int = 200
+    message: str = ""
+    size: int = 0
+    milliseconds: int = 0
+    etag: str = ""
+    head: bytes = b""
+    spool: Spool | None = None
+    is_selected: bool = True
+    may_repeat: bool = False
+
+    @property
+    def is_failure(self) -> bool:
+        return self.code != OK
+
+    @property
+    def error(self) -> StorletError:
+        """The error that names the object."""
+        text = f"/{self.path.container}/{self.path.name}: {self.message}"
+        return StorletError(text, code=self.code, status=self.status)
+
+
+class Splits:
+    """The splits of one request, from construction until :meth:`close`.
+
+    :param budget: ``None`` if no split's whole output is needed.
+    :param on_outcome: called by a worker with the number of an object and its outcome.
+    """
+
+    def __init__(
+        self,
+        requests: CallerRequests,
+        distribution: Distribution,
+        paths: Sequence[ObjectPath],
+        budget: Budget | None,
+        on_outcome: Callable[[int, Outcome], None] | None = None,
+    ) -> None:
+        self._requests = requests
+        self._distribution = distribution
+        self._paths = paths
+        self._budget = budget
+        self._on_outcome = on_outcome
+        self._headers = headers_of(distribution.split)
+        count = min(distribution.concurrency, len(paths))
+        self._room = semaphore(_WINDOW * count)
+        self._next = 0
+        self._ready: dict[int, Outcome] = {}
+        self._error: BaseException | None = None
+        self._bell = Bell()
+        self.failures = 0
+        #: The failure that has ended everything.
+        self.failure: Outcome | None = None
+        self._workers: list[GreenTask] = [spawn_task(self._work) for _ in range(count)]
+
+    def outcomes(self, order: str) -> Iterator[Outcome]:
+        """The outcomes of all objects; raises the first failure unless failures are reported."""
+        for position in range(len(self._paths)):
+            while True:
+                if self._error is not None:
+                    raise self._error
+                number = next(iter(self._ready), -1) if order == ARRIVAL else position
+                if number in self._ready:
+                    break
+                self._bell.wait(None)
+            yield self._ready.pop(number)
+            self._room.release()
+
+    def close(self) -> None:
+        """End everything that runs; may be called twice."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            end(worker)
+        for outcome in self._ready.values():
+            if outcome.spool is not None:
+                outcome.spool.close()
+        self._ready.clear()
+
+    # --- workers ----------------------------------------------------------------------------------
+
+    def _work(self) -> None:
+        try:
+            while self._error is None:
+                self._room.acquire()
+                if self._next >= len(self._paths):
+                    return
+                number, self._next = self._next, self._next + 1
+                self._deliver(number, self._split(self._paths[number]))
+        except Killed:
+            raise
+        except BaseException as error:  # noqa: BLE001 - the owner of the splits raises it
+            self._fail(error)
+
+    def _deliver(self, number: int, outcome: Outcome) -> None:
+        if outcome.is_failure:
+            self.failures += 1
+            if not self._distribution.reports_failures:
+                self.failure = self.failure or outcome
+                self._fail(outcome.error)
+                return
+        if self._on_outcome is not None:
+            self._on_outcome(number, outcome)
+        self._ready[number] = outcome
+        self._bell.ring()
+
+    def _fail(self, error: BaseException) -> None:
+        if self._error is None:
+            self._error = error
+        self._bell.ring()
+
+    def _split(self, path: ObjectPath) -> Outcome:
+        began = time.monotonic()
+        outcome = self._attempt(path)
+        for pause in _PAUSES:
+            if not outcome.may_repeat:
+                break
+            sleep(pause)
+            outcome = self._attempt(path)
+        outcome.milliseconds = round((time.monotonic() - began) * 1000)
+        return outcome
+
+    def _attempt(self, path: ObjectPath) -> Outcome:
+        try:
+            if not self._is_selected(path):
+                return Outcome(path, is_selected=False)
+        except StorletError as error:
+            return _failed(path, error, may_repeat=error.status in _NOT_RUN)
+        try:
+            return self._outcome(path)
+        except StorletError as error:
+            return _failed(path, error, may_repeat=False)
+
+    def _is_selected(self, path: ObjectPath) -> bool:
+        wanted = self._distribution.objects
+        if not isinstance(wanted, Selection) or not wanted.metadata:
+            return True
+        return has_metadata(wanted, self._requests, path)
+
+    def _outcome(self, path: ObjectPath) -> Outcome:
+        answer = self._requests.send("GET", f"{path.container}/{path.name}", self._headers)
+        status = int(answer.status[:3])
+        if status != 200:
+            return _refused(path, answer, status)
+        outcome = Outcome(path)
+        digest = hashlib.md5(usedforsecurity=False)
+        outcome.spool = Spool(self._budget) if self._budget is not None else None
+        try:
+            for chunk in answer.chunks:
+                outcome.size += len(chunk)
+                digest.update(chunk)
+                if outcome.spool is not None:
+                    outcome.spool.write(chunk)
+                elif len(outcome.head) <= INLINE_BYTES:
+                    outcome.head += chunk[: INLINE_BYTES + 1 - len(outcome.head)]
+        except BaseException as error:
+            if outcome.spool is not None:
+                outcome.spool.close()
+            if isinstance(error, StorletError) or not isinstance(error, Exception | Timeout):
+                raise
+            raise BackendFailed(f"the split's answer broke off: {error!r}"[:300]) from error
+        finally:
+            close_if_possible(answer.chunks)
+        outcome.etag = digest.hexdigest()
+        return outcome
+
+
+def _failed(path: ObjectPath, error: StorletError, *, may_repeat: bool) -> Outcome:
+    return Outcome(path, error.code, error.status, str(error), may_repeat=may_repeat)
+
+
+def _refused(path: ObjectPath, answer: Answer, status: int) -> Outcome:
+    code = answer.header(names.ERROR.lower())
+    text = b""
+    try:
+        for chunk in answer.chunks:
+            text += chunk
+            if len(text) > _MESSAGE_BYTES:
+                break
+    finally:
+        close_if_possible(answer.chunks)
+    message = " ".join(text[:_MESSAGE_BYTES].decode("utf-8", "replace").split())
+    if not code:
+        code = errors.SWIFT_REFUSED if status < 500 else errors.BACKEND_FAILED
+        message = answer.status
+    known = status if status in errors.REASONS else errors.row_of(code).status
+    return Outcome(path, code, known, message or answer.status, may_repeat=status in _NOT_RUN)
+
+
+def headers_of(part: Part) -> dict[str, str]:
+    """The headers of a request for the storlet of a flow."""
+    parameters = {
+        f"{names.PARAMETER_PREFIX}{number}": f"{quote(name, safe='')}:{quote(value, safe='')}"
+        for number, (name, value) in enumerate(part.parameters.items())
+    }
+    limits = {names.LIMIT_PREFIX + name: value for name, value in part.limits.items()}
+    return {names.RUN_STORLET: part.storlet, **parameters, **limits}

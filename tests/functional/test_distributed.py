@@ -1,0 +1,82 @@
+"""``std:distributed`` on a cluster: 200 objects, failures, rights and rules."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.functional.wards import RULES, SECRET, assert_reveals_nothing, make_ward
+from tests.support.accounts import remove_container, unique
+from tests.support.http import Answer, Client
+
+COUNT = 200
+
+
+@pytest.fixture(scope="module")
+def many(owner: Client) -> Iterator[str]:
+    """A container with 200 small objects."""
+    name = unique("many")
+    assert owner.put(name).status == 201
+    with ThreadPoolExecutor(8) as threads:
+        answers = threads.map(lambda n: owner.put(f"{name}/{n:03}", b"line %d\n" % n), range(COUNT))
+        assert {answer.status for answer in answers} == {201}
+    yield name
+    remove_container(owner, name)
+
+
+def distribute(client: Client, document: dict[str, Any], accept: str = "*/*") -> Answer:
+    headers = {"X-Run-Storlet": "std:distributed", "Accept": accept}
+    return client.request("POST", "", headers=headers, body=json.dumps(document).encode())
+
+
+def rows(answer: Answer) -> list[dict[str, Any]]:
+    assert (answer.status, answer.is_broken) == (200, False), answer
+    return [json.loads(line) for line in answer.body.splitlines()]
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/x-ndjson"])
+def test_a_line_for_each_of_many_objects(owner: Client, many: str, accept: str) -> None:
+    found = rows(distribute(owner, {"objects": {"container": many}, "split": "std:nop"}, accept))
+    assert sorted(row["output"] for row in found) == sorted(f"line {n}\n" for n in range(COUNT))
+    assert {row["outcome"] for row in found} == {"ok"}
+
+
+def test_concat_with_parameters(owner: Client, many: str) -> None:
+    split = {"storlet": "std:grep", "parameters": {"pattern": "7$"}}
+    answer = distribute(owner, {"objects": {"container": many}, "split": split, "merge": "concat"})
+    assert answer.body == b"".join(b"line %d\n" % n for n in range(COUNT) if n % 10 == 7)
+
+
+def test_failures(owner: Client, many: str) -> None:
+    """``std:sum`` fails for each object: its lines are no numbers."""
+    document = {"objects": {"container": many, "prefix": "00"}, "split": "std:sum"}
+    answer = distribute(owner, document)
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert f"/{many}/00" in answer.text
+    assert "want key, TAB and a whole number" in answer.text
+    found = rows(distribute(owner, {**document, "on-failure": "report"}))
+    assert {row["code"] for row in found} == {"storlet.failed"}
+    assert len(found) == 10
+
+
+def test_rules_and_rights_hold_for_each_object(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    ward.rule(RULES)
+    assert ward.admin.put("closed").status == 201
+    assert ward.admin.put("closed/o", SECRET).status == 201
+    document = {
+        "objects": ["/patients/a.csv", "/closed/o", "/open/none"],
+        "split": "std:nop",
+        "on-failure": "report",
+    }
+    answer = distribute(ward.researcher, document)
+    assert [row["code"] for row in rows(answer)] == [
+        "access.rule", "access.denied", "input.not_found"
+    ]  # fmt: skip
+    assert_reveals_nothing(answer)
+    found = rows(distribute(ward.physician, document))
+    assert [row["outcome"] for row in found] == ["ok", "failed", "failed"]

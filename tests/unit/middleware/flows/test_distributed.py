@@ -1,0 +1,308 @@
+"""``std:distributed`` at a proxy: objects, results, failures, rights, and its end."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from swift.common.swob import HTTPServiceUnavailable
+
+from storlet_middleware.flows import splits
+from storlet_middleware.routes import Route
+from tests.unit.middleware.support import (
+    ACCOUNT,
+    Answer,
+    FakeSwift,
+    Node,
+    Proxy,
+    WorkerRun,
+    assert_idle,
+    make_config,
+    wait_until,
+)
+
+READER = "test2:reader"
+ACCOUNT_PATH = f"/v1/{ACCOUNT}"
+LINES = {"Accept": "application/x-ndjson"}
+
+
+@pytest.fixture
+def data(swift: FakeSwift) -> FakeSwift:
+    for number in range(12):
+        swift.put("c", f"a/{number:02}.txt", f"text {number}\n".encode())
+    swift.put("c", "b.log", b"log", X_Object_Meta_Colour="red")
+    return swift
+
+
+def start(
+    proxy: Proxy, document: dict[str, Any], headers: dict[str, str] | None = None, **more: Any
+) -> Any:
+    own = {"X-Run-Storlet": "std:distributed", **(headers or {})}
+    body = json.dumps(document).encode()
+    return proxy.start("POST", ACCOUNT_PATH, own, body=body, **more)
+
+
+def distribute(
+    proxy: Proxy, document: dict[str, Any], headers: dict[str, str] | None = None, **more: Any
+) -> Answer:
+    own = {"X-Run-Storlet": "std:distributed", **(headers or {})}
+    body = json.dumps(document).encode()
+    answer: Answer = proxy.call("POST", ACCOUNT_PATH, own, body=body, **more)
+    return answer
+
+
+def rows(answer: Answer) -> list[dict[str, Any]]:
+    assert answer.status == 200, answer.data
+    return [json.loads(line) for line in answer.data.splitlines()]
+
+
+def assert_ended(proxy: Proxy, swift: FakeSwift) -> None:
+    """Nothing runs and nothing is open."""
+    assert wait_until(lambda: swift.unclosed() == 0)
+    assert_idle(proxy)
+    assert proxy.filter._of_account[Route.DISTRIBUTE]._running == {}
+
+
+ALL = {"objects": {"container": "c", "prefix": "a/"}, "split": "std:nop"}
+
+
+@pytest.mark.parametrize("headers", [{}, LINES])
+def test_a_line_for_each_object(proxy: Proxy, data: FakeSwift, headers: dict[str, str]) -> None:
+    answer = distribute(proxy, {**ALL, "order": "listing"}, headers)
+    found = rows(answer)
+    assert [row["path"] for row in found] == [f"/c/a/{number:02}.txt" for number in range(12)]
+    assert found[3] == {
+        "path": "/c/a/03.txt",
+        "outcome": "ok",
+        "code": "ok",
+        "milliseconds": found[3]["milliseconds"],
+        "bytes": 7,
+        "etag": hashlib.md5(b"TEXT 3\n", usedforsecurity=False).hexdigest(),
+        "output": "TEXT 3\n",
+    }
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    assert "distribution done id=txtest" in proxy.logger.text
+    assert_ended(proxy, data)
+
+
+def test_concat_is_in_the_order_of_the_listing(proxy: Proxy, data: FakeSwift) -> None:
+    answer = distribute(proxy, {**ALL, "merge": "concat"})
+    assert answer.data == b"".join(b"TEXT %d\n" % number for number in range(12))
+    answer = distribute(proxy, {**ALL, "merge": "concat", "order": "arrival"})
+    assert sorted(answer.data.splitlines()) == sorted(b"TEXT %d" % number for number in range(12))
+    assert_ended(proxy, data)
+
+
+@pytest.mark.parametrize(
+    ("objects", "names"),
+    [
+        (["/c/a/01.txt", "c/b.log"], ["/c/a/01.txt", "/c/b.log"]),
+        ({"manifest": "/c/list"}, ["/c/b.log", "/c/a/00.txt"]),
+        ({"container": "c", "suffix": ".log"}, ["/c/b.log"]),
+        ({"container": "c", "glob": "a/1*.txt"}, ["/c/a/10.txt", "/c/a/11.txt"]),
+        ({"container": "c", "metadata": {"Colour": "red"}}, ["/c/b.log"]),
+    ],
+)
+def test_objects(proxy: Proxy, data: FakeSwift, objects: Any, names: list[str]) -> None:
+    data.put("c", "list", b"/c/b.log\nc/a/00.txt\n\n")
+    answer = distribute(proxy, {"objects": objects, "split": "std:nop"})
+    assert [row["path"] for row in rows(answer)] == names
+    assert_ended(proxy, data)
+
+
+@pytest.mark.parametrize(
+    ("objects", "status", "text"),
+    [
+        ({"container": "none"}, 404, "there is no container none"),
+        ({"container": "c", "prefix": "zzz"}, 404, "objects: there are none"),
+        ({"container": "c", "metadata": {"Colour": "blue"}}, 404, "none has the metadata"),
+        ({"manifest": "/c/none"}, 404, "/c/none: 404"),
+        ({"manifest": "/c/b.log"}, 400, "line 1: 'log': want /container/object"),
+        (["/c/b.log", "c/b.log"], 400, "/c/b.log is there twice"),
+    ],
+)
+def test_wrong_objects(proxy: Proxy, data: FakeSwift, objects: Any, status: int, text: str) -> None:
+    answer = distribute(proxy, {"objects": objects, "split": "std:nop"})
+    assert answer.status == status, answer.data
+    assert text in answer.data.decode()
+    assert_ended(proxy, data)
+
+
+def test_too_many_objects(swift: FakeSwift, node: Node, short_dir: Path) -> None:
+    proxy = Proxy(swift, make_config(short_dir, library__distributed_objects="3"))
+    for number in range(4):
+        swift.put("c", str(number), b"x")
+    answer = distribute(proxy, {"objects": {"container": "c"}, "split": "std:nop"})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert b"more than 3" in answer.data
+    assert node.workers.runs == []
+
+
+def failing(worker: WorkerRun) -> None:
+    """Fail for the text 5."""
+    content = worker.read()
+    worker.begin()
+    if b"5" in content:
+        worker.fail("ValueError: five")
+        return
+    worker.write(content)
+    worker.succeed()
+
+
+def test_the_first_failure_ends_everything_and_names_the_object(
+    proxy: Proxy, data: FakeSwift, node: Node
+) -> None:
+    node.workers.script = failing
+    answer = distribute(proxy, {**ALL, "concurrency": 1})
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert b"/c/a/05.txt: " in answer.data
+    assert len(node.workers.runs) == 6
+    assert "failed=1 code=storlet.failed" in proxy.logger.text
+    assert_ended(proxy, data)
+
+
+def test_a_failure_after_the_first_line_breaks_the_answer(
+    proxy: Proxy, data: FakeSwift, node: Node
+) -> None:
+    node.workers.script = failing
+    answer = distribute(proxy, {**ALL, "concurrency": 1}, LINES)
+    assert answer.status == 200
+    assert answer.broken is not None
+    last = json.loads(answer.data.splitlines()[-1])
+    assert (last["path"], last["outcome"]) == ("/c/a/05.txt", "failed")
+    answer = distribute(proxy, {**ALL, "merge": "concat", "concurrency": 1})
+    assert answer.broken is not None
+    assert b"5" not in answer.data
+    assert_ended(proxy, data)
+
+
+def test_failures_may_be_reported(proxy: Proxy, data: FakeSwift, node: Node) -> None:
+    node.workers.script = failing
+    found = rows(distribute(proxy, {**ALL, "on-failure": "report"}))
+    failed = [row for row in found if row["outcome"] == "failed"]
+    assert (len(found), [row["path"] for row in failed]) == (12, ["/c/a/05.txt"])
+    assert failed[0]["code"] == "storlet.failed"
+    assert "bytes" not in failed[0]
+    assert_ended(proxy, data)
+
+
+def test_only_what_has_not_run_is_repeated(
+    proxy: Proxy, data: FakeSwift, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(splits, "_PAUSES", (0.0, 0.0))
+    tries = []
+
+    def busy(request: Any) -> Any:
+        tries.append(request.method)
+        return None if len(tries) > 2 else HTTPServiceUnavailable(request=request)
+
+    data.hooks["GET", f"{ACCOUNT_PATH}/c/b.log"] = busy
+    found = rows(distribute(proxy, {"objects": ["/c/b.log"], "split": "std:nop"}))
+    assert found[0]["output"] == "LOG"
+    node.workers.script = lambda worker: worker.fail()
+    before = len(node.workers.runs)
+    assert distribute(proxy, {"objects": ["/c/b.log"], "split": "std:nop"}).status == 422
+    assert len(node.workers.runs) == before + 1
+    assert_ended(proxy, data)
+
+
+def test_each_object_is_read_with_the_rights_of_the_caller(proxy: Proxy, data: FakeSwift) -> None:
+    data.put("closed", "o", b"secret")
+    data.containers["c"].read = READER
+    document = {"objects": ["/c/b.log", "/closed/o"], "split": "std:nop"}
+    found = rows(distribute(proxy, {**document, "on-failure": "report"}, user=READER))
+    assert [row["outcome"] for row in found] == ["ok", "failed"]
+    assert found[1]["code"] == "access.denied"
+    assert not {"bytes", "etag", "output"} & set(found[1])
+    assert distribute(proxy, document, user=READER).status == 403
+    listed = {"objects": {"container": "closed"}, "split": "std:nop"}
+    assert distribute(proxy, listed, user=READER).status == 403
+    assert distribute(proxy, document, user="").status == 401
+    assert_ended(proxy, data)
+
+
+def test_the_parameters_of_the_split_are_its_own(proxy: Proxy, data: FakeSwift, node: Node) -> None:
+    parameters = {"pattern": "a:ü&b", "count": True}
+    document = {
+        "objects": ["/c/b.log"],
+        "split": {"storlet": "std:grep", "parameters": parameters, "limits": {"output": "1M"}},
+    }
+    assert len(rows(distribute(proxy, document))) == 1
+    given = dict(node.workers.runs[0].invoke.parameters)
+    assert (given["pattern"], given["count"], given["invert"]) == ("a:ü&b", "true", "false")
+
+
+def test_a_large_output_is_counted_and_not_repeated(
+    proxy: Proxy, data: FakeSwift, node: Node
+) -> None:
+    data.put("c", "large", b"x" * 5000)
+    data.put("c", "bytes", b"\xff")
+    found = rows(distribute(proxy, {"objects": ["/c/large", "/c/bytes"], "split": "std:nop"}))
+    assert (found[0]["bytes"], "output" in found[0]) == (5000, False)
+    assert found[1]["output_base64"] == "/w=="
+
+
+def test_intermediate_results_have_a_budget(swift: FakeSwift, node: Node, short_dir: Path) -> None:
+    proxy = Proxy(swift, make_config(short_dir, library__distributed_spool_bytes="64K"))
+    swift.put("c", "large", b"x" * (100 << 10))
+    answer = distribute(proxy, {"objects": ["/c/large"], "split": "std:nop", "merge": "concat"})
+    assert (answer.status, answer.error) == (422, "storlet.limit.output")
+    assert_ended(proxy, swift)
+
+
+def test_all_faults_of_the_body_come_at_once(proxy: Proxy, data: FakeSwift) -> None:
+    document = {
+        "object": 1,
+        "objects": {"container": "a/b", "suffixx": 1, "prefix": 7},
+        "split": {"storlet": "std:sequence", "parameters": {"storlet_x": 1}},
+        "merge": {"limits": {"colour": 1}},
+        "order": "random",
+        "concurrency": 1000,
+        "on-failure": "report",
+    }
+    answer = distribute(proxy, document)
+    assert (answer.status, answer.error) == (400, "bad_request")
+    for text in (
+        "object: unknown; did you mean objects?",
+        "objects.suffixx: unknown; did you mean suffix?",
+        "objects.prefix: 7: want a text",
+        "objects.container: 'a/b': want the name of one",
+        "split.storlet: std:sequence: a flow cannot be a part of a flow",
+        "split: parameter 'storlet_x'",
+        "merge.storlet: None: want the name",
+        "merge: X-Storlet-Limit-Colour",
+        "order: 'random': want listing or arrival",
+        "concurrency: '1000': want 1 to 16",
+        "on-failure: 'report': only without merge",
+    ):
+        assert text in answer.data.decode(), text
+
+
+def test_headers_of_runs_are_refused(proxy: Proxy, data: FakeSwift) -> None:
+    answer = distribute(proxy, ALL, {"X-Storlet-Range": "bytes=0-1"})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert b"X-Storlet-Range: not with std:distributed" in answer.data
+
+
+def test_it_can_be_switched_off(swift: FakeSwift, node: Node, short_dir: Path) -> None:
+    proxy = Proxy(swift, make_config(short_dir, library__disabled="std:distributed"))
+    assert distribute(proxy, ALL).error == "storlet.not_found"
+
+
+def test_closing_the_answer_ends_all_splits(proxy: Proxy, data: FakeSwift, node: Node) -> None:
+    def slow(worker: WorkerRun) -> None:
+        if b"0\n" in worker.read():
+            worker.begin()
+            worker.succeed()
+        else:
+            worker.wait_for_cancel(10)
+
+    node.workers.script = slow
+    answer = start(proxy, {**ALL, "concurrency": 4}, LINES)
+    assert next(answer.app_iter)
+    answer.app_iter.close()
+    assert_ended(proxy, data)
+    assert "code=client.gone" in proxy.logger.text
