@@ -2,7 +2,7 @@
 PYTHON ?= python3
 AIO := $(PYTHON) -m storlet_middleware.aio
 
-.PHONY: help demo up down clean status test check matrix bench bench-quick box attack
+.PHONY: help demo up down clean status test check matrix bench bench-quick box attack release
 
 help:
 	@echo "make demo         start a cluster and run the sample storlets"
@@ -21,6 +21,7 @@ help:
 	@echo "make bench-quick  the same in three minutes"
 	@echo "make attack       run hostile storlets on a cluster of their own; report what they reached"
 	@echo "make box          build the one-box image of Dockerfile"
+	@echo "make release VERSION=0.2.0  set the version, make the release notes, commit and tag"
 	@echo "Environment variables: python3 -m storlet_middleware.aio --help"
 
 check: ARGUMENTS = $(ONLY) $(SKIP:%=--skip %)
@@ -32,6 +33,9 @@ demo up down status test check matrix:
 
 box:
 	@$(AIO) box-image
+
+release:
+	@$(AIO) release "$(VERSION)"
 
 clean:
 	@$(AIO) down --purge

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from . import box, checks, cluster, demo, keeper, matrix
+from . import box, checks, cluster, demo, keeper, matrix, release
 from .home import find_home
 from .progress import AioError, complain
 
@@ -61,6 +61,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     matrix_.add_argument("pythons", nargs="*", metavar="PYTHON", help="those that are not on PATH")
     commands.add_parser(
+        "release", help="set the version, make the release notes, commit and tag"
+    ).add_argument("version", help="for example 0.2.0")
+    commands.add_parser(
         "box-image",
         help="build the one-box image of Dockerfile, without a registry if necessary",
     )
@@ -92,6 +95,7 @@ def _run(options: argparse.Namespace) -> int:
         "check": lambda: checks.check(options.only, options.skip),
         "test": lambda: checks.test(options.arguments),
         "matrix": lambda: matrix.matrix(options.pythons),
+        "release": lambda: release.release(options.version),
         "box": box.live,
         "build": box.build_parts,
         "box-image": box.build_image,
