@@ -50,7 +50,7 @@ setup(
             "s3_headers = storlet_middleware.wsgi.s3_headers:filter_factory",
         ],
         "console_scripts": [
-            "storlet = storlet_middleware.cli.__main__:main",
+            "storlet = storlet_middleware.cli.entry:main",
             "storlet-sandboxd = storlet_middleware.sandboxd.__main__:main",
             "storlet-local = storlet_middleware.local.__main__:main",
         ],

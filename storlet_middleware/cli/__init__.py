@@ -1,6 +1,7 @@
 """The ``storlet`` command: the state of a node for operators, and offline checks of rules.
 
 ``__main__``   the command line, and the exit code of an error
+``entry``      the console script: one command with ``storlet-client``, if that is installed
 ``command``    the parts of a subcommand; expected errors, each with its exit code
 ``node``       requests to the node's sandboxd over its socket
 ``text``       tables and durations for people

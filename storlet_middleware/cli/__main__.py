@@ -6,13 +6,16 @@ import argparse
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NoReturn
 
 from storlet_middleware.cli import rules, sandboxes
 from storlet_middleware.cli.command import INTERRUPTED, NOT_DONE, CliError, complain
 
 COMMANDS: Final = (sandboxes.COMMAND, rules.COMMAND)
 
+_OTHERS: Final = (
+    "deploy, invoke, rules put and the other commands of users are in the package storlet-client"
+)
 EPILOG: Final = """exit codes:
   0    success
   1    success, but a problem was found (a trust class is closed, rules have errors)
@@ -42,8 +45,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
 
 
+class _Parser(argparse.ArgumentParser):
+    """Says where the other commands are."""
+
+    def error(self, message: str) -> NoReturn:
+        if "invalid choice" in message:
+            message = f"{message}; {_OTHERS}"
+        super().error(message)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="storlet",
         description="Storlets in OpenStack Swift: show the sandboxes of a node, and check rules.",
         epilog=EPILOG,

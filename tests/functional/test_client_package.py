@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from storlet_middleware.aio import cache
+from storlet_middleware.aio import cache, venv
 from tests.support.client_package import PACKAGE, build, installed, interpreters, run
 from tests.support.cluster import CHECKOUT
+from tests.unit.test_wheel import BUILD
 
 #: The limit of everything that an installation adds, without byte code.
 MOST_BYTES = 15_000_000
@@ -59,6 +62,44 @@ def test_a_new_project_becomes_a_bundle_that_the_command_accepts(
     content = (tmp_path / first).read_bytes()
     run([storlet, "build", "fruit"], cwd=tmp_path)
     assert (tmp_path / first).read_bytes() == content
+
+
+@pytest.fixture(scope="module")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The wheels of users and of servers, by the names of their distributions."""
+    client = build(tmp_path_factory.mktemp("client"))
+    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("server")
+    venv.copy_sources(source)
+    run([sys.executable, "-c", BUILD, str(out)], cwd=source)
+    (server,) = out.glob("*.whl")
+    return {"storlet-client": client, "swift-storlets": server}
+
+
+@pytest.mark.parametrize("last", ["storlet-client", "swift-storlets"])
+def test_both_packages_have_one_command(wheels: dict[str, Path], last: str, tmp_path: Path) -> None:
+    """In either order of installation; and each without the other."""
+    place = tmp_path / "venv"
+    shutil.copytree(installed(list(interpreters().values())[-1]), place, symlinks=True)
+    python = str(place / "bin/python")
+    pip = [python, "-m", "pip", "--quiet", "--no-input"]
+    first = next(name for name in wheels if name != last)
+    for name in (first, last):
+        run([*pip, "install", "--no-deps", "--no-index", "--force-reinstall", str(wheels[name])])
+        # The script is that of the package which was installed last.
+    storlet = [python, str(place / "bin/storlet")]
+    assert "deploy" in run([*storlet, "--help"])
+    assert "--check" in run([*storlet, "sandboxes", "--help"])
+    file = tmp_path / "rules.yaml"
+    file.write_text("version: 1\nrules: []\n")
+    assert "0 rules" in run([*storlet, "rules", "check", str(file)])
+    run([*pip, "uninstall", "--yes", last])
+    # pip has removed the script of both; each package runs as a module.
+    module = {"storlet-client": "storlet_client", "swift-storlets": "storlet_middleware.cli"}[first]
+    assert "Usage" in run([python, "-m", module, "--help"]).replace("usage", "Usage")
+    run([*pip, "install", "--no-deps", "--no-index", "--force-reinstall", str(wheels[first])])
+    done = subprocess.run([*storlet, "deploy"], capture_output=True, text=True, check=False)
+    known = "Missing argument" if first == "storlet-client" else "package storlet-client"
+    assert (done.returncode, known in done.stderr) == (2, True), done.stderr
 
 
 def test_a_command_without_credentials_names_the_variables_to_set(place: Path) -> None:
