@@ -16,6 +16,8 @@ with each released version of the server.
 ``storlets``    :class:`Storlets` and :class:`AsyncStorlets`: the two faces
 ``operations``  the requests of each operation, without any input or output of their own
 ``overview``    the storlets of an account with versions, limits, access and runs
+``records``     records of one length, read one at a time
+``structure``   the description of such records, shared with the storlet std:records
 ``session``     token, retries and errors of one request
 ``exchange``    the values that operations and transports exchange: a call, a pause, an answer
 ``login``       credentials and where they are found

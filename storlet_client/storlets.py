@@ -21,7 +21,7 @@ from typing import Any, Generic, TypeVar, Union
 import httpx
 from typing_extensions import Self
 
-from storlet_client import operations
+from storlet_client import operations, records
 from storlet_client.errors import BrokenAnswer, Unreachable
 from storlet_client.exchange import Answer, Body, Call, Flow, Pause
 from storlet_client.login import Credentials, from_environment
@@ -35,6 +35,7 @@ from storlet_client.operations import (
     Storlet,
 )
 from storlet_client.overview import Overview, overview
+from storlet_client.records import Decoder, RecordQuery
 from storlet_client.session import Session
 
 T = TypeVar("T")
@@ -357,6 +358,29 @@ class Storlets(_Account[httpx.Client]):
         invocation = Invocation(storlet, path, parameters or {}, **more)
         return self._stream(operations.run(self._session, invocation))
 
+    def records(
+        self, container: str, name: str, struct: str, where: str = "", fields: Sequence[str] = ()
+    ) -> Iterator[dict[str, Any]]:
+        """The records of an object, one at a time, as mappings of field to value.
+
+        They are selected at the node that has the object, by the storlet ``std:records``.
+
+        :param struct: the fields of a record, such as ``i4 id, s96 text``; see
+            :mod:`~storlet_client.structure`.
+        :param where: a condition, such as ``id >= 100 and text ^= 'Haifa'``.
+        :param fields: the fields that are wanted; all by default.
+        :raises ConfigurationError: one of these is not valid, or the cluster has no such storlet.
+        """
+        query = RecordQuery.of(container, name, struct, where, fields)
+        return self._records(query)
+
+    def _records(self, query: RecordQuery) -> Iterator[dict[str, Any]]:
+        decoder = Decoder(query.layout)
+        with self._stream(records.run(self._session, query)) as output:
+            for chunk in output:
+                yield from decoder.feed(chunk)
+        decoder.end()
+
     def copy(
         self,
         storlet: str,
@@ -570,6 +594,21 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
         """Run a storlet on ``container/object``; the output is a stream."""
         invocation = Invocation(storlet, path, parameters or {}, **more)
         return self._stream(operations.run(self._session, invocation))
+
+    def records(
+        self, container: str, name: str, struct: str, where: str = "", fields: Sequence[str] = ()
+    ) -> AsyncIterator[dict[str, Any]]:
+        """The records of an object, one at a time, as mappings of field to value."""
+        query = RecordQuery.of(container, name, struct, where, fields)
+        return self._records(query)
+
+    async def _records(self, query: RecordQuery) -> AsyncIterator[dict[str, Any]]:
+        decoder = Decoder(query.layout)
+        async with self._stream(records.run(self._session, query)) as output:
+            async for chunk in output:
+                for record in decoder.feed(chunk):
+                    yield record
+        decoder.end()
 
     async def copy(
         self,

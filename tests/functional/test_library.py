@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import struct
 
 import pytest
 
+from storlet_client import Storlets, StorletsError, Token
 from tests.functional.wards import assert_reveals_nothing, make_ward
 from tests.support.accounts import unique
 from tests.support.http import Client
@@ -88,3 +90,21 @@ def test_unknown_names_and_parameters(owner: Client, text: str) -> None:
     answer = owner.get(text, headers("std:grep"), query={"the-pattern": "x"})
     assert (answer.status, answer.error) == (400, "bad_request")
     assert "did you mean pattern?" in answer.text
+
+
+def test_records_are_selected_at_the_node(owner: Client, container: str, placement: str) -> None:
+    rows = [(number, f"place {number % 7}".encode()) for number in range(20_000)]
+    body = b"".join(struct.pack("<i12s", *row) for row in rows)
+    path = f"{container}/records"
+    assert owner.put(path, body).status == 201
+    with Storlets(Token(owner.storage_url, owner.token)) as storlets:
+        name = f"{container}", "records"
+        found = list(storlets.records(*name, "i4 id, s12 place", "id >= 9000 and place ~ '3'"))
+        assert found == [
+            {"id": number, "place": place.decode()}
+            for number, place in rows
+            if number >= 9000 and b"3" in place
+        ]
+        assert owner.put(path, body + b"x").status == 201
+        with pytest.raises(StorletsError):
+            list(storlets.records(*name, "i4 id, s12 place"))

@@ -21,7 +21,8 @@ def test_its_cases_pass(folder: Path) -> None:
     assert found.document["summary"]
     assert all(row.get("help") for row in found.document.get("parameters", {}).values())
     assert (folder / "README.rst").read_text().startswith(f"std:{folder.name}\n")
-    assert [each for each in cases.results(found) if each.faults] == []
+    runner = cases.InProcesses(found)
+    assert [each for each in cases.results(found, "", runner) if each.faults] == []
 
 
 def test_the_link_of_the_package_leads_there() -> None:

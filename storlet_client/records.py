@@ -1,0 +1,86 @@
+"""Records of one length, selected at the node that has the object, and read one at a time.
+
+The storlet ``std:records`` of the system library selects and projects; :mod:`structure` is the
+description of records that both share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from storlet_client import operations, structure
+from storlet_client.errors import BrokenAnswer, ConfigurationError
+from storlet_client.exchange import Answer, Flow
+from storlet_client.operations import Invocation
+from storlet_client.session import Session
+from storlet_client.structure import Structure, StructureError
+
+STORLET = "std:records"
+
+
+@dataclass(frozen=True)
+class RecordQuery:
+    """A request for records; ``layout`` is that of the output."""
+
+    layout: Structure
+    invocation: Invocation
+
+    @classmethod
+    def of(
+        cls, container: str, name: str, described: str, where: str, fields: Sequence[str]
+    ) -> RecordQuery:
+        """The request for the records of an object.
+
+        :raises ConfigurationError: description, condition or fields are not valid.
+        """
+        try:
+            layout = structure.parse(described)
+            structure.selection(where, layout)
+            result = layout.projected(fields or [field.name for field in layout.fields])
+        except StructureError as error:
+            raise ConfigurationError([str(error)]) from None
+        given = {"struct": described, "where": where, "fields": ",".join(fields)}
+        parameters = {key: value for key, value in given.items() if value}
+        return cls(result, Invocation(STORLET, f"{container}/{name}", parameters))
+
+
+def run(session: Session, query: RecordQuery) -> Flow[Answer]:
+    """GET through the storlet; the answer is streamed.
+
+    :raises ConfigurationError: the cluster has no such storlet.
+    """
+    cluster = yield from operations.info(session)
+    if STORLET not in cluster.raw.get("library", {}):
+        text = (
+            f"this cluster has no {STORLET}: its release is older, or its operator has switched it"
+            " off; read the whole object, or deploy a storlet of your own"
+        )
+        raise ConfigurationError([text])
+    answer = yield from operations.run(session, query.invocation)
+    return answer
+
+
+class Decoder:
+    """Splits the output into records."""
+
+    def __init__(self, layout: Structure) -> None:
+        self._layout = layout
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
+        """The records that are complete with ``chunk``."""
+        data = self._rest + chunk
+        whole = len(data) - len(data) % self._layout.size
+        self._rest = data[whole:]
+        for values in self._layout.packing.iter_unpack(memoryview(data)[:whole]):
+            yield self._layout.as_mapping(values)
+
+    def end(self) -> None:
+        """Raise if the output ends within a record."""
+        if self._rest:
+            raise BrokenAnswer(
+                f"the output is incomplete: its last record has {len(self._rest)} of"
+                f" {self._layout.size} bytes"
+            )

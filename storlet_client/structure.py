@@ -1,0 +1,1 @@
+../storlets/std/records/src/structure.py

@@ -1,0 +1,85 @@
+"""Descriptions of records, conditions on them, and their faults."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import pytest
+
+from storlet_client.structure import StructureError, parse, selection
+
+TEXT = "i4 id, x3, s8 text, f8 value, b2 raw"
+VALUES = (7, b"apple\0\0\0", 2.5, b"\0\xff")
+
+
+def test_fields_have_their_values() -> None:
+    layout = parse(TEXT)
+    assert layout.size == struct.calcsize("<i3x8sd2s") == 25
+    packed = struct.pack("<i3x8sd2s", *VALUES)
+    assert layout.as_mapping(layout.packing.unpack(packed)) == {
+        "id": 7, "text": "apple", "value": 2.5, "raw": b"\0\xff"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(("order", "packed"), [("", b"\1\0"), ("<", b"\1\0"), ("> ", b"\0\1")])
+def test_the_order_of_bytes_is_given_first(order: str, packed: bytes) -> None:
+    assert parse(f"{order}u2 n").packing.unpack(packed) == (1,)
+
+
+def test_a_projection_has_the_order_of_its_names() -> None:
+    layout = parse(TEXT).projected(["value", "id"])
+    assert layout.as_mapping((2.5, 7)) == {"value": 2.5, "id": 7}
+    for names in (["other"], ["id", "id"]):
+        with pytest.raises(StructureError, match="fields: "):
+            parse(TEXT).projected(names)
+
+
+@pytest.mark.parametrize(
+    "described",
+    ["", "i3 a", "i4", "s0 a", "s a", "i4 a b", "i4 1a", "i4 a, i4 a", "x4", "x4 a", "i4 a,",
+     "s1048577 a", ", ".join(f"i1 a{n}" for n in range(257)), "i4 a; i4 b"],
+)  # fmt: skip
+def test_other_descriptions_are_refused(described: str) -> None:
+    with pytest.raises(StructureError, match="struct: "):
+        parse(described)
+
+
+@pytest.mark.parametrize(
+    ("where", "is_selected"),
+    [
+        ("", True),
+        ("  ", True),
+        ("id = 7", True),
+        ("id=7", True),
+        ("id != 7", False),
+        ("id >= 7 and id <= 7", True),
+        ("id < 7.5", True),
+        ("value > -1e3", True),
+        ("text = 'apple'", True),
+        ("text ^= 'app' and text ~ 'l'", True),
+        ("text = 'it''s'", False),
+        ("text > 'apple'", False),
+        ("id = 1 and id = 2 or id = 7", True),
+        ("id = 7 or id = 1 and id = 2", True),
+        ("id = 1 or id = 2", False),
+    ],
+)
+def test_conditions_select(where: str, is_selected: bool) -> None:
+    assert selection(where, parse(TEXT))(VALUES) is is_selected
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["id", "id =", "= 7", "7 = id", "ident = 7", "id = 'a'", "text = 7", "id ^= 7", "id = 7 id = 8",
+     "id = 7 and", "id = 7 xor id = 8", "id = 7; x", "text = 'a", "id == 7", "and", "id = 7 or or",
+     " or ".join(["id = 7"] * 65), "(id = 7)", "__import__ = 1"],
+)  # fmt: skip
+def test_other_conditions_are_refused(where: str) -> None:
+    with pytest.raises(StructureError, match="where: "):
+        selection(where, parse(TEXT))
+
+
+def test_a_hostile_condition_is_data() -> None:
+    values: tuple[Any, ...] = (7, b"", 0.0, b"")
+    assert not selection("text = '__import__(''os'')'", parse(TEXT))(values)
