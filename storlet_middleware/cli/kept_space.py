@@ -57,15 +57,18 @@ def kept_by(users: Collection[int], proc: Path = PROC) -> dict[int, Kept]:
         if not process.name.isdecimal():
             continue
         try:
-            kept = found.get(_user_of(process))
+            kept = found.get(user_of(process))
             if kept is not None:
                 _look(process, kept)
-        except (FileNotFoundError, ProcessLookupError):
-            continue  # it has ended
+        except PermissionError:
+            raise
+        except OSError:
+            continue  # it has ended, or is about to
     return found
 
 
-def _user_of(process: Path) -> int:
+def user_of(process: Path) -> int:
+    """The effective user of a process; -1 if unknown."""
     # The owner of the folder is root for a process that hides its memory.
     match = _UID.search((process / "status").read_text(encoding="ascii", errors="replace"))
     return int(match[1]) if match else -1

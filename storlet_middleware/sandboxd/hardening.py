@@ -15,6 +15,10 @@ A *pre-warmed sandbox* belongs to no tenant yet.  It runs as root, with exactly 
 capabilities by which it becomes its tenant's user for good, and without code; all other arguments
 are the same.
 
+A storlet also attacks what no argument of Docker's restricts: Swift's processes through the streams
+of a run, the next run of its worker, the disk.  :data:`BEYOND` has these protections and the module
+of each.  ``attacks`` of both tables names rows of ``make attack``, which attempt it.
+
 The effect of the table in a running sandbox is read back before any code is loaded:
 :mod:`.readback`.
 """
@@ -107,6 +111,16 @@ class Row:
     value: Callable[[SandboxFacts], Any]
     against: str
     needs: str = ""
+    attacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Protection:
+    """A protection that is no argument of Docker's; ``module`` implements it."""
+
+    module: str
+    against: str
+    attacks: tuple[str, ...]
 
 
 def _fixed(value: object) -> Callable[[SandboxFacts], Any]:
@@ -170,24 +184,31 @@ TABLE: Final = (
     Row("HostConfig.CapAdd", lambda f: list(SPARE_CAPABILITIES) if f.is_spare else None,
         "a pre-warmed sandbox that could not give up root"),
     Row("HostConfig.SecurityOpt", _fixed(["no-new-privileges"]),
-        "privileges through setuid files and file capabilities"),
+        "privileges through setuid files and file capabilities",
+        attacks=("identity, capabilities and descriptors",)),
     Row("HostConfig.SecurityOpt", _system_calls,
-        "the kernel's rarely needed calls: where escapes come from, and other limits' gaps"),
+        "the kernel's rarely needed calls: where escapes come from, and other limits' gaps",
+        attacks=("dangerous system calls", "kernel objects")),
     Row("HostConfig.Privileged", _fixed(value=False),
         "a default of the engine that is weaker than this table"),
     Row("HostConfig.ReadonlyRootfs", _fixed(value=True),
-        "a filled disk; code that is left for the tenant's next storlet"),
+        "a filled disk; code that is left for the tenant's next storlet",
+        attacks=("writes other storlets' code, traces their workers",)),
     # exec is allowed on purpose: uploaded code can run further code without executable files (an
     # interpreter and memfd_create suffice), and Java libraries unpack and load native parts here.
     Row("HostConfig.Tmpfs", _scratch,
         "a filled disk or inode table, device files and setuid files, a second scratch in /dev/shm,"
-        " and files that one storlet plants for another: homes are apart from what all share"),
+        " and files that one storlet plants for another: homes are apart from what all share",
+        attacks=("disk filler in every mount", "inode filler", "inode filler in shared memory",
+                 "plants files for the tenant's other storlets")),
     Row("HostConfig.Mounts", _mounts,
         "writing to code or to the control directory; paths that no operator configured"),
     Row("HostConfig.MaskedPaths", _fixed(list(MASKED_PATHS)),
-        "reading or changing the host's keys, addresses, hardware and load"),
+        "reading or changing the host's keys, addresses, hardware and load",
+        attacks=("files of host, kernel and process 1; devices",)),
     Row("HostConfig.NetworkMode", lambda f: f.network,
-        "any network, the cloud's metadata address, abstract sockets of the host"),
+        "any network, the cloud's metadata address, abstract sockets of the host",
+        attacks=("network", "connects to every Unix socket")),
     Row("NetworkDisabled", lambda f: not f.has_network, "a network that is attached later"),
     Row("HostConfig.IpcMode", _fixed("private"), "shared memory and message queues of others"),
     Row("HostConfig.PidMode", _fixed(""), "seeing or signalling processes of the host"),
@@ -197,16 +218,21 @@ TABLE: Final = (
     Row("HostConfig.CgroupnsMode", _fixed("private"), "the host's control groups"),
     Row("HostConfig.CgroupParent", lambda f: f.cgroup_parent or None,
         "all sandboxes together starving Swift", needs=CGROUPS_IN_SIGHT),
-    Row("HostConfig.PidsLimit", lambda f: f.pids, "fork bombs and thread bombs", needs="PidsLimit"),
-    Row("HostConfig.Memory", lambda f: f.memory_bytes, "memory bombs", needs="MemoryLimit"),
+    Row("HostConfig.PidsLimit", lambda f: f.pids, "fork bombs and thread bombs", needs="PidsLimit",
+        attacks=("fork bomb", "fork bomb that leaves its session", "thread bomb")),
+    Row("HostConfig.Memory", lambda f: f.memory_bytes, "memory bombs", needs="MemoryLimit",
+        attacks=("memory bomb: heap", "memory bomb: native", "memory bomb: mapped and shared",
+                 "memory bomb: files in memory", "page cache by mmap")),
     Row("HostConfig.MemorySwap", lambda f: f.memory_bytes,
         "swapping instead of being killed", needs="SwapLimit"),
     Row("HostConfig.NanoCpus", lambda f: int(f.cpus * 1e9) or None,
-        "endless loops on every core", needs="CpuCfsQuota"),
+        "endless loops on every core", needs="CpuCfsQuota",
+        attacks=("endless loop on every core",)),
     Row("HostConfig.OomScoreAdj", _fixed(OOM_SCORE_ADJ),
         "the kernel killing Swift when the host is out of memory"),
     Row("HostConfig.Ulimits", _ulimits,
-        "a full table of open files, core files, pinned memory, queues in the kernel"),
+        "a full table of open files, core files, pinned memory, queues in the kernel",
+        attacks=("descriptor exhaustion", "kernel objects")),
     Row("HostConfig.Init", _fixed(value=False),
         "a PID 1 that is not our supervisor and would keep orphans alive"),
     Row("HostConfig.RestartPolicy", _fixed({"Name": "no"}), "a sandbox that runs without sandboxd"),
@@ -224,6 +250,42 @@ TABLE: Final = (
     Row("OpenStdin", _fixed(value=False), "a writer to the supervisor's input"),
     Row("HostConfig.Runtime", lambda f: f.runtime,
         "the kernel's own attack surface, when the operator names runsc or kata"),
+)  # fmt: skip
+
+
+BEYOND: Final = (
+    Protection("storlet_middleware.proxy.stored_headers",
+        "headers that an object server refuses, so that Swift's proxy avoids the node for a minute",
+        ("metadata that no node stores",)),
+    Protection("storlet_middleware.engine.invocation",
+        "output in tiny pieces, each of which costs a Swift process a turn of its event loop",
+        ("output byte by byte, four at once",)),
+    Protection("storlet_middleware.engine.handover",
+        "locks of a shared stream or file position, held while slow pages are read",
+        ("output from cold pages", "cold reads of the input",
+         "moves the donated descriptor's offset")),
+    Protection("storlet_daemon.descriptor_filter",
+        "descriptors that are slow to close, sent to a Swift process",
+        ("descriptors that are slow to close", "holds all descriptors in flight")),
+    Protection("storlet_daemon.author",
+        "objects of a run that touch the descriptors of the next one",
+        ("objects kept from another run", "keeps the last run's input")),
+    Protection("storlet_middleware.engine.progress",
+        "a wait for a worker that counts as time of the storlet",
+        ("runs that wait for a worker",)),
+    Protection("storlet_daemon.worker_group.reports",
+        "space of deleted objects, kept by a worker for as long as it lives",
+        ("keeps a deleted object",)),
+    Protection("storlet_daemon.landlock",
+        "programs, homes and memory of the account's other storlets",
+        ("plants files for the tenant's other storlets",
+         "reads programs of the tenant's other storlets", "kills the tenant's other storlets")),
+    Protection("storlet_daemon.worker_group.exit_cause",
+        "a kill for memory in one storlet that another one is blamed for",
+        ("memory bomb: in a child", "leaks while another storlet works")),
+    Protection("storlet_middleware.sandboxd.worker_groups",
+        "a worker group for each set of limits that a request can send",
+        ("requests with twelve different limits",)),
 )  # fmt: skip
 
 

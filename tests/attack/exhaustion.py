@@ -31,6 +31,9 @@ PROCESSES: Final = "422 storlet.limit.processes"
 FAILED: Final = "422 storlet.failed"
 FIRST_BYTE: Final = "422 storlet.timeout.first_byte"
 BROKEN: Final = "200 broken"
+#: Runs at once of a storlet with at most eight workers: the last one waits for longer than the
+#: total deadline.
+WAITING: Final = 40
 #: The bytes themselves load the machine as any client's do: a plain PUT and GET of 8 MiB, five
 #: times a second, doubles the neighbour's times on two cores.  These attacks measure the additional
 #: effect of an endless output.
@@ -223,6 +226,20 @@ def crowd(attacker: Attacker) -> str:
     )
 
 
+def wait_for_workers(attacker: Attacker) -> str:
+    """Runs of a storlet whose workers are all busy wait for longer than its total deadline, which
+    begins with the run."""
+    answers: list[Answer] = list(
+        attacker.arena.pool.map(
+            lambda _: attacker.shoot("numbered", before="1.5", lines="1"), range(WAITING)
+        )
+    )
+    seen = Counter(outcome(answer) for answer in answers)
+    must(set(seen) <= {"200", "429 tenant.busy"}, seen)
+    attacker.recovers()
+    return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
+
+
 # --- metadata and log -----------------------------------------------------------------------------
 
 
@@ -406,6 +423,7 @@ ROWS: Final = (
     Attack("a terabyte for a client that disconnects", "its process ends", reader_leaves, BOTH),
     Attack("200 invocations cancelled", "nothing is left", cancel_storm, BOTH, flood=True),
     Attack("300 invocations at once", "200, 429 with Retry-After", crowd, PYTHON, flood=True),
+    Attack("runs that wait for a worker", "200 or 429, never a deadline", wait_for_workers, PYTHON, flood=True, once=True),
     Attack("metadata that no node stores", "201 or 422, no node blamed", unstorable_metadata, BOTH),
     Attack("metadata of 4097 bytes", "422 storlet.limit.metadata", large_metadata, BOTH),
     Attack("metadata that forges headers", "200 or 422, no forged header", forged_metadata, BOTH),

@@ -6,8 +6,13 @@ requests.
 
 from __future__ import annotations
 
+import json
+import os
+import signal
+from pathlib import Path
 from typing import Final
 
+from storlet_middleware.cli.kept_space import kept_by, user_of
 from tests.attack.arena import Attacker, must, outcome
 from tests.attack.attack import PYTHON, Attack
 from tests.attack.exhaustion import BROKEN, FIRST_BYTE
@@ -55,9 +60,45 @@ def slow_descriptors(attacker: Attacker) -> str:
     return ", ".join(sorted(set(report.values())))
 
 
+def kept_objects(attacker: Attacker) -> str:
+    """The logger and the streams of a run are of no use in the next one, whose bytes are right."""
+    for _ in range(20):  # until a run is in a process that has had one
+        answer = attacker.shoot("keep_objects")
+        must(outcome(answer) == "200", answer)
+        report, _, content = answer.body.partition(b"\n")
+        if report != b"first":
+            break
+    found: dict[str, str] = json.loads(report)
+    must(len(found) == 6, found)
+    must(not [name for name, got in found.items() if got.startswith("got")], found)
+    must(content == attacker.tenant.content, answer)
+    attacker.recovers()
+    return ", ".join(sorted(set(found.values())))
+
+
+def kept_mapping(attacker: Attacker) -> str:
+    """The space of a deleted object is counted, and free when the worker is ended from outside."""
+    path, key = f"data/{unique('mapped')}", new_key()
+    must(attacker.client.put(path, b"x" * INPUT_BYTES).status == 201, "the object is not stored")
+    answer = attacker.tool.get(path, "keep_mapping", key=key)
+    must(outcome(answer) == "200", answer)
+    must(attacker.client.delete(path).status == 204, "the object is not deleted")
+    user = user_of(Path(f"/proc/{attacker.host.sandbox(attacker.tenant.account).pid}"))
+    wait_for(lambda: kept_by({user})[user].size_bytes >= INPUT_BYTES, 10, "the space to be counted")
+    kept = kept_by({user})[user]
+    must(kept.in_messages or answer.body != b"kept", kept)
+    for worker in attacker.host.runs_named(key):
+        os.kill(worker.pid, signal.SIGKILL)
+    wait_for(lambda: not kept_by({user})[user].files, 10, "the space to be free")
+    attacker.recovers()
+    return f"{kept.size_bytes >> 20} MiB counted until its worker's end; message: {answer.text}"
+
+
 ROWS: Final = (
     Attack("output byte by byte, four at once", "200 broken at the total deadline", byte_flood, PYTHON),
     Attack("output from cold pages", "200 broken at a limit", cold_output, PYTHON),
     Attack("cold reads of the input", "422 first byte or total", cold_input, PYTHON),
+    Attack("objects kept from another run", "each use raises", kept_objects, PYTHON),
+    Attack("keeps a deleted object", "its space is counted and ends with the worker", kept_mapping, PYTHON),
     Attack("descriptors that are slow to close", "the kernel refuses them", slow_descriptors, PYTHON),
 )  # fmt: skip

@@ -72,7 +72,7 @@ class Hostile(Gremlin):
             self.out.flush()
             try:
                 got = attempt()
-            except (OSError, ValueError, AttributeError, MemoryError) as error:
+            except (OSError, ValueError, AttributeError, MemoryError, NotImplementedError) as error:
                 found[name] = f"no: {error}"
             else:
                 found[name] = f"got {got!r}"[:200]
@@ -923,3 +923,43 @@ class Hostile(Gremlin):
             return
         kept.held = [os.dup(self.ins[0].fileno())]
         self.out.write(b"first")
+
+    def keep_objects(self) -> None:
+        """Use the logger and the streams of an earlier run in this process, then pass the input."""
+        kept = sys.modules.setdefault("hostile_objects", type(sys)("hostile_objects"))
+        held = getattr(kept, "held", None)
+        kept.held = (self.logger, self.ins[0], self.out)
+        if held is None:
+            self.out.write(b"first")
+            return
+        logger, source, sink = held
+        self._report(
+            {
+                "log": lambda: logger.info("of another run"),
+                "read": lambda: source.read(1),
+                "seek": lambda: source.seek(0, os.SEEK_END),
+                "descriptor": lambda: source.fileno(),
+                "write": lambda: sink.write(b"of another run"),
+                "metadata": lambda: sink.set_metadata({"of": "another run"}),
+            }
+        )
+        self.out.write(b"\n")
+        self.identity()
+
+    def keep_mapping(self) -> None:
+        """Keep the input: mapped into memory, and its descriptor in a message to this process.
+
+        Not by Python's ``mmap``, which keeps a descriptor, so that the worker would be replaced.
+        """
+        kept = sys.modules.setdefault("hostile_mapping", type(sys)("hostile_mapping"))
+        fd = self.ins[0].fileno()
+        size, private = ctypes.c_size_t(os.fstat(fd).st_size), mmap.MAP_PRIVATE
+        if libc.mmap(None, size, mmap.PROT_READ, private, fd, ctypes.c_long(0)) == -1:
+            raise OSError(ctypes.get_errno(), "mmap")
+        kept.sockets = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            kept.sockets[0].sendmsg([b" "], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [fd]))])
+        except OSError as error:
+            self.out.write(f"refused: {error}".encode())
+        else:
+            self.out.write(b"kept")

@@ -1,4 +1,5 @@
-"""All code of the proxy's filter that calls Swift: the gate, and calls with a reason.
+"""All code of the proxy's filter that calls Swift, and all that makes an answer: the gate, and the
+rest with a reason.
 
 New code that requests data in a caller's name has to use :mod:`storlet_middleware.wsgi.gate`.
 """
@@ -6,7 +7,8 @@ New code that requests data in a caller's name has to use :mod:`storlet_middlewa
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +33,7 @@ CALLS: Final = {
     "wsgi/s3_headers.py __call__": "keeps headers of answers that have passed this filter",
     "enforcement/request_facts.py look_up_object": OWN,
     "enforcement/segments.py send_preauthorised": OWN,
+    "enforcement/sums.py _pages": OWN,
     "catalog/storlets.py _head": OWN,
     "catalog/storlets.py fetch": OWN,
     "catalog/bundle_store.py _head": OWN,
@@ -59,21 +62,76 @@ CALLS: Final = {
 }
 
 
+GATED = "an answer of the gate, reduced"
+FILTERS = "of data of the filter's own: code, versions, records, rules; their ACL was checked"
+REFUSAL = "a refusal with a text of the filter's own"
+WRITTEN = "an answer about what was written"
+#: Code that makes an answer for a caller.
+ANSWERS: Final = {
+    "wsgi/gate.py ask": "the gate",
+    "wsgi/gate.py start": "the gate",
+    "wsgi/gate.py _checked": "the gate",
+    "wsgi/gate.py reduced": "the gate",
+    "wsgi/answer.py __call__": "sends an answer as it is",
+    "wsgi/grant_changes.py start": "adds a header to an answer that the gate has taken",
+    "wsgi/s3_headers.py start": "adds headers to answers that have passed this filter",
+    "enforcement/listing.py hide_covered": GATED,
+    "enforcement/listing.py zero_byte_sums": GATED,
+    "enforcement/listing.py _with_body": GATED,
+    "enforcement/passing.py _without_body": GATED,
+    "enforcement/passing.py copy_evaluated": REFUSAL,
+    "enforcement/passing.py read_evaluated": REFUSAL,
+    "enforcement/explanation.py explain": "decisions, without facts that rules hide",
+    "enforcement/read_guard.py _refusal_of_deletion": REFUSAL,
+    "enforcement/read_guard.py _refusal_response": REFUSAL,
+    "enforcement/requirements.py require_parsed_copy": REFUSAL,
+    "error_answers.py of": REFUSAL,
+    "error_answers.py _for_method_of": "Swift's refusal without its body",
+    "filter.py _forward_unstored": REFUSAL,
+    "proxy/response.py answer_of": "a storlet's output, with headers by the allow-list of disclosure",
+    "proxy/source.py _refusal": "Swift's refusal of a source; only its status for a covered caller",
+    "proxy/source.py _require_length": REFUSAL,
+    "proxy/withheld_put.py _send": REFUSAL,
+    "flows/caller_requests.py send": "the filter's own answer, which has passed the gate",
+    "flows/distributed.py _streamed": "outputs of storlets, each the body of such an answer",
+    "flows/distributed.py _complete": "outputs of storlets, each the body of such an answer",
+    "catalog/bundle_uploads.py versions": FILTERS,
+    "catalog/bundle_uploads.py _point": WRITTEN,
+    "catalog/bundle_uploads.py _refusal": REFUSAL,
+    "catalog/code_uploads.py _head": "read by the filter",
+    "catalog/library_list.py answer": "the system library, equal for all",
+    "catalog/staged_uploads.py received": REFUSAL,
+    "records/answers.py _stream": FILTERS,
+    "records/answers.py _response": FILTERS,
+    "records/protection.py refusal": REFUSAL,
+    "ruleset/activation.py _refusal": REFUSAL,
+    "ruleset/upload.py delete": WRITTEN,
+    "ruleset/upload.py _refusal": REFUSAL,
+    "ruleset/upload_report.py _response": WRITTEN,
+}
+
+
 def calls() -> Iterator[str]:
     """File and function of each call of an application."""
+    return _found(_calls_an_application)
+
+
+def _found(is_wanted: Callable[[ast.Call], bool]) -> Iterator[str]:
     for path in sorted(ROOT.rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if not name.startswith(ELSEWHERE):
-            yield from _calls_in(ast.parse(path.read_text("utf-8")), name, "")
+            yield from _calls_in(ast.parse(path.read_text("utf-8")), name, "", is_wanted)
 
 
-def _calls_in(node: ast.AST, file: str, function: str) -> Iterator[str]:
+def _calls_in(
+    node: ast.AST, file: str, function: str, is_wanted: Callable[[ast.Call], bool]
+) -> Iterator[str]:
     if isinstance(node, ast.FunctionDef):
         function = node.name
-    if isinstance(node, ast.Call) and _calls_an_application(node):
+    if isinstance(node, ast.Call) and is_wanted(node):
         yield f"{file} {function}"
     for child in ast.iter_child_nodes(node):
-        yield from _calls_in(child, file, function)
+        yield from _calls_in(child, file, function, is_wanted)
 
 
 def _calls_an_application(call: ast.Call) -> bool:
@@ -85,5 +143,17 @@ def _calls_an_application(call: ast.Call) -> bool:
     return isinstance(called, ast.Name) and called.id == "app"
 
 
+def _makes_an_answer(call: ast.Call) -> bool:
+    called = call.func
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    return name in ("Answer", "Response", "start_response") or bool(
+        re.fullmatch("HTTP[A-Z][A-Za-z]+", name)
+    )
+
+
 def test_each_call_of_swift_is_in_the_table() -> None:
     assert sorted(set(calls())) == sorted(CALLS)
+
+
+def test_each_answer_is_in_the_table() -> None:
+    assert sorted(set(_found(_makes_an_answer))) == sorted(ANSWERS)

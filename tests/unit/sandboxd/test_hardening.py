@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
 from typing import Any
 
 import pytest
 
 from storlet_middleware.config import Mount
 from storlet_middleware.sandboxd import hardening, seccomp
+from tests.attack import sharing
+from tests.attack.table import TABLE
 
 FACTS = hardening.SandboxFacts(
     image_id="sha256:1", uid=200000, gid=200000, control_dir="/run/storlets/c/k", code_dir="/var/lib/storlets/code/t",
@@ -170,3 +173,23 @@ def test_the_hash_changes_with_every_fact(change: dict[str, Any]) -> None:
     other = hardening.container_arguments(dataclasses.replace(FACTS, **change), HOST)
     assert hardening.arguments_hash(one) == hardening.arguments_hash(one)
     assert hardening.arguments_hash(one) != hardening.arguments_hash(other)
+
+
+def test_each_named_attack_is_a_row_of_make_attack() -> None:
+    names = {attack.name for attack in TABLE}
+    named = [name for row in (*hardening.TABLE, *hardening.BEYOND) for name in row.attacks]
+    assert named
+    assert [name for name in named if name not in names] == []
+
+
+def test_each_protection_beyond_docker_has_a_module_and_an_attack() -> None:
+    for protection in hardening.BEYOND:
+        assert importlib.util.find_spec(protection.module) is not None, protection
+        assert protection.attacks, protection
+    assert all(row.against for row in (*hardening.TABLE, *hardening.BEYOND))
+
+
+def test_each_attack_through_shared_streams_is_against_a_protection() -> None:
+    """Rows of ``sharing`` and of resource exhaustion that no limit of Docker's ends."""
+    named = {name for row in (*hardening.TABLE, *hardening.BEYOND) for name in row.attacks}
+    assert [attack.name for attack in sharing.ROWS if attack.name not in named] == []
