@@ -3,6 +3,7 @@
 ``project``  a folder with ``storlet.toml``: its manifest and source; faults with line and column
 ``wheels``   the libraries of a Python storlet, which pip resolves for the sandbox
 ``jars``     the jars of a Java storlet: its own, and the libraries that Maven resolves
+``native``   the files of a native storlet, which its own build makes
 ``template`` a new project, which works as it is
 ``bundler``  the bundle of a project
 """

@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from storlet_client.builder import jars, project, wheels
+from storlet_client.builder import jars, native, project, wheels
 from storlet_client.bundle import archive
 
 #: Content and mode by path below ``code/``, and the lines of the lock.
@@ -22,8 +22,7 @@ def build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
     """
     made = project.read(folder)
     document = made.document
-    parts = _java_parts if document["language"] == "java" else _python_parts
-    files, resolved = parts(made, sandbox)
+    files, resolved = _PARTS[document["language"]](made, sandbox)
     packed = io.BytesIO()
     archive.write(packed, document, files, resolved, made.test_files())
     try:
@@ -51,3 +50,10 @@ def _python_parts(made: project.Project, sandbox: wheels.Sandbox) -> Parts:
 def _java_parts(made: project.Project, _sandbox: wheels.Sandbox) -> Parts:
     document = made.document
     return jars.build(made.folder, document["name"], made.source(), document.get("maven", ()))
+
+
+def _native_parts(made: project.Project, _sandbox: wheels.Sandbox) -> Parts:
+    return native.build(made.folder, made.document), ()
+
+
+_PARTS = {"python": _python_parts, "java": _java_parts, "native": _native_parts}

@@ -126,6 +126,69 @@ public class {class_} implements IStorlet {{
 }}
 """
 
+_RUST_TOML = """\
+name = "{name}"
+version = "0.1.0"
+language = "native"
+main = "{name}"
+summary = "Keeps the lines that contain a text"
+# storlet build runs this command, and puts these files into the bundle.
+build = ["cargo", "build", "--release", "--quiet"]
+files = ["target/release/{name}"]
+
+[parameters.text]
+type = "string"
+default = ""
+help = "lines without it are left out"
+
+# Cases of "storlet test": input and parameters, and the expected output, metadata or error.
+[[tests]]
+name = "lines with apples"
+input = "sample.txt"
+parameters = {{ text = "apple" }}
+output = "expected.txt"
+"""
+
+_CARGO = """\
+[package]
+name = "{name}"
+version = "0.1.0"
+edition = "2021"
+
+[profile.release]
+strip = true
+"""
+
+_RUST_SOURCE = """\
+//! Keeps the lines that contain a text.
+//!
+//! The object is standard input, the output standard output, and the log standard error.
+
+use std::io::{self, BufRead, BufWriter, Write};
+
+fn main() -> io::Result<()> {
+    let wanted = std::env::var("STORLET_PARAM_text").unwrap_or_default();
+    let mut source = io::stdin().lock();
+    let mut out = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut line = Vec::new();
+    let mut kept = 0;
+    while source.read_until(b'\\n', &mut line)? > 0 {
+        if contains(&line, wanted.as_bytes()) {
+            kept += 1;
+            out.write_all(&line)?;
+        }
+        line.clear();
+    }
+    eprintln!("kept {kept} lines");
+    // An error here is an exit status other than 0, and so a failure of the run.
+    out.flush()
+}
+
+fn contains(line: &[u8], text: &[u8]) -> bool {
+    text.is_empty() || line.windows(text.len()).any(|part| part == text)
+}
+"""
+
 _README = """\
 {name}
 ======
@@ -137,7 +200,7 @@ _README = """\
     storlet invoke {name} CONTAINER/OBJECT -p text=WORD
 """
 
-_IGNORED = "dist/\n__pycache__/\n"
+_IGNORED = "dist/\ntarget/\n__pycache__/\n"
 _INPUT = "one apple\ntwo pears\nthree apples\n"
 _EXPECTED = "one apple\nthree apples\n"
 
@@ -145,7 +208,7 @@ _EXPECTED = "one apple\nthree apples\n"
 def make(folder: Path, language: str = "python") -> Path:
     """Make a project in the new ``folder``, whose name is that of the storlet.
 
-    :param language: ``python`` or ``java``.
+    :param language: ``python``, ``java``, or ``native``: a project in Rust.
     :raises ProjectError: the name cannot be that of a storlet, or the folder exists.
     """
     name = folder.name
@@ -155,10 +218,10 @@ def make(folder: Path, language: str = "python") -> Path:
         )
     module = name.replace("-", "_")
     class_ = "".join(part.capitalize() for part in module.split("_"))
-    files = _java_files if language == "java" else _python_files
+    files = _FILES[language](name, module, class_)
     try:
         (folder / SOURCE).mkdir(parents=True)
-        for path, text in {**files(name, module, class_), **_COMMON}.items():
+        for path, text in {**files, **_COMMON}.items():
             with (folder / path).open("x", encoding="utf-8") as file:
                 file.write(text)
     except FileExistsError as error:
@@ -184,3 +247,16 @@ def _java_files(name: str, _module: str, class_: str) -> dict[str, str]:
         f"{SOURCE}/{class_}.java": _JAVA_SOURCE.format(class_=class_),
         "README.rst": _README.format(name=name, verbs="Build, deploy", test=""),
     }
+
+
+def _native_files(name: str, _module: str, _class: str) -> dict[str, str]:
+    verbs, test = "Test, build, deploy", "    storlet test\n"
+    return {
+        MANIFEST: _RUST_TOML.format(name=name),
+        "Cargo.toml": _CARGO.format(name=name),
+        f"{SOURCE}/main.rs": _RUST_SOURCE,
+        "README.rst": _README.format(name=name, verbs=verbs, test=test),
+    }
+
+
+_FILES = {"python": _python_files, "java": _java_files, "native": _native_files}

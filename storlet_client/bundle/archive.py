@@ -4,7 +4,7 @@
 
     storlet.json        the manifest in its normal form
     storlet.lock.json   path, size, SHA-256 and mode of every other file
-    code/...            Python: sources, and libraries below code/lib; Java: jars
+    code/...            Python: sources, and libraries below code/lib; Java: jars; native: files
     tests/...           the files of the test cases that the check at upload runs
 
 :func:`write` gives the same bytes for the same files: sorted names, one fixed time, no extra
@@ -429,9 +429,22 @@ def _faults_of_code(verified: Verified) -> list[str]:
         if strange:
             return [f"{CODE}{strange[0]}: ':' or ',' in the name of a jar"]
         return [] if verified.archives else [f"no jar below {CODE}"]
+    if document["language"] == "native":
+        return _faults_of_program(verified)
     module = document["main"].rpartition(".")[0].replace(".", "/")
     wanted = (f"{CODE}{module}.py", f"{CODE}{module}/__init__.py")
     return [] if paths.intersection(wanted) else [f"main: {wanted[0]} is missing"]
+
+
+def _faults_of_program(verified: Verified) -> list[str]:
+    name, _, function = verified.manifest["main"].partition(":")
+    modes = {file.path: file.mode for file in verified.files}
+    mode = modes.get(CODE + name)
+    if mode is None:
+        return [f"main: {CODE}{name} is missing"]
+    if not function and not mode & 0o100:
+        return [f"main: {CODE}{name} is not executable: its mode is {mode:04o}"]
+    return []
 
 
 def _faults_of_tests(verified: Verified) -> list[str]:

@@ -22,6 +22,8 @@ FORMAT = 1
 #: Characters of a value that a fault quotes.
 _QUOTED = 60
 _COMPARISON = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9.]+)")
+#: ``main`` of Python and Java.
+_CLASS = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*")
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
 #: A value of a parameter.
@@ -301,17 +303,34 @@ def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
         ("requirements", "python"),
         ("maven", "java"),
         ("language-version", "python"),
+        ("build", "native"),
+        ("files", "native"),
+        ("arguments", "native"),
     ):
         if document.get(key) and language != owner:
             faults.append(Fault((key,), f"is of {owner} storlets only; the language is {language}"))
-    if language == "python" and "." not in document["main"]:
-        faults.append(Fault(("main",), f"{document['main']!r}: want module.Class"))
+    faults += _faults_of_main(language, document)
     least, most = input_counts(document)
     if most < least:
         faults.append(Fault(("inputs", "max"), f"{most}: less than inputs.min"))
     for name, row in document.get("parameters", {}).items():
         faults += _of_parameter(("parameters", name), row)
     return faults
+
+
+def _faults_of_main(language: str, document: Mapping[str, Any]) -> list[Fault]:
+    main = document["main"]
+    if language == "native":
+        names = [path.rpartition("/")[2] for path in document.get("files", ())]
+        if not names:
+            return [Fault(("files",), "missing: name the files that the build makes")]
+        if main.partition(":")[0] not in names:
+            wanted = f"want the name of one of files: {', '.join(names)}"
+            return [Fault(("main",), f"{main!r}: {wanted}")]
+        return []
+    wanted = "module.Class" if language == "python" else "the full name of a class"
+    is_class = _CLASS.fullmatch(main) and ("." in main or language != "python")
+    return [] if is_class else [Fault(("main",), f"{main!r}: want {wanted}")]
 
 
 def _of_parameter(path: Sequence[str | int], row: Mapping[str, Any]) -> list[Fault]:

@@ -21,13 +21,24 @@ _COLUMNS = ("number", "version", "current", "bytes", "time")
 def declare(group: Group) -> None:
     """Add the commands to ``group``."""
 
-    @group.example("init", examples="storlet init thumb\nstorlet init thumb --language java")
+    @group.example(
+        "init",
+        examples="storlet init thumb\nstorlet init thumb --language java\n"
+        "storlet init sum --language native",
+    )
     @click.argument("name")
     @click.option(
-        "--language", type=click.Choice(["python", "java"]), default="python", show_default=True
+        "--language",
+        type=click.Choice(["python", "java", "native"]),
+        default="python",
+        show_default=True,
     )
     def init(name: str, language: str) -> None:
-        """Make a folder with a storlet that works: storlet.toml, source, sample input."""
+        """Make a folder with a storlet that works: storlet.toml, source, sample input.
+
+        A native storlet is one in Rust here; change build and files of storlet.toml for another
+        language.
+        """
         try:
             folder = template.make(Path(name), language)
         except ProjectError as error:
@@ -47,7 +58,8 @@ def declare(group: Group) -> None:
 
         pip or Maven resolve the libraries once, and a lock file (storlet.requirements.lock,
         storlet.maven.lock) is written; with this file the same project gives the same bytes.
-        Java needs a JDK, and Maven if the project has libraries.
+        Java needs a JDK, and Maven if the project has libraries. Native storlets are built by the
+        command of storlet.toml, and the bundle has the files that it names.
         """
         sandbox = wheels.Sandbox(python, machine)
         try:

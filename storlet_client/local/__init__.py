@@ -3,6 +3,7 @@
 ``author``   the interface of authors: the same code that runs in sandboxes
 ``subject``  the project or the bundle of a command, each as the other
 ``run``      one run in this process, for debuggers
+``program``  one run of a native program
 ``sandbox``  runs in real sandboxes, by the server's package
 ``cases``    the cases of ``storlet.toml``
 ``check``    imports of a bundle's code in a sandbox; native code for other machines

@@ -7,6 +7,7 @@ codes and texts.  Limits and isolation are those of a sandbox only: there are no
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import sys
 import tempfile
@@ -16,15 +17,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from storlet_client.builder import native
 from storlet_client.builder.project import SOURCE, Project, ProjectError
 from storlet_client.bundle import archive, manifest
-from storlet_client.local import author
+from storlet_client.local import author, program
 from storlet_client.local.author import failure_text
 
 OK, FAILED, LOAD = "ok", "storlet.failed", "storlet.load"
 METADATA_LIMIT = "storlet.limit.metadata"
 #: The limits of a sandbox by default, in bytes.
 _METADATA_BYTES, _LOG_BYTES = 4096, 1 << 20
+_DETAIL_CHARACTERS = 4096
 _OUR_FOLDER = str(Path(__file__).parent) + os.sep
 
 
@@ -67,6 +70,8 @@ def run(
         number of inputs is not one of the manifest.
     """
     document = project.document
+    if document["language"] == "native":
+        return _run_program(project, inputs, output, parameters)
     metadata: dict[str, str] = {}
     with ExitStack() as opened:
         target = author.StorletOutputFile(output, _METADATA_BYTES, metadata.update)
@@ -97,12 +102,58 @@ def run(
     return Outcome(failed.code, failed.message, failed.traceback, metadata, text)
 
 
+def _run_program(
+    project: Project, inputs: Sequence[Input], output: int, parameters: Mapping[str, str]
+) -> Outcome:
+    """Build a native project, and run its program."""
+    document = project.document
+    with os.fdopen(output, "wb") as target:
+        values = _checked(document, len(inputs), parameters)
+        path = project.folder / SOURCE / document["main"]
+        # The code of a bundle is there already.
+        if not path.is_file():
+            native.build(project.folder, document)
+            paths = {Path(each).name: each for each in document["files"]}
+            path = project.folder / paths[document["main"]]
+        values["storlet_execution_path"] = str(path.parent)
+        files = [(each.path, each.metadata) for each in inputs]
+        try:
+            ended = program.run(
+                path.resolve(), document.get("arguments", ()), files, target.fileno(), values
+            )
+        except OSError as error:
+            if error.filename not in (None, str(path.resolve())):
+                raise
+            return Outcome(LOAD, f"{path.name} cannot be started: {error.strerror}")
+    if ended.fault:
+        return Outcome(FAILED, ended.fault, ended.log[-_DETAIL_CHARACTERS:], log=ended.log)
+    return _with_metadata(ended)
+
+
+def _with_metadata(ended: program.Ended) -> Outcome:
+    """The success of a program, unless its metadata is wrong."""
+    if len(ended.metadata) > _METADATA_BYTES:
+        text = f"the metadata has {len(ended.metadata)} bytes, more than {_METADATA_BYTES}"
+        return Outcome(METADATA_LIMIT, text, log=ended.log)
+    try:
+        metadata = json.loads(ended.metadata or b"{}")
+    except ValueError as error:
+        return Outcome(FAILED, f"the metadata is not a JSON object: {error}", log=ended.log)
+    texts = {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in metadata.items()
+        if value is not None
+    }
+    return Outcome(OK, metadata=texts, log=ended.log)
+
+
 def _checked(
     document: Mapping[str, Any], count: int, parameters: Mapping[str, str]
 ) -> dict[str, str]:
     """The parameters with defaults."""
-    if document["language"] != "python":
-        raise ProjectError([f"language: {document['language']!r}: only python runs here"])
+    if document["language"] == "java" or ":" in document["main"]:
+        kind = "java" if document["language"] == "java" else "a shared object"
+        raise ProjectError([f"{kind} runs in a sandbox only: leave out --no-sandbox"])
     values, faults = manifest.parameters_of_run(document.get("parameters", {}), parameters)
     faults += manifest.faults_of_count(manifest.input_counts(document), count)
     if faults:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from storlet_client.builder import bundler, template, wheels
 from storlet_client.builder.jars import LOCK
 from storlet_client.builder.project import ProjectError
+from storlet_client.cli.main import main
 from storlet_client.login import Token
 from storlet_client.storlets import Storlets
 from tests.support.accounts import unique
@@ -112,3 +114,18 @@ def test_other_bytes_than_those_of_the_lock_are_refused(folder: Path) -> None:
     lock = folder / LOCK
     lock.write_text(lock.read_text().replace("sha256:", "sha256:0"))
     assert f"delete {LOCK}" in faults_of(folder)
+
+
+def test_a_rust_project_runs_by_the_commands_only(storlets: Storlets, tmp_path: Path) -> None:
+    if shutil.which("cargo") is None:
+        pytest.skip("cargo is missing")
+    folder = tmp_path / "peach"
+    for words in (
+        ("init", str(folder), "--language", "native"),
+        ("test", "--no-sandbox", str(folder)),
+        ("build", str(folder)),
+    ):
+        assert main(words) == 0, words
+    content = (folder / "sample.txt").read_bytes()
+    output = result_of(storlets, folder, content, "apple")
+    assert output == (folder / "expected.txt").read_bytes()

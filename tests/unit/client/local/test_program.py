@@ -1,0 +1,108 @@
+"""One run of a native program here: the same descriptors, variables and errors as in a sandbox."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from storlet_client.builder import project as projects
+from storlet_client.builder.project import ProjectError
+from storlet_client.local import program
+from storlet_client.local.run import Input, Outcome, run
+
+TOML = """\
+name = "fruit"
+version = "1"
+language = "native"
+main = "fruit.sh"
+files = ["fruit.sh"]
+arguments = ["two words"]
+
+[parameters.text]
+type = "string"
+default = "none"
+
+[inputs]
+min = 1
+max = 2
+"""
+
+
+def project_of(folder: Path, script: str) -> projects.Project:
+    (folder / "storlet.toml").write_text(TOML)
+    (folder / "fruit.sh").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "fruit.sh").chmod(0o755)
+    (folder / "in").write_text("input")
+    return projects.read(folder)
+
+
+def outcome_of(
+    folder: Path, script: str, parameters: Mapping[str, str] | None = None, count: int = 1
+) -> tuple[Outcome, str]:
+    made = project_of(folder, script)
+    fd = os.open(folder / "out", os.O_WRONLY | os.O_CREAT)
+    inputs = [Input(folder / "in", {"colour": "red"})] * count
+    outcome = run(made, inputs, fd, parameters or {})
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(fd)
+    return outcome, (folder / "out").read_text()
+
+
+def test_a_program_gets_arguments_parameters_and_inputs(tmp_path: Path) -> None:
+    script = (
+        'echo "$1 $STORLET_PARAM_text"; cat; cat <&3; echo; echo "$STORLET_INPUTS"; echo "log" >&2'
+    )
+    outcome, output = outcome_of(tmp_path, script, {"text": "apple"}, count=2)
+    first, contents, inputs = output.splitlines()
+    assert (first, contents) == ("two words apple", "inputinput")
+    assert [each["fd"] for each in json.loads(inputs)] == [0, 3]
+    assert (outcome.is_ok, outcome.log) == (True, "log\n")
+
+
+def test_metadata_is_written_to_its_descriptor(tmp_path: Path) -> None:
+    script = 'eval "exec 9>&$STORLET_METADATA_FD"; echo \'{"a": "b", "n": 1, "no": null}\' >&9'
+    outcome, _ = outcome_of(tmp_path, script)
+    assert outcome.metadata == {"a": "b", "n": "1"}
+
+
+@pytest.mark.parametrize(
+    ("script", "code", "message"),
+    [
+        ("echo why >&2; exit 3", "storlet.failed", "the program exited with status 3: why"),
+        ("kill -9 $$", "storlet.failed", "the program was killed by signal 9 (SIGKILL)"),
+        ('eval "echo x >&$STORLET_METADATA_FD"', "storlet.failed", "the metadata is not a JSON"),
+        (
+            'eval "exec 9>&$STORLET_METADATA_FD"; head -c 5000 /dev/zero | tr "\\0" 1 >&9',
+            "storlet.limit.metadata",
+            "the metadata has 5000 bytes, more than 4096",
+        ),
+    ],
+)
+def test_a_failure_has_its_code(tmp_path: Path, script: str, code: str, message: str) -> None:
+    outcome, _ = outcome_of(tmp_path, script)
+    assert (outcome.code, outcome.message[: len(message)]) == (code, message)
+
+
+def test_a_program_that_cannot_be_started_is_a_load_error(tmp_path: Path) -> None:
+    made = project_of(tmp_path, "")
+    (tmp_path / "fruit.sh").chmod(0o644)
+    outcome = run(made, [Input(tmp_path / "in")], os.open(os.devnull, os.O_WRONLY), {})
+    assert outcome.code == "storlet.load"
+    assert outcome.message == "fruit.sh cannot be started: Permission denied"
+
+
+def test_a_shared_object_needs_a_sandbox(tmp_path: Path) -> None:
+    made = project_of(tmp_path, "")
+    changed = {**made.document, "main": "fruit.sh:run"}
+    other = projects.Project(made.folder, changed)
+    with pytest.raises(ProjectError, match="a shared object runs in a sandbox only"):
+        run(other, [Input(tmp_path / "in")], os.open(os.devnull, os.O_WRONLY), {})
+
+
+def test_a_missing_input_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="absent"):
+        program.run(Path("/bin/true"), (), [(tmp_path / "absent", {})], 1, {})
