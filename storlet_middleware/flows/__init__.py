@@ -6,6 +6,7 @@
 ``distribution``     the body of such a request, parsed
 ``selection``        its objects
 ``splits``           its storlet on each object, a few at a time
+``merges``           a storlet over the outputs of the splits, as a tree
 ``spool``            its intermediate results
 
 A flow is code of the proxy.  It handles no data itself, and its storlets run in sandboxes like all

@@ -32,12 +32,15 @@ from storlet_middleware import errors, names
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import AccessDenied, BadRequest, StorletError, TenantBusy
 from storlet_middleware.flows.caller_requests import CallerRequests, WSGIApp
-from storlet_middleware.flows.distribution import ARRIVAL, LISTING, Distribution, parse
+from storlet_middleware.flows.distribution import ARRIVAL, LISTING, Distribution, Part, parse
+from storlet_middleware.flows.merges import Merges, Tree
 from storlet_middleware.flows.selection import objects_of
 from storlet_middleware.flows.splits import INLINE_BYTES, Outcome, Splits
 from storlet_middleware.flows.spool import Budget, Spool
+from storlet_middleware.proxy.plan import UNKNOWN_TYPE
 from storlet_middleware.proxy.run import new_id
 from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.proxy.stored_headers import set_metadata
 from storlet_middleware.records.record import OK
 from storlet_middleware.wsgi import s3_request
 from storlet_middleware.wsgi.answer import Answer
@@ -45,7 +48,11 @@ from storlet_middleware.wsgi.bodies import ClientBody, ClosingIterator
 from storlet_middleware.wsgi.caller import user_of
 from storlet_middleware.wsgi.context import RequestContext, swift_authorize
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch, break_connection
-from storlet_middleware.wsgi.storlet_request import storlet_headers, unknown_header_faults
+from storlet_middleware.wsgi.storlet_request import (
+    ObjectPath,
+    storlet_headers,
+    unknown_header_faults,
+)
 
 #: 10,000 paths of 1,282 bytes.
 _BODY_BYTES: Final = 16 << 20
@@ -143,14 +150,18 @@ class _Flow:
         self._budget = Budget(proxy.config.library.distributed_spool_bytes)
         self._watch = ClientWatch(environ)
         self._splits: Splits | None = None
+        self._tree: Tree | None = None
         self._objects = 0
         self._has_ended = False
 
     def answer(self) -> Answer:
         given = self._distribution
+        merges = self._merges(given.merge) if given.merge is not None else None
         most = self._proxy.config.library.distributed_objects
         paths = objects_of(given, self._requests, most)
         self._objects = len(paths)
+        if merges is not None:
+            return self._merged(merges, paths)
         budget = self._budget if given.is_concatenated else None
         splits = self._splits = Splits(self._requests, given, paths, budget)
         if given.is_concatenated:
@@ -162,6 +173,25 @@ class _Flow:
         for line in self._lines(splits, given.order or LISTING):
             spool.write(line)
         return self._complete(spool, {"Content-Type": LINES})
+
+    def _merges(self, part: Part) -> Merges:
+        return Merges(self._proxy, self._context, part, self._id, self._budget)
+
+    def _merged(self, merges: Merges, paths: list[ObjectPath]) -> Answer:
+        tree = self._tree = Tree(len(paths), merges.most_inputs, merges.merge)
+
+        def add(number: int, outcome: Outcome) -> None:
+            spool, outcome.spool = outcome.spool, None
+            tree.add(number, spool)
+
+        splits = self._splits = Splits(self._requests, self._distribution, paths, self._budget, add)
+        for _ in splits.outcomes(ARRIVAL):
+            pass
+        if tree.root is None:
+            raise nothing_selected()
+        headers = HeaderKeyDict({"Content-Type": UNKNOWN_TYPE})
+        set_metadata(headers, merges.metadata)
+        return self._complete(tree.root, headers)
 
     def _lines(self, splits: Splits, order: str) -> Iterator[bytes]:
         count = 0
@@ -224,6 +254,8 @@ class _Flow:
         try:
             if self._splits is not None:
                 self._splits.close()
+            if self._tree is not None:
+                self._tree.close()
         finally:
             self._release(self._account)
         self._proxy.logger.info(

@@ -80,3 +80,20 @@ def test_rules_and_rights_hold_for_each_object(users: dict[str, Client]) -> None
     assert_reveals_nothing(answer)
     found = rows(distribute(ward.physician, document))
     assert [row["outcome"] for row in found] == ["ok", "failed", "failed"]
+
+
+def test_words_are_counted_by_split_and_merge(owner: Client, many: str) -> None:
+    """200 outputs are more than an invocation has inputs, so merges are a tree."""
+    document = {"objects": {"container": many}, "split": "std:wordcount", "merge": "std:sum"}
+    answer = distribute(owner, document)
+    assert answer.status == 200, answer
+    found = dict(line.split(b"\t") for line in answer.body.splitlines())
+    assert found[b"line"] == b"200"
+    assert len(found) == COUNT + 1
+    assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+def test_lines_are_counted_by_split_and_merge(owner: Client, many: str) -> None:
+    split = {"storlet": "std:grep", "parameters": {"pattern": "[02468]$", "count": True}}
+    document = {"objects": {"container": many}, "split": split, "merge": "std:sum"}
+    assert distribute(owner, document).body == b"100\n"

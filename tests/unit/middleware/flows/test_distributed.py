@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -306,3 +307,94 @@ def test_closing_the_answer_ends_all_splits(proxy: Proxy, data: FakeSwift, node:
     answer.app_iter.close()
     assert_ended(proxy, data)
     assert "code=client.gone" in proxy.logger.text
+
+
+# --- merge ----------------------------------------------------------------------------------------
+
+
+def joining(worker: WorkerRun) -> None:
+    """As the merge: ``(`` all inputs ``)``; as the split: the input."""
+    inputs = []
+    for fd in worker.inputs:
+        with os.fdopen(os.dup(fd), "rb") as file:
+            inputs.append(file.read())
+    worker.begin(**{"Content-Type": "text/x-merged", "Inputs": str(len(inputs))})
+    is_merge = "." in worker.invoke.id
+    content = b"(" + b",".join(inputs) + b")" if is_merge else inputs[0].strip()[5:]
+    worker.write(content)
+    worker.succeed()
+
+
+MERGED = {**ALL, "merge": "std:sum"}
+
+
+@pytest.mark.parametrize(
+    ("inputs", "expected"),
+    [
+        (16, b"(0,1,2,3,4,5,6,7,8,9,10,11)"),
+        (5, b"((0,1,2,3,4),(5,6,7,8,9),(10,11))"),
+        (2, b"((((0,1),(2,3)),((4,5),(6,7))),((8,9),(10,11)))"),
+    ],
+)
+def test_merges_are_a_tree_in_the_order_of_the_objects(
+    swift: FakeSwift, data: FakeSwift, node: Node, short_dir: Path, inputs: int, expected: bytes
+) -> None:
+    proxy = Proxy(swift, make_config(short_dir, limits__inputs=str(inputs)))
+    node.workers.script = joining
+    answer = distribute(proxy, MERGED)
+    assert (answer.status, answer.data) == (200, expected)
+    assert answer.headers["Content-Type"] == "text/x-merged"
+    assert answer.headers["Content-Length"] == str(len(expected))
+    assert_ended(proxy, data)
+
+
+def test_one_object_is_merged_too(proxy: Proxy, data: FakeSwift, node: Node) -> None:
+    node.workers.script = joining
+    answer = distribute(proxy, {**MERGED, "objects": ["/c/a/07.txt"]})
+    assert (answer.status, answer.data) == (200, b"(7)")
+
+
+def test_objects_without_the_metadata_are_not_merged(
+    proxy: Proxy, data: FakeSwift, node: Node
+) -> None:
+    node.workers.script = joining
+    for number in (3, 9):
+        data.containers["c"].objects[f"a/{number:02}.txt"].headers["X-Object-Meta-Colour"] = "blue"
+    objects = {"container": "c", "metadata": {"Colour": "blue"}}
+    answer = distribute(proxy, {**MERGED, "objects": objects})
+    assert (answer.status, answer.data) == (200, b"(3,9)")
+    objects = {"container": "c", "metadata": {"Colour": "green"}}
+    assert distribute(proxy, {**MERGED, "objects": objects}).status == 404
+    assert_ended(proxy, data)
+
+
+def test_a_failed_split_or_merge_fails_the_request(
+    proxy: Proxy, data: FakeSwift, node: Node
+) -> None:
+    node.workers.script = failing
+    answer = distribute(proxy, MERGED)
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert b"/c/a/05.txt" in answer.data
+
+    def fails_as_merge(worker: WorkerRun) -> None:
+        worker.fail("ValueError: no") if "." in worker.invoke.id else joining(worker)
+
+    node.workers.script = fails_as_merge
+    answer = distribute(proxy, MERGED)
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert b"merge: " in answer.data
+    assert_ended(proxy, data)
+
+
+def test_the_merge_is_checked_before_any_split_runs(
+    proxy: Proxy, data: FakeSwift, node: Node
+) -> None:
+    data.put_storlet("own.py")
+    data.containers["c"].read = READER
+    assert distribute(proxy, {**MERGED, "merge": "own.py"}, user=READER).status == 403
+    assert distribute(proxy, {**MERGED, "merge": "std:smu"}).status == 404
+    answer = distribute(proxy, {**MERGED, "merge": "std:nop"})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert b"merge: std:nop takes one input only" in answer.data
+    assert node.workers.runs == []
+    assert_ended(proxy, data)

@@ -1,0 +1,51 @@
+"""The tree of merges; ``test_distributed`` runs them."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from typing import Any
+
+import pytest
+
+from storlet_middleware.flows.merges import Tree
+
+
+class Output:
+    """An output of the numbers that it was made of."""
+
+    def __init__(self, numbers: list[int]) -> None:
+        self.numbers = numbers
+        self.is_closed = False
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def merge(outputs: Any) -> Output:
+    for output in outputs:
+        output.close()
+    return Output(list(itertools.chain.from_iterable(output.numbers for output in outputs)))
+
+
+@pytest.mark.parametrize("width", [2, 3, 16])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 7, 16, 17, 33, 100])
+def test_every_output_is_merged_once_and_in_order(count: int, width: int) -> None:
+    numbers = list(range(count))
+    random.Random(count * width).shuffle(numbers)  # noqa: S311 - no secret
+    tree = Tree(count, width, merge)
+    for number in numbers:
+        assert tree.root is None
+        # Every fifth object was not selected.
+        tree.add(number, None if number % 5 == 4 else Output([number]))
+    assert tree.root.numbers == [number for number in range(count) if number % 5 != 4]
+    assert not tree.root.is_closed
+
+
+def test_outputs_that_were_not_merged_are_released() -> None:
+    tree, outputs = Tree(4, 2, merge), [Output([number]) for number in range(3)]
+    for number, output in enumerate(outputs):
+        tree.add(number, output)
+    tree.close()
+    assert [output.is_closed for output in outputs] == [True] * 3
+    assert tree.root is None
