@@ -422,6 +422,27 @@ def run(session: Session, invocation: Invocation) -> Flow[Answer]:
     return answer
 
 
+def library(session: Session) -> Flow[list[Mapping[str, Any]]]:
+    """The storlets that every account has, with versions and parameters."""
+    answer = yield from session.exchange(Call("GET", query=(("storlet-library", ""),)))
+    found: list[Mapping[str, Any]] = json.loads(answer.body)
+    return found
+
+
+def distribute(session: Session, document: Mapping[str, Any]) -> Flow[Answer]:
+    """Run a storlet on many objects; the answer is streamed."""
+    headers = {
+        "X-Run-Storlet": "std:distributed",
+        "Accept": "application/x-ndjson",
+        "Content-Type": "application/json",
+    }
+    body = json.dumps(document).encode()
+    answer = yield from session.exchange(Call("POST", headers=headers, body=body, is_streamed=True))
+    if "content-length" not in answer.headers and "transfer-encoding" not in answer.headers:
+        raise BrokenAnswer("std:distributed: the answer has no length: its end is unknown")
+    return answer
+
+
 def copy(session: Session, invocation: Invocation, target: str) -> Flow[Answer]:
     """Store the output of a storlet on an object as ``target``."""
     container, name = object_path(target)

@@ -381,6 +381,17 @@ class Storlets(_Account[httpx.Client]):
                 yield from decoder.feed(chunk)
         decoder.end()
 
+    def library(self) -> Sequence[Mapping[str, Any]]:
+        """The storlets that every account has, with versions and parameters."""
+        return self._drive(operations.library(self._session))
+
+    def distribute(self, document: Mapping[str, Any]) -> AbstractContextManager[Output]:
+        """Run a storlet on many objects; the answer is a stream.
+
+        :param document: ``objects``, ``split``, ``merge`` and more, as HTTP clients send it.
+        """
+        return self._stream(operations.distribute(self._session, document))
+
     def copy(
         self,
         storlet: str,
@@ -609,6 +620,14 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
                 for record in decoder.feed(chunk):
                     yield record
         decoder.end()
+
+    async def library(self) -> Sequence[Mapping[str, Any]]:
+        """The storlets that every account has, with versions and parameters."""
+        return await self._drive(operations.library(self._session))
+
+    def distribute(self, document: Mapping[str, Any]) -> AbstractAsyncContextManager[AsyncOutput]:
+        """Run a storlet on many objects; the answer is a stream."""
+        return self._stream(operations.distribute(self._session, document))
 
     async def copy(
         self,

@@ -14,6 +14,7 @@ from storlet_client.cli import (
     access,
     account,
     check,
+    flows,
     invoke,
     local,
     operators,
@@ -92,7 +93,7 @@ def cli(context: click.Context, /, **options: Any) -> None:
     )
 
 
-for part in (account, projects, local, check, storlets, invoke, runs, access, operators):
+for part in (account, projects, local, check, storlets, invoke, flows, runs, access, operators):
     part.declare(cli)
 
 

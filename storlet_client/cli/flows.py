@@ -1,0 +1,100 @@
+"""``library`` and ``distribute``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TextIO
+
+import click
+
+from storlet_client.cli.context import pairs, with_storlets
+from storlet_client.cli.groups import Group
+from storlet_client.cli.output import format_option, show_rows
+from storlet_client.cli.progress import written
+from storlet_client.errors import ConfigurationError
+from storlet_client.storlets import Storlets
+
+CONCATENATE = "concat"
+
+
+def declare(group: Group) -> None:
+    """Add the commands to ``group``."""
+
+    @group.example("library", examples="storlet library\nstorlet library --format json")
+    @with_storlets
+    @format_option
+    def library(storlets: Storlets, form: str) -> None:
+        """List the storlets that every account has: run them by their names (std:...)."""
+        rows = [dict(row) for row in storlets.library()]
+        if form in {"table", "csv"}:
+            rows = [{**row, "parameters": " ".join(row["parameters"])} for row in rows]
+        columns = ("name", "version", "summary", "parameters")
+        show_rows(rows, columns, form, "the cluster has no library")
+
+    @group.example(
+        "distribute",
+        examples="storlet distribute std:grep logs --prefix 2026-07/ -p pattern=WARN\n"
+        "storlet distribute std:wordcount books --merge std:sum -o counts.txt\n"
+        "storlet distribute fixity.py --objects paths.txt --report",
+    )
+    @with_storlets
+    @click.argument("name")
+    @click.argument("container", default="")
+    @click.option("-p", "--parameter", "parameters", multiple=True, metavar="KEY=VALUE")
+    @click.option("--prefix", default="", help="Only objects whose names begin with this.")
+    @click.option("--suffix", default="", help="Only objects whose names end with this.")
+    @click.option("--glob", default="", help="Only objects whose names match this pattern.")
+    @click.option("--metadata", multiple=True, metavar="KEY=VALUE", help="Only objects with this.")
+    @click.option(
+        "--objects",
+        "listed",
+        type=click.File("r", encoding="utf-8"),
+        help="File with CONTAINER/OBJECT on each line, instead of a container.",
+    )
+    @click.option("--merge", default="", help="Storlet that merges the outputs, or 'concat'.")
+    @click.option("--merge-parameter", "merge_parameters", multiple=True, metavar="KEY=VALUE")
+    @click.option("--concurrency", type=click.IntRange(1), help="Objects at the same time.")
+    @click.option("--report", is_flag=True, help="Report failures, and continue.")
+    @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
+    def distribute(storlets: Storlets, name: str, container: str, **options: Any) -> None:
+        """Run a storlet on many objects, each on the node that has it.
+
+        Prints a line of JSON for each object as it is done, or what --merge makes of the outputs.
+        """
+        document = _document(name, container, options)
+        with storlets.distribute(document) as stream, written(options["output"]) as file:
+            for chunk in stream:
+                file.write(chunk)
+                file.flush()
+
+
+def _document(name: str, container: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    selection = {key: options[key] for key in ("prefix", "suffix", "glob") if options[key]}
+    metadata = pairs(options["metadata"], "--metadata")
+    if metadata:
+        selection["metadata"] = metadata
+    listed: TextIO | None = options["listed"]
+    if (listed is None) == (not container) or (listed is not None and selection):
+        raise ConfigurationError(["give a container with its options, or --objects FILE"])
+    document: dict[str, Any] = {
+        "objects": {"container": container, **selection}
+        if listed is None
+        else [line for line in listed.read().splitlines() if line],
+        "split": _part(name, options["parameters"], "-p"),
+    }
+    merge, more = options["merge"], options["merge_parameters"]
+    if more and merge in {"", CONCATENATE}:
+        raise ConfigurationError(["--merge-parameter needs --merge with a storlet"])
+    if merge:
+        own = _part(merge, more, "--merge-parameter")
+        document["merge"] = merge if merge == CONCATENATE else own
+    if options["concurrency"]:
+        document["concurrency"] = options["concurrency"]
+    if options["report"]:
+        document["on-failure"] = "report"
+    return document
+
+
+def _part(name: str, parameters: tuple[str, ...], option: str) -> dict[str, Any]:
+    found = pairs(parameters, option)
+    return {"storlet": name, "parameters": found} if found else {"storlet": name}

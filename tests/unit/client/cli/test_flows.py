@@ -1,0 +1,90 @@
+"""``library`` and ``distribute``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.unit.client.conftest import Command
+from tests.unit.client.server import Reply, Server
+
+ROWS = [{"name": "std:grep", "version": "1.0", "summary": "s", "parameters": {"a": {}, "b": {}}}]
+
+
+def test_the_library_is_listed(server: Server, command: Command) -> None:
+    server.on("GET", "", Reply(200, body=json.dumps(ROWS).encode()))
+    result = command("library", "--format", "json")
+    assert json.loads(result.out) == ROWS
+    assert "storlet-library" in server.received[-1].path
+    assert "a b" in command("library", "--format", "csv").out
+
+
+@pytest.mark.parametrize(
+    ("words", "document"),
+    [
+        (["std:nop", "c"], {"objects": {"container": "c"}, "split": {"storlet": "std:nop"}}),
+        (
+            [
+                "up.py", "c", "--prefix", "a/", "--suffix", ".x", "--glob", "*", "-p", "k=v",
+                "--metadata", "Colour=red", "--merge", "std:sum", "--merge-parameter", "m=n",
+                "--concurrency", "3",
+            ],
+            {
+                "objects": {
+                    "container": "c", "prefix": "a/", "suffix": ".x", "glob": "*",
+                    "metadata": {"Colour": "red"},
+                },
+                "split": {"storlet": "up.py", "parameters": {"k": "v"}},
+                "merge": {"storlet": "std:sum", "parameters": {"m": "n"}},
+                "concurrency": 3,
+            },
+        ),
+        (
+            ["up.py", "c", "--merge", "concat"],
+            {"objects": {"container": "c"}, "split": {"storlet": "up.py"}, "merge": "concat"},
+        ),
+    ],
+)  # fmt: skip
+def test_objects_of_a_container(
+    server: Server, command: Command, words: list[str], document: object
+) -> None:
+    server.on("POST", "", Reply(200, body=b"a line\n"))
+    result = command("distribute", *words)
+    assert (result.code, result.out) == (0, "a line\n")
+    received = server.received[-1]
+    assert json.loads(received.body) == document
+    assert received.headers["x-run-storlet"] == "std:distributed"
+    assert received.headers["accept"] == "application/x-ndjson"
+
+
+def test_objects_of_a_file_and_a_file_for_the_answer(
+    server: Server, command: Command, tmp_path: Path
+) -> None:
+    (tmp_path / "paths").write_text("c/o\n\nc/p\n")
+    server.on("POST", "", Reply(200, body=b"result"))
+    out = tmp_path / "out"
+    words = ["up.py", "--objects", str(tmp_path / "paths"), "--report", "-o", str(out)]
+    assert command("distribute", *words).code == 0
+    assert out.read_bytes() == b"result"
+    assert json.loads(server.received[-1].body) == {
+        "objects": ["c/o", "c/p"], "split": {"storlet": "up.py"}, "on-failure": "report"
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["up.py"],
+        ["up.py", "c", "--objects", __file__],
+        ["up.py", "--objects", __file__, "--prefix", "x"],
+        ["up.py", "c", "--merge-parameter", "a=b"],
+        ["up.py", "c", "--merge", "concat", "--merge-parameter", "a=b"],
+    ],
+)
+def test_contradictions_are_refused_before_any_request(
+    server: Server, command: Command, words: list[str]
+) -> None:
+    assert command("distribute", *words).code == 3
+    assert server.calls() == []
