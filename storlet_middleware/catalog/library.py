@@ -130,7 +130,10 @@ class Library:
             return found
         self.require_available(name)
         if name in _FLOWS:
-            raise StorletNotFound(f"{name}: a flow is run by requests only, not as a storlet")
+            raise StorletNotFound(
+                f"{name}: a flow is no storlet: no rule and no flow can run it, and"
+                f" {names.DISTRIBUTED} is a POST of the account"
+            )
         raise StorletNotFound(f"the library has no storlet {name}{nearest(name, self.names)}")
 
     def require_available(self, name: str) -> None:

@@ -35,7 +35,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "storlet_middleware/config": 95,
     "storlet_middleware/enforcement": 83,
     "storlet_middleware/engine": 96,
-    "storlet_middleware/flows": 90,
+    "storlet_middleware/flows": 94,
     "storlet_middleware/object_server": 91,
     "storlet_middleware/proxy": 94,
     "storlet_middleware/records": 98,

@@ -11,6 +11,7 @@ from tests.bench.figures import Figure
 from tests.bench.rows import (
     breakdown,
     bundles,
+    distributed,
     driver,
     first,
     fixity,
@@ -68,6 +69,7 @@ ROWS: Final = (
     Row("isolation", "storlets with and without a sandbox", isolation.measure, 110),
     Row("fixity", "MD5 and SHA-256 of 100 MiB", fixity.measure, 12),
     Row("scan", "a filter that keeps 1% of an object", scan.measure, 110),
+    Row("distributed", "a storlet on many objects", distributed.measure, 180, 25, only_named=True),
     Row("nodes", "a scan spread over 1, 2, 4 and 8 nodes", nodes.measure, 90),
     Row("traffic", "plain requests with the filter in the pipelines", traffic.measure, 300),
     Row("rules", "plain GETs of accounts with 0 to 1,000 rules", rules.measure, 40),

@@ -212,5 +212,5 @@ def test_an_operator_can_switch_it_off(swift: FakeSwift, node: Node, short_dir: 
 
 def test_a_rule_cannot_run_it_as_a_storlet(proxy: Proxy) -> None:
     library: Library = proxy.filter._proxy.catalog.library
-    with pytest.raises(StorletNotFound, match="a flow is run by requests only"):
+    with pytest.raises(StorletNotFound, match="a flow is no storlet"):
         library.member("std:sequence")
