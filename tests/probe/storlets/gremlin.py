@@ -44,6 +44,7 @@ class Gremlin:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         self.ins, self.out, self.params = in_files, out_files[0], params
+        self.outs = out_files
         self.nonce = os.urandom(8).hex()
         self.number = 0
         self.run = self._identify_run(params["key"]) if "key" in params else 0
@@ -104,6 +105,20 @@ class Gremlin:
             time.sleep(0.02)
         self.out.write(f"{VERSION} ".encode() if "tell" in self.params else b"")
         self._lines(1)
+
+    def spread(self) -> None:
+        """``bytes`` bytes into each output, from the last to the first; then wait for
+        :meth:`touch`. With ``drops``, one byte into each in each half second instead of the wait."""
+        for out in reversed(self.outs):
+            out.write(b"x" * int(self.params.get("bytes", "0")))
+            out.flush()
+        for _ in range(int(self.params.get("drops", "0"))):
+            time.sleep(0.5)
+            for out in self.outs:
+                out.write(b"x")
+                out.flush()
+        if "drops" not in self.params:
+            self.hold()
 
     def slow_reader(self) -> None:
         """Take the input in small pieces with pauses."""
