@@ -117,7 +117,7 @@ def test_all_or_nothing_is_stored_when_an_object_server_is_killed(
         host.kill_hard("object-1")
         assert tenant.tool("proxy").get(tenant.path, "touch", go=key).status == 200
         answer = going.result(60)
-    wait_for(lambda: tenant.is_well(), 20, "a run to work again")
+    wait_for(tenant.is_well, 20, "a run to work again")
     lengths = outputs.lengths()
     if is_whole(answer):
         assert None not in lengths

@@ -108,7 +108,7 @@ class Gremlin:
 
     def spread(self) -> None:
         """``bytes`` bytes into each output, from the last to the first; then wait for
-        :meth:`touch`. With ``drops``, one byte into each in each half second instead of the wait."""
+        :meth:`touch`. With ``drops``, one byte into each in each half second instead."""
         for out in reversed(self.outs):
             out.write(b"x" * int(self.params.get("bytes", "0")))
             out.flush()
