@@ -79,7 +79,9 @@ _OF_STATIC: Final = "SLO"
 #: Objects that consist of others: the body ends early if one of these is refused.
 _LARGE: Final = frozenset(("x-object-manifest", "x-static-large-object"))
 _LINK: Final = frozenset(("x-symlink-target-etag", "x-symlink-target-bytes"))
-_DESCRIBES_OTHERS: Final = _LARGE | _LINK
+#: The answer to a POST to a link names its target.
+_LOCATION: Final = "location"
+_DESCRIBES_OTHERS: Final = _LARGE | _LINK | {_LOCATION}
 #: Versioning marks the link that replaces an object with this header.
 _IS_VERSION_LINK: Final = "X-Object-Sysmeta-Versions-Symlink"
 #: Settings that move a container's objects to another container or cluster, with other rules.
@@ -351,6 +353,9 @@ class ReadGuard:
         given = {key.lower(): value for key, value in headers}
         is_manifest = config_true_value(given.get("x-static-large-object", "false"))
         try:
+            if self._method == "POST" and _LOCATION in given:
+                for origin in origins(self._decided):
+                    self._require(origin, "HEAD", may_run=False)
             if not _LINK.isdisjoint(given):
                 self._check_link(given)
             if is_manifest and self._operation.source is not None:

@@ -42,6 +42,10 @@ def test_a_post_to_a_link_reveals_nothing_of_its_target(ward: Ward) -> None:
     assert ward.physician.put("patients/static", b"", link).status == 201
     assert_closed(ward.researcher.post("patients/static", {"X-Object-Meta-A": "b"}))
     assert ward.physician.post("open/static", {"X-Object-Meta-A": "b"}).status == 307
+    dynamic = {"X-Symlink-Target": "open/a.csv"}
+    assert ward.physician.put("patients/dynamic", b"", dynamic).status == 201
+    assert_closed(ward.researcher.post("patients/dynamic", {"X-Object-Meta-A": "b"}))
+    assert ward.physician.post("patients/dynamic", {"X-Object-Meta-A": "b"}).status == 307
 
 
 def test_a_static_link_in_an_account_without_rules(ward: Ward, users: dict[str, Client]) -> None:

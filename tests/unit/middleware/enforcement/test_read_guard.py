@@ -265,6 +265,15 @@ def test_segment_whose_deletion_is_denied_stays(swift: Pipeline) -> None:
     assert list(swift.store.containers["AUTH_a/closed"].objects) == ["o"]
 
 
+def test_post_to_a_covered_link_does_not_name_its_target(swift: Pipeline) -> None:
+    for container in ("open", "closed"):
+        swift.request("PUT", f"{container}/link", {"X-Symlink-Target": "open/o"})
+    judge, metadata = Judge("AUTH_a/closed/*"), {"X-Object-Meta-A": "b"}
+    assert_refused(swift.guarded(judge, "POST", "closed/link", metadata))
+    answer = swift.guarded(judge, "POST", "open/link", metadata)
+    assert (answer.status, dict(answer.headers)["Location"]) == (307, "/v1/AUTH_a/open/o")
+
+
 @pytest.mark.parametrize("target", ["slo", "o"])
 def test_deletion_through_a_link_does_not_show_whether_its_target_is_large(
     swift: Pipeline, target: str
