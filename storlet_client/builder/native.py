@@ -6,11 +6,13 @@
     files = ["target/release/fruit"]
 
 ``storlet build`` runs the command ``build`` in the project, if there is one, and puts ``files``
-directly below ``code/`` of the bundle, with the execute permission that they have.
+directly below ``code/`` of the bundle, with the execute permission that they have.  The command
+finds ``storlet.h`` in the folder ``STORLET_INCLUDE``.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Mapping
@@ -18,6 +20,8 @@ from pathlib import Path, PurePosixPath
 from typing import Any
 
 from storlet_client.builder.project import ProjectError
+
+_API = Path(__file__).parent / "native_api"
 
 Files = dict[str, tuple[bytes, int]]
 
@@ -53,6 +57,7 @@ def _run(folder: Path, command: list[str]) -> None:
         done = subprocess.run(
             command,
             cwd=folder,
+            env={**os.environ, "STORLET_INCLUDE": str(_API)},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

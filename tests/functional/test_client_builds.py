@@ -17,6 +17,7 @@ from storlet_client.storlets import Storlets
 from tests.support.accounts import unique
 from tests.support.http import Client
 
+SAMPLES = Path(__file__).resolve().parents[2] / "storlets/native"
 LIBRARY = "org.apache.commons:commons-csv:1.10.0"
 PANDAS = """
 import pandas
@@ -68,7 +69,8 @@ def result_of(storlets: Storlets, folder: Path, content: bytes, text: str) -> by
     """The output of a project's storlet on an object with ``content``."""
     assert storlets.deploy_bundle(folder.name, build(folder).read_bytes()) == 1
     storlets.upload("samples/input", content)
-    with storlets.run(folder.name, "samples/input", {"text": text}) as output:
+    parameters = {"text": text} if text else {}
+    with storlets.run(folder.name, "samples/input", parameters) as output:
         return output.read()
 
 
@@ -129,3 +131,18 @@ def test_a_rust_project_runs_by_the_commands_only(storlets: Storlets, tmp_path: 
     content = (folder / "sample.txt").read_bytes()
     output = result_of(storlets, folder, content, "apple")
     assert output == (folder / "expected.txt").read_bytes()
+
+
+TOOLS = {"c": "gcc", "cpp": "g++", "rust": "cargo", "go": "go"}
+
+
+@pytest.mark.parametrize("language", TOOLS)
+def test_a_native_sample_runs_from_its_source(
+    storlets: Storlets, tmp_path: Path, language: str
+) -> None:
+    if shutil.which(TOOLS[language]) is None:
+        pytest.skip(f"{TOOLS[language]} is missing")
+    folder = tmp_path / f"crc-{language}"
+    shutil.copytree(SAMPLES / language, folder)
+    content = (folder / "input.txt").read_bytes()
+    assert result_of(storlets, folder, content, "") == (folder / "expected.txt").read_bytes()

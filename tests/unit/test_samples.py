@@ -18,7 +18,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets"
 #: The system library; ``tests/unit/test_library_storlets.py`` tests it.
-STD = ROOT / "std"
+#: Folders of projects, which have manifests of another form.
+PROJECTS = (ROOT / "std", ROOT / "native")
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/manifest.json"))
 NEEDED = {"name", "language", "main", "file", "dependencies", "parameters", "input", "summary"}
 OPTIONAL = {"expected", "expected_metadata", "expected_error", "language_version"}
@@ -141,7 +142,7 @@ def test_every_folder_has_a_manifest_and_a_readme() -> None:
     folders = [
         path
         for path in ROOT.iterdir()
-        if path.is_dir() and not path.name.startswith((".", "_")) and path != STD
+        if path.is_dir() and not path.name.startswith((".", "_")) and path not in PROJECTS
     ]
     lacking = [
         f"{p.name}/{n}"
@@ -163,7 +164,7 @@ def test_a_manifest_is_sound(folder: Path) -> None:
     manifest = manifest_of(folder)
     assert set(manifest) >= NEEDED
     assert set(manifest) - NEEDED - OPTIONAL == set()
-    assert manifest["language"] in ("python", "java")
+    assert manifest["language"] in ("python", "java", "native")
     assert ("expected" in manifest) != ("expected_error" in manifest)
     inputs = manifest["input"] if isinstance(manifest["input"], list) else [manifest["input"]]
     files = [*inputs, *([manifest["expected"]] if "expected" in manifest else [])]
@@ -193,6 +194,9 @@ def test_names_follow_the_rules_of_registration(folder: Path) -> None:
         assert manifest["name"] == manifest["file"]
         assert manifest["main"].startswith(manifest["name"].removesuffix(".py") + ".")
         assert manifest["main"].count(".") == 1
+        assert (folder / manifest["file"]).is_file()
+    elif manifest["language"] == "native":
+        assert manifest["main"] == manifest["name"]
         assert (folder / manifest["file"]).is_file()
     else:
         assert re.fullmatch(r"[^/]+-[^/]+\.jar", manifest["name"])

@@ -71,6 +71,13 @@ def test_a_build_that_fails_is_reported_with_its_output(folder: Path) -> None:
     assert faults_of(folder) == ["build: sh make.sh: exit status 3", "undefined reference"]
 
 
+def test_the_build_finds_the_header_of_the_interface(folder: Path) -> None:
+    with (folder / "make.sh").open("a") as script:
+        script.write('; cp "$STORLET_INCLUDE/storlet.h" words.txt')
+    build(folder)
+    assert "struct storlet_run" in (folder / "words.txt").read_text()
+
+
 def test_a_missing_tool_is_named(folder: Path) -> None:
     change(folder, '"sh", "make.sh"', '"no-such-tool"')
     assert faults_of(folder) == ["build: no-such-tool is missing: install it, and put it on PATH"]

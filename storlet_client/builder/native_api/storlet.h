@@ -1,0 +1,1 @@
+../../../storlet_daemon/native/storlet.h

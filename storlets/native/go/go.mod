@@ -1,0 +1,3 @@
+module crc
+
+go 1.20
