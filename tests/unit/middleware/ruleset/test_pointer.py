@@ -8,6 +8,7 @@ from swift.proxy.controllers.base import get_cache_key
 from storlet_middleware.errors import RulesUnavailable
 from storlet_middleware.ruleset import pointer
 from storlet_middleware.ruleset.pointer import Pointer
+from storlet_middleware.wsgi.account_info import KEY_PREFIX
 from tests.unit.middleware.rules_account import MANDATORY, ORDINARY, AccountSwift, RulesProxy
 from tests.unit.middleware.support import ACCOUNT
 
@@ -49,7 +50,7 @@ def test_a_pointer_in_an_unknown_format_closes_the_account(
 
 def test_the_prefix_of_account_information_is_swifts() -> None:
     """Elsewhere it would be found as well, at a price that every request pays."""
-    assert get_cache_key(ACCOUNT) == pointer._INFO + ACCOUNT
+    assert get_cache_key(ACCOUNT) == KEY_PREFIX + ACCOUNT
 
 
 def test_requests_are_refused_while_the_state_of_the_account_is_unknown(
