@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
 from pathlib import PurePosixPath
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
 from storlet_client.exchange import Answer, Body, Call, Flow
@@ -156,6 +156,7 @@ class Invocation:
     :param parameters: sent as headers, so that access logs do not have them; values that a header
         cannot carry are sent in the query.
     :param resources: further inputs, each ``container/object``.
+    :param outputs: objects for the storlet's further outputs, each ``container/object``.
     :param limits: lowered limits by name, such as ``timeout-total``.
     """
 
@@ -167,6 +168,7 @@ class Invocation:
     limits: Mapping[str, str] = field(default_factory=dict)
     on_proxy: bool = False
     keep_log: bool = False
+    outputs: Sequence[str] = ()
 
     def call(self, method: str, headers: Mapping[str, str], body: Body = None) -> Call:
         sent = {"X-Run-Storlet": self.storlet, "Accept": "*/*", **headers}
@@ -180,6 +182,10 @@ class Invocation:
             sent["X-Storlet-Extra-Resources"] = ",".join(
                 "/" + each.lstrip("/") for each in self.resources
             )
+        if self.outputs:
+            paths = ["/".join(object_path(each)) for each in self.outputs]
+            # A comma in a name would begin another one.
+            sent["X-Storlet-Output"] = ",".join(quote("/" + path) for path in paths)
         sent.update({f"X-Storlet-Limit-{name}": value for name, value in self.limits.items()})
         if self.on_proxy:
             sent["X-Storlet-Run-On-Proxy"] = ""

@@ -56,6 +56,13 @@ def declare(group: Group) -> None:
     @click.option(
         "--resource", "resources", multiple=True, metavar="CONTAINER/OBJECT", help="Further input."
     )
+    @click.option(
+        "--further-output",
+        "outputs",
+        multiple=True,
+        metavar="CONTAINER/OBJECT",
+        help="Store the next further output as this.",
+    )
     @click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Lowered limit.")
     @click.option("--on-proxy", is_flag=True, help="Run at the proxy server.")
     @click.option("--keep-log", is_flag=True, help="Store the log; see 'storlet logs'.")
@@ -71,6 +78,7 @@ def declare(group: Group) -> None:
         more = {
             "byte_range": options["byte_range"],
             "resources": options["resources"],
+            "outputs": options["outputs"],
             "limits": pairs(options["limits"], "--limit"),
             "on_proxy": options["on_proxy"],
             "keep_log": options["keep_log"],

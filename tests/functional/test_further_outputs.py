@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.accounts import remove_container, unique
-from tests.support.cluster import Cluster
+from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.http import Answer, Client
 from tests.support.proxies import OtherProxy, other_proxy
-from tests.support.storlets import Tool
+from tests.support.storlets import Tool, declaration
 from tests.support.waiting import retry_until
 
 METHODS = ("GET", "PUT", "COPY")
@@ -202,3 +202,22 @@ def test_an_output_may_pause_for_longer_than_swift_waits(
     assert answer.status == (200 if method == "GET" else 201), answer
     assert not answer.is_broken
     assert [owner.head(path).headers["Content-Length"] for path in outputs] == [str(LARGE + 4)] * 2
+
+
+def test_the_sample_splits_an_object_by_lines(owner: Client, container: str) -> None:
+    folder = CHECKOUT / "storlets/split_lines"
+    headers = declaration("python", "split_lines.SplitLines")
+    code = (folder / "split_lines.py").read_bytes()
+    assert owner.put("storlet/split_lines.py", code, headers).status == 201
+    assert owner.put(f"{container}/in", (folder / "input.csv").read_bytes()).status == 201
+    outputs = [f"{container}/1", f"{container}/2"]
+    sent = {"X-Storlet-Output": ", ".join("/" + output for output in outputs)}
+    tool = Tool(owner, "split_lines.py")
+    answer = owner.get(f"{container}/in", tool.headers(sent), query={"header": "true"})
+    head = b"station,temperature\n"
+    assert [answer.body, *contents(owner, outputs)] == [
+        head + b"Zermatt,4\nBern,10\n",
+        head + b"Basel,12\n",
+        head + b"Chur,9\n",
+    ]
+    assert owner.head(outputs[1]).meta("Parts") == "3"

@@ -375,6 +375,22 @@ def test_word_count_of_nothing(run: Run) -> None:
     assert [line.split()[0] for line in run([b""]).decode().splitlines()] == ["0", "0", "0"]
 
 
+@sample("split_lines")
+def test_split_lines_deals_lines_to_all_outputs(run: Run) -> None:
+    outputs = [FakeOutput(run.tmp_path / f"part-{number}") for number in range(3)]
+    storlet = module_of(run.folder).SplitLines(run.logger)
+    data = b"head\n" + b"".join(b"%d\n" % number for number in range(7))
+    storlet([FakeInput(data)], outputs, {"header": "true"})
+    assert [each.content() for each in outputs] == [
+        b"head\n0\n3\n6\n",
+        b"head\n1\n4\n",
+        b"head\n2\n5\n",
+    ]
+    assert [each.metadata["Part"] for each in outputs if each.metadata] == ["0", "1", "2"]
+    for each in outputs:
+        each.close()
+
+
 @sample("gzip_compress")
 def test_gzip_compress_of_much_is_read_back(run: Run) -> None:
     data = bytes(range(256)) * 4096

@@ -90,7 +90,15 @@ def test_parameters_are_headers_if_a_header_can_carry_them() -> None:
 
 def test_an_invocation_has_all_its_headers() -> None:
     invocation = Invocation(
-        "s.py", "/c/a/b", {}, "0-9", ("c/x", "/c/y"), {"memory": "1M"}, on_proxy=True, keep_log=True
+        "s.py",
+        "/c/a/b",
+        {},
+        "0-9",
+        ("c/x", "/c/y"),
+        {"memory": "1M"},
+        on_proxy=True,
+        keep_log=True,
+        outputs=("c/one, two", "/d/z"),
     )
     call = invocation.call("COPY", {"Destination": "c/z"})
     assert call.path == ("c", "a/b")
@@ -100,6 +108,7 @@ def test_an_invocation_has_all_its_headers() -> None:
         "Destination": "c/z",
         "X-Storlet-Range": "bytes=0-9",
         "X-Storlet-Extra-Resources": "/c/x,/c/y",
+        "X-Storlet-Output": "/c/one%2C%20two,/d/z",
         "X-Storlet-Limit-memory": "1M",
         "X-Storlet-Run-On-Proxy": "",
         "X-Storlet-Generate-Log": "true",

@@ -17,6 +17,15 @@ def test_an_output_is_stored_as_another_object(server: Server, command: Command)
     assert server.received[-1].headers["destination"] == "d/x%20y"
 
 
+def test_objects_for_further_outputs_are_named(server: Server, command: Command) -> None:
+    server.on("GET", "/c/o", Reply(200, body=b"0"))
+    outputs = ["--further-output", "d/one, two", "--further-output", "/d/three"]
+    result = command("invoke", "s.py", "c/o", *outputs)
+    assert (result.code, result.out) == (0, "0")
+    assert server.received[-1].headers["x-storlet-output"] == "/d/one%2C%20two,/d/three"
+    assert command("invoke", "s.py", "c/o", "--further-output", "d").code == 3
+
+
 @pytest.mark.parametrize("size", [10, (16 << 20) + 5])
 def test_a_file_is_uploaded_through_the_storlet(
     server: Server, command: Command, tmp_path: Path, size: int
