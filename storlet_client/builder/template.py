@@ -1,4 +1,9 @@
-"""A new project, which works as it is."""
+"""A new project, which works as it is.
+
+The template ``filter`` of each language is in this module.  The others are folders of
+``templates``, ``LANGUAGE-TEMPLATE``: in names and texts, ``@name@``, ``@module@`` and ``@Class@``
+stand for the names of the storlet, and the suffix ``.in`` is left out.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +12,9 @@ from pathlib import Path
 
 from storlet_client.builder.project import MANIFEST, SOURCE, ProjectError
 
+#: The template of this module; each language has it.
+FILTER = "filter"
+_FOLDER = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 _TOML = """\
@@ -72,6 +80,13 @@ maven = []
 type = "string"
 default = ""
 help = "lines without it are left out"
+
+# Cases of "storlet test": input and parameters, and the expected output, metadata or error.
+[[tests]]
+name = "lines with apples"
+input = "sample.txt"
+parameters = {{ text = "apple" }}
+output = "expected.txt"
 """
 
 _JAVA_SOURCE = """\
@@ -197,19 +212,36 @@ _README = """\
 
 {test}    storlet build
     storlet deploy dist/{name}-0.1.0.storlet
-    storlet invoke {name} CONTAINER/OBJECT -p text=WORD
+    storlet invoke {name} CONTAINER/OBJECT{parameters}
 """
 
+#: The end of the last command of the README.
+_TEXT = " -p text=WORD"
+_PARAMETERS = {
+    "csv": " -p columns=NAME,NAME",
+    "image": " -p width=100 -o small.png",
+    "merge": " --resource CONTAINER/OTHER",
+}
 _IGNORED = "dist/\ntarget/\n__pycache__/\n"
 _INPUT = "one apple\ntwo pears\nthree apples\n"
 _EXPECTED = "one apple\nthree apples\n"
 
 
-def make(folder: Path, language: str = "python") -> Path:
+def kinds(language: str = "*") -> list[str]:
+    """The names of all templates, or of those of a language."""
+    return [
+        FILTER,
+        *sorted({path.name.partition("-")[2] for path in _FOLDER.glob(f"{language}-*")}),
+    ]
+
+
+def make(folder: Path, language: str = "python", kind: str = FILTER) -> Path:
     """Make a project in the new ``folder``, whose name is that of the storlet.
 
     :param language: ``python``, ``java``, or ``native``: a project in Rust.
-    :raises ProjectError: the name cannot be that of a storlet, or the folder exists.
+    :param kind: one of :func:`kinds`.
+    :raises ProjectError: the name cannot be that of a storlet, the folder exists, or the language
+        has no such template.
     """
     name = folder.name
     if not _NAME.fullmatch(name):
@@ -218,15 +250,41 @@ def make(folder: Path, language: str = "python") -> Path:
         )
     module = name.replace("-", "_")
     class_ = "".join(part.capitalize() for part in module.split("_"))
-    files = _FILES[language](name, module, class_)
+    if kind == FILTER:
+        texts = {**_FILES[language](name, module, class_), **_COMMON}
+        files = {path: text.encode("utf-8") for path, text in texts.items()}
+    else:
+        files = _of_folder(language, kind, {"name": name, "module": module, "Class": class_})
     try:
         (folder / SOURCE).mkdir(parents=True)
-        for path, text in {**files, **_COMMON}.items():
-            with (folder / path).open("x", encoding="utf-8") as file:
-                file.write(text)
+        for path, content in files.items():
+            with (folder / path).open("xb") as file:
+                file.write(content)
     except FileExistsError as error:
         raise ProjectError([f"{error.filename}: it exists already"]) from None
     return folder
+
+
+def _of_folder(language: str, kind: str, names: dict[str, str]) -> dict[str, bytes]:
+    """The files of a template, by their paths."""
+    top = _FOLDER / f"{language}-{kind}"
+    if not top.is_dir():
+        known = [
+            FILTER,
+            *sorted(path.name.partition("-")[2] for path in top.parent.glob(f"{language}-*")),
+        ]
+        raise ProjectError([f"--template {kind}: for {language} there are {', '.join(known)}"])
+    verbs, test = "Test, build, deploy", "    storlet test\n"
+    used = _PARAMETERS[kind]
+    readme = _README.format(name=names["name"], verbs=verbs, test=test, parameters=used)
+    files = {".gitignore": _IGNORED.encode(), "README.rst": readme.encode()}
+    for path in sorted(path for path in top.rglob("*") if path.is_file()):
+        content, place = path.read_bytes(), path.relative_to(top).as_posix()
+        for name, value in names.items():
+            content = content.replace(f"@{name}@".encode(), value.encode())
+            place = place.replace(f"@{name}@", value)
+        files[re.sub(r"\.in$", "", place)] = content
+    return files
 
 
 _COMMON = {".gitignore": _IGNORED, "sample.txt": _INPUT, "expected.txt": _EXPECTED}
@@ -237,15 +295,16 @@ def _python_files(name: str, module: str, class_: str) -> dict[str, str]:
     return {
         MANIFEST: _TOML.format(name=name, module=module, class_=class_),
         f"{SOURCE}/{module}.py": _SOURCE.format(class_=class_),
-        "README.rst": _README.format(name=name, verbs=verbs, test=test),
+        "README.rst": _README.format(name=name, verbs=verbs, test=test, parameters=_TEXT),
     }
 
 
 def _java_files(name: str, _module: str, class_: str) -> dict[str, str]:
+    verbs, test = "Test, build, deploy", "    storlet test\n"
     return {
         MANIFEST: _JAVA_TOML.format(name=name, class_=class_),
         f"{SOURCE}/{class_}.java": _JAVA_SOURCE.format(class_=class_),
-        "README.rst": _README.format(name=name, verbs="Build, deploy", test=""),
+        "README.rst": _README.format(name=name, verbs=verbs, test=test, parameters=_TEXT),
     }
 
 
@@ -255,7 +314,7 @@ def _native_files(name: str, _module: str, _class: str) -> dict[str, str]:
         MANIFEST: _RUST_TOML.format(name=name),
         "Cargo.toml": _CARGO.format(name=name),
         f"{SOURCE}/main.rs": _RUST_SOURCE,
-        "README.rst": _README.format(name=name, verbs=verbs, test=test),
+        "README.rst": _README.format(name=name, verbs=verbs, test=test, parameters=_TEXT),
     }
 
 

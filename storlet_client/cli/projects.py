@@ -23,7 +23,8 @@ def declare(group: Group) -> None:
 
     @group.example(
         "init",
-        examples="storlet init thumb\nstorlet init thumb --language java\n"
+        examples="storlet init thumb --template image\n"
+        "storlet init totals --language java --template csv\n"
         "storlet init sum --language native",
     )
     @click.argument("name")
@@ -33,14 +34,19 @@ def declare(group: Group) -> None:
         default="python",
         show_default=True,
     )
-    def init(name: str, language: str) -> None:
-        """Make a folder with a storlet that works: storlet.toml, source, sample input.
+    @click.option(
+        "--template", "kind", type=click.Choice(template.kinds()), default=template.FILTER,
+        show_default=True, help="What the storlet does: filter lines, keep columns of CSV, make"
+        " thumbnails, merge sorted objects.",
+    )  # fmt: skip
+    def init(name: str, language: str, kind: str) -> None:
+        """Make a folder with a storlet that works: storlet.toml, source, test cases with samples.
 
-        A native storlet is one in Rust here; change build and files of storlet.toml for another
-        language.
+        Python has all templates, Java filter, csv and merge, native filter only. A native storlet
+        is one in Rust here; change build and files of storlet.toml for another language.
         """
         try:
-            folder = template.make(Path(name), language)
+            folder = template.make(Path(name), language, kind)
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         click.echo(legible(f"made {folder}/"))

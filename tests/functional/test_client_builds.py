@@ -78,9 +78,30 @@ def test_a_python_project_with_pandas_runs(storlets: Storlets, tmp_path: Path) -
     folder = template.make(tmp_path / "means")
     (folder / "src/means.py").write_text(PANDAS)
     change(folder, "storlet.toml", "requirements = []", 'requirements = ["pandas>=2"]')
+    change(folder, "storlet.toml", 'text = "apple"', 'text = "city"')
     content = b"city,degrees\nBern,1\nBern,3\nBasel,5\n"
-    output = result_of(storlets, folder, content, "city")
-    assert output == b"city,degrees\nBasel,5.0\nBern,2.0\n"
+    expected = b"city,degrees\nBasel,5.0\nBern,2.0\n"
+    (folder / "sample.txt").write_bytes(content)
+    (folder / "expected.txt").write_bytes(expected)
+    assert result_of(storlets, folder, content, "city") == expected
+
+
+@pytest.mark.parametrize(
+    ("language", "kind"),
+    [
+        ("python", "csv"),
+        ("python", "image"),
+        ("python", "merge"),
+        ("java", "filter"),
+        ("java", "csv"),
+        ("java", "merge"),
+    ],
+)
+def test_a_new_project_passes_its_cases_in_the_cluster(
+    storlets: Storlets, tmp_path: Path, language: str, kind: str
+) -> None:
+    folder = template.make(tmp_path / "fresh", language, kind)
+    assert storlets.deploy_bundle("fresh", build(folder).read_bytes(), check=True) == 1
 
 
 def test_a_java_project_with_a_library_runs(storlets: Storlets, folder: Path) -> None:
@@ -91,8 +112,10 @@ def test_a_java_project_with_a_library_runs(storlets: Storlets, folder: Path) ->
         'out.write(line + "\\n");',
         'out.write(org.apache.commons.csv.CSVFormat.DEFAULT.format(line, "a,b") + "\\n");',
     )
+    expected = b'one apple,"a,b"\nthree apples,"a,b"\n'
+    (folder / "expected.txt").write_bytes(expected)
     output = result_of(storlets, folder, (folder / "sample.txt").read_bytes(), "apple")
-    assert output == b'one apple,"a,b"\nthree apples,"a,b"\n'
+    assert output == expected
 
 
 def test_equal_sources_give_equal_bytes(folder: Path) -> None:

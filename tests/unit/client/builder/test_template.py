@@ -10,6 +10,7 @@ import pytest
 
 from storlet_client.builder import project, template
 from storlet_client.builder.project import ProjectError
+from storlet_client.local import cases
 
 
 @pytest.mark.parametrize("name", ["thumb", "two-words_3"])
@@ -75,3 +76,39 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(ProjectError, match="it exists already"):
         template.make(tmp_path / "thumb")
     assert (tmp_path / "thumb/storlet.toml").read_text() == "mine"
+
+
+def language_kinds() -> list[tuple[str, str]]:
+    folders = (Path(template.__file__).parent / "templates").iterdir()
+    found = [tuple(folder.name.split("-")) for folder in folders]
+    return [("python", "filter"), ("java", "filter"), *((a, b) for a, b in sorted(found))]
+
+
+@pytest.mark.parametrize(("language", "kind"), language_kinds())
+def test_a_project_of_each_template_is_valid(tmp_path: Path, language: str, kind: str) -> None:
+    folder = template.make(tmp_path / "two-words", language, kind)
+    made = project.read(folder)
+    assert (made.document["name"], made.document["language"]) == ("two-words", language)
+    assert made.test_files()
+    main = {"python": "two_words.TwoWords", "java": "TwoWords"}[language]
+    assert made.document["main"] == main
+    for path in folder.rglob("*"):
+        if path.is_file():
+            assert b"@name@" not in path.read_bytes()
+            assert "@" not in path.name
+            assert path.suffix != ".in"
+    assert "storlet invoke two-words" in (folder / "README.rst").read_text()
+
+
+@pytest.mark.parametrize("kind", ["filter", "csv", "merge"])
+def test_the_cases_of_a_new_python_project_pass(tmp_path: Path, kind: str) -> None:
+    made = project.read(template.make(tmp_path / "some-thing", "python", kind))
+    found = list(cases.results(made, "", cases.InProcesses(made)))
+    assert [each for each in found if each.faults] == []
+    assert len(found) == len(made.document["tests"])
+
+
+def test_a_template_that_a_language_lacks_names_those_that_it_has(tmp_path: Path) -> None:
+    with pytest.raises(ProjectError, match="for java there are filter, csv, merge"):
+        template.make(tmp_path / "thumb", "java", "image")
+    assert list(tmp_path.iterdir()) == []
