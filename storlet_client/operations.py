@@ -12,7 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
+from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, StorletsError
 from storlet_client.exchange import Answer, Body, Call, Flow
 from storlet_client.session import Session
 
@@ -236,6 +236,11 @@ def info(session: Session) -> Flow[Info]:
 def is_enabled(session: Session) -> Flow[bool]:
     """Whether the account may use storlets."""
     answer = yield from session.exchange(Call("HEAD"))
+    return says_enabled(answer)
+
+
+def says_enabled(answer: Answer) -> bool:
+    """Whether the headers of an account say that it may use storlets."""
     return answer.headers.get("x-account-meta-storlet-enabled", "").lower() in _TRUE
 
 
@@ -536,6 +541,12 @@ def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
     return answer.text
 
 
+def _require(cluster: Info, feature: str, text: str) -> None:
+    """Refuse a request that a cluster of an older release would take for another one."""
+    if feature not in cluster.raw:
+        raise ConfigurationError([f"this cluster has no {text}: its release is older"])
+
+
 # --- bundles --------------------------------------------------------------------------------------
 
 #: The end of the name of a bundle's object.
@@ -566,6 +577,7 @@ def deploy_bundle(
     :param check: as :func:`_check_headers`.
     """
     cluster = yield from info(session)
+    _require(cluster, "bundles", "bundles")
     path = (cluster.storlet_container, name + BUNDLE)
     checked = _check_headers(cluster, check)
     answer = yield from session.exchange(Call("PUT", path, checked, body=packed))
@@ -575,6 +587,7 @@ def deploy_bundle(
 def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:
     """The versions of a bundle that the cluster keeps, newest first."""
     cluster = yield from info(session)
+    _require(cluster, "bundles", "bundles")
     path = (cluster.storlet_container, name.removesuffix(BUNDLE) + BUNDLE)
     answer = yield from session.exchange(Call("GET", path, query=(("storlet-versions", ""),)))
     return [BundleVersion(**row) for row in json.loads(answer.body)["versions"]]
@@ -583,6 +596,7 @@ def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:
 def roll_back(session: Session, name: str, number: int) -> Flow[None]:
     """Make an earlier version of a bundle the current one."""
     cluster = yield from info(session)
+    _require(cluster, "bundles", "bundles")
     path = (cluster.storlet_container, name.removesuffix(BUNDLE) + BUNDLE)
     query = (("storlet-version", str(number)),)
     yield from session.exchange(Call("POST", path, query=query, body=b""))
@@ -599,6 +613,7 @@ def runs(
     :param selection: parameters of the request: ``storlet``, ``outcome``, ``since``, ``until``.
     :param most: the maximum number of records.
     """
+    _require((yield from info(session)), "records", "records of runs")
     found: list[Mapping[str, Any]] = []
     marker = ""
     while len(found) < most:
@@ -615,6 +630,7 @@ def runs(
 
 def run_record(session: Session, invocation: str) -> Flow[Mapping[str, Any]]:
     """The record of one run."""
+    _require((yield from info(session)), "records", "records of runs")
     query = (("storlet-runs", ""), ("id", invocation))
     answer = yield from session.exchange(Call("GET", query=query), (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
@@ -628,72 +644,7 @@ def run_record(session: Session, invocation: str) -> Flow[Mapping[str, Any]]:
 
 def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
     """A stream with a line for each record of a run that ends from now on."""
+    _require((yield from info(session)), "records", "records of runs")
     query = (("storlet-runs", ""), ("follow", ""), *selection.items())
     answer = yield from session.exchange(Call("GET", query=query, is_streamed=True))
     return answer
-
-
-# --- diagnosis ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Check:
-    """One result of the diagnosis.
-
-    :param remedy: the command that repairs it; empty if it is well.
-    """
-
-    subject: str
-    is_well: bool
-    text: str
-    remedy: str = ""
-
-
-def diagnose(session: Session) -> Flow[list[Check]]:
-    """Check login, cluster, account and storlets; ends at the first check that others depend on."""
-    account = yield from session.account()
-    found = [Check("login", True, account.url)]
-    try:
-        cluster = yield from info(session)
-    except StorletsError as error:
-        return [*found, Check("cluster", False, str(error), "ask the operator of the cluster")]
-    languages = ", ".join(f"{name} {'/'.join(v)}" for name, v in cluster.languages.items())
-    found.append(Check("cluster", True, f"storlets in {languages}"))
-    try:
-        enabled = yield from is_enabled(session)
-    except Refused as error:
-        text = f"its metadata cannot be read ({error.status}): you do not own it"
-        return [*found, Check("account", False, text, "ask the owner of the account")]
-    if not enabled:
-        text = "not enabled for storlets"
-        return [*found, Check("account", False, text, "storlet enable")]
-    found.append(Check("account", True, "enabled for storlets"))
-    for name in (cluster.storlet_container, cluster.dependency_container, cluster.log_container):
-        answer = yield from session.exchange(Call("HEAD", (name,)), (_NOT_FOUND,))
-        is_there = answer.status != _NOT_FOUND
-        text = f"{answer.headers.get('x-container-object-count', 0)} objects"
-        remedy = "" if is_there else "storlet enable"
-        found.append(Check(f"container {name}", is_there, text if is_there else "missing", remedy))
-    found += yield from _storlets_of(session, cluster)
-    return found
-
-
-def _storlets_of(session: Session, cluster: Info) -> Flow[list[Check]]:
-    """A check for each storlet that cannot run."""
-    found = []
-    for one in (yield from list_storlets(session)):
-        if one.language not in cluster.languages:
-            text = (
-                f"language {one.language or 'unset'} is not one of {', '.join(cluster.languages)}"
-            )
-            remedy = f"storlet deploy {one.name} --main .. --language .."
-            found.append(Check(f"storlet {one.name}", False, text, remedy))
-            continue
-        for each in one.dependencies:
-            call = Call("HEAD", (cluster.dependency_container, each))
-            answer = yield from session.exchange(call, (_NOT_FOUND,))
-            if answer.status == _NOT_FOUND:
-                text = f"dependency {each} is missing"
-                remedy = f"storlet deploy {one.name} --main {one.main} --dependency {each}"
-                found.append(Check(f"storlet {one.name}", False, text, remedy))
-    return found

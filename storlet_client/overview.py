@@ -152,7 +152,7 @@ def overview(session: Session, name: str = "") -> Flow[Overview]:
     else:
         storlets = yield from operations.list_storlets(session)
     access = yield from _access(session, cluster)
-    records = yield from _records(session)
+    records = yield from _records(session, cluster)
     rows = []
     for storlet in storlets:
         version, number = yield from _version(session, cluster, storlet)
@@ -217,8 +217,10 @@ def _grants(session: Session, container: str) -> Flow[Sequence[operations.Grant]
     return found
 
 
-def _records(session: Session) -> Flow[_Records]:
+def _records(session: Session, cluster: Info) -> Flow[_Records]:
     """One page of the records of the last day; nothing for callers who may not read them."""
+    if "records" not in cluster.raw:
+        return _Records()
     answer = yield from session.exchange(Call("HEAD"), (_FORBIDDEN,))
     if answer.status == _FORBIDDEN:
         return _Records()
@@ -230,8 +232,6 @@ def _records(session: Session) -> Flow[_Records]:
     )  # fmt: skip
     answer = yield from session.exchange(Call("GET", query=query), (_FORBIDDEN,))
     rows = json.loads(answer.body or b"[]") if answer.status == 200 else []
-    if any("outcome" not in row for row in rows):
-        return _Records()  # a server without records lists the containers of the account
     runs: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for row in rows:

@@ -22,6 +22,7 @@ import httpx
 from typing_extensions import Self
 
 from storlet_client import operations, records
+from storlet_client.diagnosis import Check, diagnose
 from storlet_client.errors import BrokenAnswer, Unreachable
 from storlet_client.exchange import Answer, Body, Call, Flow, Pause
 from storlet_client.login import Credentials, from_environment
@@ -467,9 +468,9 @@ class Storlets(_Account[httpx.Client]):
         """A stream with a line of JSON for each record of a run that ends from now on."""
         return self._stream(operations.follow_runs(self._session, selection))
 
-    def diagnose(self) -> Sequence[operations.Check]:
+    def diagnose(self) -> Sequence[Check]:
         """Problems of login, cluster, account and storlets, each with its remedy."""
-        return self._drive(operations.diagnose(self._session))
+        return self._drive(diagnose(self._session))
 
 
 # --- the asynchronous face ------------------------------------------------------------------------
@@ -704,6 +705,6 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
         """A stream with a line of JSON for each record of a run that ends from now on."""
         return self._stream(operations.follow_runs(self._session, selection))
 
-    async def diagnose(self) -> Sequence[operations.Check]:
+    async def diagnose(self) -> Sequence[Check]:
         """Problems of login, cluster, account and storlets, each with its remedy."""
-        return await self._drive(operations.diagnose(self._session))
+        return await self._drive(diagnose(self._session))

@@ -17,6 +17,8 @@ INFO = {
         "storlet_dependency": "dependency",
         "storlet_log": "storletlog",
         "languages": {"python": ["3.11"]},
+        "bundles": {"versions_kept": 10},
+        "records": {"days": 14},
         "rules": {"container": "storlet_rules", "object": "rules.yaml"},
         "limits": {"memory_bytes": 1024, "cpus": 0.5},
     }
@@ -49,6 +51,8 @@ class Server(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.received: list[Received] = []
+        #: The header Date of answers; empty: the time.
+        self.date = ""
         self.replies: dict[tuple[str, str], Reply | list[Reply]] = {
             ("GET", "/info"): Reply(body=json.dumps(INFO).encode()),
             ("GET", "/auth/v1.0"): Reply(
@@ -94,6 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
         if name.startswith("do_"):
             return self._answer
         raise AttributeError(name)
+
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return self.server.date or super().date_time_string(timestamp)
 
     def _answer(self) -> None:
         body = self._body()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from collections.abc import Callable
 
 import pytest
 
@@ -153,32 +155,22 @@ def test_a_cluster_without_storlets_is_an_error(server: Server, storlets: Storle
         storlets.info()
 
 
-def test_the_diagnosis_ends_where_the_rest_depends_on_it(
-    server: Server, storlets: Storlets
+@pytest.mark.parametrize(
+    "request_",
+    [
+        lambda storlets: storlets.runs({}, 1),
+        lambda storlets: storlets.run_record("tx1"),
+        lambda storlets: storlets.versions("a"),
+        lambda storlets: storlets.roll_back("a", 1),
+        lambda storlets: storlets.deploy_bundle("a", b""),
+    ],
+)
+def test_a_cluster_of_an_older_release_is_not_asked(
+    server: Server, storlets: Storlets, request_: Callable[[Storlets], object]
 ) -> None:
-    server.on("HEAD", "", Reply(204))
-    *well, last = storlets.diagnose()
-    assert [check.is_well for check in well] == [True, True]
-    assert (last.is_well, last.remedy) == (False, "storlet enable")
-
-
-def test_the_diagnosis_finds_storlets_that_cannot_run(server: Server, storlets: Storlets) -> None:
-    server.on("HEAD", "", Reply(204, {"X-Account-Meta-Storlet-Enabled": "True"}))
-    for container in ("storlet", "dependency"):
-        server.on("HEAD", f"/{container}", Reply(204))
-    server.on(
-        "GET",
-        "/storlet",
-        Reply(body=b'[{"name": "a.py"}, {"name": "b.rb"}, {"name": "versions/c/1"}]'),
-    )
-    server.on("HEAD", "/storlet/a.py", Reply(200, META))
-    server.on(
-        "HEAD", "/storlet/b.rb", Reply(200, {**META, "X-Object-Meta-Storlet-Language": "ruby"})
-    )
-    server.on("HEAD", "/dependency/b.py", Reply(200))
-    bad = {(check.subject, check.text) for check in storlets.diagnose() if not check.is_well}
-    assert bad == {
-        ("container storletlog", "missing"),
-        ("storlet a.py", "dependency c.py is missing"),
-        ("storlet b.rb", "language ruby is not one of python"),
-    }
+    """It would take the request for another one: a listing, or the upload of a plain storlet."""
+    older = {"storlet_handler": {"storlet_container": "storlet", "languages": {}}}
+    server.replies["GET", "/info"] = Reply(body=json.dumps(older).encode())
+    with pytest.raises(ConfigurationError, match="its release is older"):
+        request_(storlets)
+    assert server.calls() == []

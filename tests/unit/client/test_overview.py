@@ -10,7 +10,7 @@ import pytest
 from storlet_client import NotThere, Storlets
 from storlet_client import overview as overviews
 from storlet_client.overview import ContainerGrant, Counts, Overview
-from tests.unit.client.server import Reply, Server
+from tests.unit.client.server import INFO, Reply, Server
 from tests.unit.client.test_operations import META
 
 VERSIONS = {
@@ -109,7 +109,8 @@ def test_more_records_than_a_page_are_a_minimum(server: Server, storlets: Storle
 
 
 def test_a_server_without_records_counts_nothing(server: Server, storlets: Storlets) -> None:
-    server.on("GET", "", as_json([{"name": "c", "count": 1}]))
+    older = {key: value for key, value in INFO["storlet_handler"].items() if key != "records"}
+    server.replies["GET", "/info"] = as_json({"storlet_handler": older})
     (row,) = storlets.overview("a.py").rows
     assert row.counts == Counts()
 

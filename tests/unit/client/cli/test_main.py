@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from storlet_client.cli.main import cli
+from tests.support.cluster import CHECKOUT
 from tests.unit.client.conftest import Command
 from tests.unit.client.server import Reply, Server
 
@@ -69,3 +76,46 @@ def test_without_credentials_all_ways_are_named(
 def test_a_completion_script_is_printed(command: Command, shell: str) -> None:
     result = command("completion", shell)
     assert (result.code, "_STORLET_COMPLETE" in result.out) == (0, True)
+
+
+def on_a_terminal(server: Server, *words: str, **variables: str) -> bytes:
+    """The output of a command in a process of its own, on a terminal."""
+    ours, theirs = os.openpty()
+    credentials = {"ST_AUTH": server.auth_url, "ST_USER": "test:tester", "ST_KEY": "key"}
+    given = {
+        **credentials,
+        "PATH": os.environ["PATH"],
+        "PYTHONPATH": str(CHECKOUT),
+        "TERM": "xterm",
+    }
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "storlet_client", *words],
+            env={**given, **variables}, stdout=theirs, stderr=theirs, cwd=CHECKOUT,
+        )  # fmt: skip
+        os.close(theirs)
+        said = b""
+        with contextlib.suppress(OSError):  # the end of a terminal
+            while chunk := os.read(ours, 65536):
+                said += chunk
+        process.wait(30)
+    finally:
+        os.close(ours)
+    return said
+
+
+@pytest.mark.parametrize(("variables", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+def test_colours_are_for_terminals_that_want_them(
+    server: Server, variables: dict[str, str], is_coloured: bool
+) -> None:
+    server.on("HEAD", "", Reply(204))
+    said = on_a_terminal(server, "doctor", **variables)
+    assert b"storlet enable" in said
+    assert (b"\x1b[" in said) is is_coloured
+
+
+def test_long_work_shows_progress_on_a_terminal(server: Server, tmp_path: Path) -> None:
+    server.on("GET", "/c/o", Reply(200, {}, bytes(1 << 20)))
+    said = on_a_terminal(server, "invoke", "s.py", "c/o", "-o", str(tmp_path / "out"))
+    assert b"MB" in said
+    assert (tmp_path / "out").stat().st_size == 1 << 20
