@@ -482,3 +482,5 @@ def has_hung_up(fd: int) -> bool:
 #: descriptors are passed with ``sendmsg``, and this module does the waiting.
 _socket: Final = eventlet.patcher.original("socket")
 socket_class: type[socket.socket] = _socket.socket
+#: Likewise, a connected pair of sockets; of streams if no family and type are given.
+socket_pair: Callable[..., tuple[socket.socket, socket.socket]] = _socket.socketpair

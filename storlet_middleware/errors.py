@@ -231,6 +231,13 @@ LIMIT_SCRATCH: Final = _storlet(
     "storlet.limit.scratch", Blame.TENANT_LIMIT,
     help="the scratch space (/tmp and the home) is full: remove files that are no longer needed,"
          " also those of earlier invocations")
+LIMIT_SERVICES: Final = _storlet(
+    "storlet.limit.services", Blame.TENANT_LIMIT,
+    help="the storlet used more operations on the store, open files or bytes than its limits")
+SERVICES_REFUSED: Final = _storlet(
+    "storlet.services", Blame.TENANT_CODE,
+    help="the storlet's sandbox sent an invalid request for a service; or a storlet whose services"
+         " would run storlets again without end: the message names the cycle")
 TENANT_BUSY: Final = _later(
     "tenant.busy", 429, Blame.TENANT_LIMIT, 1, legacy_get=503, legacy_put=503, is_of_step=True,
     help="the account uses its whole share of the node, and no slot was free in time")

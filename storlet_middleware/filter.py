@@ -99,6 +99,7 @@ class ProxyFilter:
             _max_runs(options),
             _recon_directory(options),
         )
+        self._proxy.front = self
         self._errors = ErrorAnswers(
             is_legacy=config_true_value(options.get("legacy_status", "false"))
         )

@@ -86,6 +86,12 @@ _FIRST_BYTE = _timer(
     "from the request to the storlet's first byte of output, or its end")
 _TRANSFER = _counter(
     "storlet.<verb>.xfer", "proxy", "output", unit="bytes")
+_SERVICES = _counter(
+    "storlet.services.operations", "proxy", "operations of storlets on the store")
+_SERVICES_IN = _counter(
+    "storlet.services.xfer.in", "proxy", "bytes that storlets read from the store", unit="bytes")
+_SERVICES_OUT = _counter(
+    "storlet.services.xfer.out", "proxy", "bytes that storlets wrote there", unit="bytes")
 _LOG_LOST = _counter(
     "storlet.log.lost", "proxy", "requested logs that could not be stored as objects")
 # fmt: on
@@ -98,6 +104,13 @@ def invocation(
     logger.timing(_INVOCATION.named(verb=verb, code=code), seconds * 1000)
     logger.timing(_FIRST_BYTE.named(verb=verb), first_byte_seconds * 1000)
     logger.update_stats(_TRANSFER.named(verb=verb), bytes_out)
+
+
+def services(logger: Stats, operations: int, bytes_in: int, bytes_out: int) -> None:
+    """Report an invocation's use of the store."""
+    logger.update_stats(_SERVICES.name, operations)
+    logger.update_stats(_SERVICES_IN.name, bytes_in)
+    logger.update_stats(_SERVICES_OUT.name, bytes_out)
 
 
 def log_lost(logger: Stats) -> None:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from storlet_daemon.protocol.messages import SERVICES
 from storlet_daemon.runtimes.table import LANGUAGES
 
 
@@ -199,6 +200,9 @@ META_OUTPUT_TYPE: Final = _header(
 META_RECORDS: Final = _header(
     STORLET_META + "Records", Scope.STORLET, "all | failures | none",
     "the runs of this storlet that are recorded, instead of the account's choice")
+META_SERVICES: Final = _header(
+    STORLET_META + "Services", Scope.STORLET, ", ".join(SERVICES),
+    "the operations on the store that the storlet may use while it runs; none if it is not set")
 META_DEPENDENCY_VERSION: Final = _header(
     STORLET_META + "Dependency-Version", Scope.DEPENDENCY, "text",
     "mandatory, and not interpreted")

@@ -75,6 +75,7 @@ def normal(document: Mapping[str, Any]) -> dict[str, Any]:
         "outputs": {"count": 1, "types": document.get("outputs", {}).get("types", [])},
         "parameters": dict(document.get("parameters", {})),
         "limits": dict(document.get("limits", {})),
+        "services": list(document.get("services", ())),
     }
 
 

@@ -21,7 +21,7 @@ from storlet_client.builder import native
 from storlet_client.builder.project import SOURCE, Project, ProjectError
 from storlet_client.bundle import archive, manifest
 from storlet_client.local import author, program
-from storlet_client.local.author import failure_text
+from storlet_client.local.author import failure_text, services
 
 OK, FAILED, LOAD = "ok", "storlet.failed", "storlet.load"
 METADATA_LIMIT = "storlet.limit.metadata"
@@ -182,13 +182,14 @@ def _importing(project: Project) -> Iterator[None]:
         sys.path[:], sys.dont_write_bytecode = path, bytecode
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None) or ""
-            if file.startswith(source + os.sep):
+            if file.startswith(source + os.sep) or name in services.OFFERED:
                 del sys.modules[name]
 
 
 def _load(main: str) -> tuple[Any, Outcome | None]:
     """The class of the storlet, or why it cannot be loaded."""
     module_name, _, class_name = main.rpartition(".")
+    services.offer()
     try:
         found = getattr(importlib.import_module(module_name), class_name, None)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything

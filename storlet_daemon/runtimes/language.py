@@ -93,7 +93,7 @@ class Language:
     ``main_is_file``, it begins with the name of an executable file, up to a ``:``: the storlet's
     own, or a dependency's. With ``has_version``, a manifest may select one of the configured
     versions; ``Language-Version`` is ignored otherwise. With ``has_arguments``, a manifest may
-    have ``Arguments``.
+    have ``Arguments``. With ``has_services``, its storlets may declare services.
 
     ``worker_cost`` is what an idle worker needs, measured and rounded up. ``worker_share`` is what
     each worker must get of the storlet's own limits; with less, fewer workers run. ``paths`` are
@@ -118,3 +118,4 @@ class Language:
     main_is_file: bool = False
     has_version: bool = False
     has_arguments: bool = False
+    has_services: bool = False

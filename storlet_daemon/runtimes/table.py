@@ -53,6 +53,7 @@ LANGUAGES: tuple[Language, ...] = (
         runtime=_python,
         main_is_in_file=True,
         has_version=True,
+        has_services=True,
     ),
     Language(
         name="java",

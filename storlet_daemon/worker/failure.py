@@ -7,7 +7,7 @@ import os
 import resource
 
 from storlet_daemon import author
-from storlet_daemon.author import failure_text
+from storlet_daemon.author import failure_text, services
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.protocol import messages
 from storlet_daemon.worker.process_state import has_children
@@ -22,6 +22,10 @@ _CHILD_ERRORS = (
 )
 """Exceptions that a killed child process causes; by name, because few storlets import them."""
 _CAUSES_MAX = 16
+_LIMITS = (
+    (author.MetadataTooLargeError, messages.LIMIT_METADATA),
+    (services.LimitExceeded, messages.LIMIT_SERVICES),
+)
 
 
 class LimitClassifier:
@@ -44,8 +48,9 @@ class LimitClassifier:
         causes = _causes(error)
         if any(isinstance(cause, MemoryError) for cause in causes):
             return messages.LIMIT_MEMORY, ""
-        if isinstance(error, author.MetadataTooLargeError):
-            return messages.LIMIT_METADATA, ""
+        for kind, code in _LIMITS:
+            if isinstance(error, kind):
+                return code, ""
         # Programs report a killed child in any way, or not at all.
         had_child = self._reaped != _work_of_reaped_children() or has_children()
         if (had_child or any(map(_is_child_error, causes))) and self._kills.has_grown():

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from storlet_daemon import author, kernel
-from storlet_daemon.author import failure_text
+from storlet_daemon.author import failure_text, services
 from storlet_daemon.control_groups import ControlGroup
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
@@ -250,6 +250,8 @@ class _Worker:
         log = streams.log
         try:
             self._stdio.begin(log)
+            if streams.services is not None:
+                services.begin(streams.services)
             parameters = {
                 **streams.invoke.parameters,
                 "storlet_execution_path": config.execution_path,
@@ -268,6 +270,7 @@ class _Worker:
             failures.log_error(log, config.main, done.traceback or "")
             return done
         finally:
+            services.end()
             streams.abandon()
             self._stdio.end()
             if log is not None:

@@ -1,4 +1,4 @@
-"""The inputs, the outputs and the log of one run."""
+"""The inputs, the outputs, the log and the services of one run."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from storlet_daemon import author, kernel
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import Descriptors
 from storlet_daemon.worker.process_state import FileId, file_of, files_in, has_children
+from storlet_daemon.worker.services import ServiceChannel
 
 METADATA_MAX = messages.MESSAGE_MAX - 1024
 """Bytes of metadata that fit into a message, beside everything else of it."""
@@ -45,6 +46,7 @@ class Streams:
     ) -> None:
         self.invoke = invoke
         self.log: author.LogFile | None = None
+        self.services: ServiceChannel | None = None
         self._descriptors = descriptors
         self._send_metadata = send_metadata
         self._inputs: list[author.StorletInputFile] = []
@@ -63,6 +65,9 @@ class Streams:
             self.log = author.LogFile(fd, invoke.log.limit)
         for number in self._descriptors.filenos():
             self._donated.add(file_of(os.fstat(number)))
+        if invoke.services is not None:
+            fd = self._descriptors.take(invoke.services.fd)
+            self.services = ServiceChannel(fd, invoke.services.operations)
         metadata_max = min(invoke.limits.metadata_bytes or METADATA_MAX, METADATA_MAX)
         for number, each in enumerate(invoke.outputs):
             output = self._descriptors.take(each.fd)
@@ -126,6 +131,8 @@ class Streams:
         for one in self._inputs:
             with contextlib.suppress(OSError):
                 one.close()
+        if self.services is not None:
+            self.services.close()
 
 
 def _open_input(given: messages.Input, descriptors: Descriptors) -> author.StorletInputFile:

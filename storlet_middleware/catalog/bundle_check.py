@@ -12,6 +12,7 @@ from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import child, names
 from storlet_middleware.bundle import archive, manifest
 from storlet_middleware.catalog import bundle_process
+from storlet_middleware.catalog.manifests import read_services
 from storlet_middleware.concurrency import WaitExpired
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
@@ -91,6 +92,9 @@ def faults_here(config: Config, account: str, name: str, document: Mapping[str, 
     values, wrong = limits.declared(_limit_headers(document), document["language"])
     trust_class = config.class_of(account, name)
     wrong += limits.above_maximum(values, names.STORLET_META, trust_class)
+    services = ", ".join(document.get("services", ()))
+    unknown = read_services(services, document["language"])[1]
+    faults += [each.replace(names.META_SERVICES, "services") for each in unknown]
     return faults + [f"limits.{each.replace(names.STORLET_META, '').lower()}" for each in wrong]
 
 
@@ -128,6 +132,7 @@ def facts_of(found: Mapping[str, Any]) -> dict[str, Any]:
         "parameters": parameters,
         "arguments": document.get("arguments", []),
         "inputs": [document["inputs"]["min"], document["inputs"]["max"]],
+        "services": list(document.get("services", ())),
     }
 
 
@@ -139,6 +144,7 @@ def _checked(found: Mapping[str, Any]) -> Checked:
         names.META_ARGUMENTS: shlex.join(document.get("arguments", ())),
         names.META_INPUT_TYPE: ", ".join(document["inputs"]["types"]),
         names.META_OUTPUT_TYPE: ", ".join(document["outputs"]["types"]),
+        names.META_SERVICES: ", ".join(document.get("services", ())),
         **_limit_headers(document),
     }
     shown = {key: value for key, value in metadata.items() if value}

@@ -208,6 +208,7 @@ def version_of(place: Place, name: str, facts: Mapping[str, Any], own: CodeFile)
         parameters=facts["parameters"],
         inputs=tuple(facts.get("inputs", ())),
         arguments=tuple(facts.get("arguments", ())),
+        services=tuple(facts.get("services", ())),
     )
 
 

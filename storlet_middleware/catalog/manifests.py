@@ -14,9 +14,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from storlet_daemon.protocol.messages import SERVICES
 from storlet_daemon.runtimes import table
 from storlet_daemon.runtimes.language import Language
 from storlet_middleware import names
+from storlet_middleware.config import nearest
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import fault
 from storlet_middleware.records.wish import wish_fault
@@ -44,7 +46,8 @@ class Manifest:
     """A storlet's manifest.  The row of its language has the form of ``main``.
 
     ``limits`` are its own, by the names of :data:`storlet_middleware.engine.limits.TABLE`;
-    ``records`` is its wish for records of runs, empty without one."""
+    ``records`` is its wish for records of runs, empty without one.  ``services`` are the operations
+    on the store that it declares."""
 
     language: str
     main: str
@@ -53,6 +56,7 @@ class Manifest:
     limits: Mapping[str, float] = field(default_factory=dict)
     records: str = ""
     arguments: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
 
     @property
     def is_program(self) -> bool:
@@ -136,11 +140,32 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     own, more = limits.declared(meta, language)
     faults += more
     faults += read_types(meta)[1]
+    services, more = read_services(value(names.META_SERVICES), language)
+    faults += more
     if faults:
         raise ManifestError(faults)
     records = value(names.META_RECORDS)
     main = value(names.META_MAIN)
-    return Manifest(language, main, dependencies, version, own, records, arguments)
+    return Manifest(language, main, dependencies, version, own, records, arguments, services)
+
+
+def read_services(text: str, language: str) -> tuple[tuple[str, ...], list[str]]:
+    """The services in a value of metadata, in the order of their table, and the faults."""
+    row = table.language(language)
+    if text and row is not None and not row.has_services:
+        wanted = f"{row.title} storlets have no services yet: leave it out"
+        return (), [fault(names.META_SERVICES, text, wanted)]
+    given = [part.strip().lower() for part in text.split(",") if part.strip()]
+    faults = [
+        fault(
+            names.META_SERVICES,
+            each,
+            f"unknown service: want {', '.join(SERVICES)}{nearest(each, list(SERVICES))}",
+        )
+        for each in dict.fromkeys(given)
+        if each not in SERVICES
+    ]
+    return tuple(each for each in SERVICES if each in given), faults
 
 
 def records_faults(meta: Mapping[str, str]) -> list[str]:

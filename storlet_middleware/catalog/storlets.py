@@ -263,6 +263,7 @@ class Catalog:
             manifest.limits,
             manifest.records,
             arguments=manifest.arguments,
+            services=manifest.services,
         )
 
     def _dependency(self, path: tuple[str, str, str], name: str, answer: Any) -> CodeFile:

@@ -280,6 +280,22 @@ class LimitsSection:
     log_bytes: int = option(
         BYTES, "1M", "log of an invocation; the rest is dropped; the log notes this", least=256,
         limit=Limit("Log", "the rest is dropped; the log notes this"))
+    service_operations: int = option(
+        COUNT, "10000", "operations of a run on the store",
+        limit=Limit("Service-Operations", "further ones are refused: storlet.limit.services",
+                    least=1))
+    service_rate: int = option(
+        COUNT, "200", "operations of a run on the store in a second",
+        limit=Limit("Service-Rate", "further ones wait", least=1))
+    service_concurrency: int = option(
+        COUNT, "8", "operations of a run on the store at the same time",
+        limit=Limit("Service-Concurrency", "further ones wait", least=1))
+    service_files: int = option(
+        COUNT, "16", "files of the store that a run has open",
+        limit=Limit("Service-Files", "no more can be opened: storlet.limit.services", least=1))
+    service_bytes: int = option(
+        BYTES, "0", "bytes that a run reads and writes by its services", zero="no limit",
+        limit=Limit("Service-Bytes", "the file fails: storlet.limit.services", least=1))
     code_bytes: int = option(
         BYTES, "256M", "a storlet with its dependencies")
     bundle_unpacked_bytes: int = option(

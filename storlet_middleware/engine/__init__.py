@@ -12,6 +12,7 @@
 ``handover``         the message that starts a run, and the descriptors that travel with it
 ``inputs``           files and sources that the storlet reads
 ``feed``             green tasks that copy a source into a stream that a storlet reads
+``services``         the seam to the services of a run
 ``output``           the streams that the storlet writes, their count, and their metadata
 ``further_outputs``  outputs after the first, each with a task that gives it to its receiver
 ``failure``          the first failure of a task of an invocation

@@ -42,6 +42,7 @@ from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.output import OutputCount, OutputStream, ReadPace
 from storlet_middleware.engine.progress import Progress
+from storlet_middleware.engine.services import Services, ServiceUsage
 from storlet_middleware.engine.task import FileInput, StreamInput, Task
 from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
 
@@ -97,6 +98,7 @@ class Invocation:
         failure = self._inputs.failure
         self._count = OutputCount(self._progress, failure)
         self._further = FurtherOutputs(sinks, self._count, failure)
+        self._services: Services | None = None
         self._events = Events(
             self._connection,
             self._inputs,
@@ -136,6 +138,10 @@ class Invocation:
         """
         self._progress.add_waiting(waited_seconds)
         self._slot.hold(release)
+
+    def adopt_services(self, services: Services) -> None:
+        """Own the services of the run, which the storlet may use; before the start."""
+        self._services = self._progress.services = services
 
     def adopt_node_check(self, node_fault: Callable[[], str]) -> None:
         """Call ``node_fault`` before a stall is blamed on the storlet; see :class:`Events`."""
@@ -180,9 +186,13 @@ class Invocation:
         self._count.limit = limits.output
         self._events.max_metadata_bytes = limits.metadata
         of_worker = messages.Limits(limits.metadata)
+        services = None
+        if self._services is not None:
+            given = handover.donate(self._services.begin(self._inputs.failure.record))
+            services = messages.Services(given, self._services.operations)
         return messages.Invoke(
-            self.task.id, inputs, output, self.task.parameters, log, of_worker, further
-        )  # fmt: skip
+            self.task.id, inputs, output, self.task.parameters, log, of_worker, further, services
+        )
 
     def await_start(self) -> None:
         """Return when a worker has loaded the storlet and begins to run it; raises if it cannot."""
@@ -269,6 +279,8 @@ class Invocation:
             if chunk == b"" and self._output.has_end:
                 self._inputs.finish()
                 self._further.finish()
+                if self._services is not None:
+                    self._services.finish()
                 self._is_finished = True
                 return b""
             if not self._wait_for_more(chunk, until):
@@ -315,6 +327,11 @@ class Invocation:
         """Bytes of input that the storlet has taken."""
         return self._inputs.bytes_taken()
 
+    @property
+    def service_usage(self) -> ServiceUsage | None:
+        """The run's use of the store; ``None`` if it has no services."""
+        return None if self._services is None else self._services.usage
+
     def close(self) -> None:
         """Release everything; cancels a storlet that has not ended.  May be called twice."""
         self._slot.release()
@@ -323,6 +340,8 @@ class Invocation:
             self._inputs.close()
         finally:
             self._further.close()
+            if self._services is not None:
+                self._services.close()
             self._handover.close()
             self._output.close()
             if self._log >= 0:

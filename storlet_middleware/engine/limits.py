@@ -36,7 +36,7 @@ from storlet_daemon.runtimes import table
 from storlet_middleware import names
 from storlet_middleware.config import OPTIONS, Limit, Option, TrustClass, nearest, option
 from storlet_middleware.config.option import Kind
-from storlet_middleware.engine.task import Deadlines, Limits
+from storlet_middleware.engine.task import Deadlines, Limits, ServiceLimits
 from storlet_middleware.errors import fault
 
 #: Numbers by the name of their row.
@@ -310,6 +310,13 @@ def effective(trust_class: TrustClass, declared: Values, requested: Values) -> E
             int(value["Output"]),
             int(value["Metadata"]),
             log=int(min(value["Log"], value["Scratch"])),
+            services=ServiceLimits(
+                operations=int(value["Service-Operations"]),
+                rate=int(value["Service-Rate"]),
+                concurrency=int(value["Service-Concurrency"]),
+                files=int(value["Service-Files"]),
+                bytes=int(value["Service-Bytes"]),
+            ),
         ),
     )
 

@@ -15,6 +15,7 @@ import math
 from storlet_middleware import errors
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.engine.inputs import Inputs
+from storlet_middleware.engine.services import Services
 from storlet_middleware.engine.task import Deadlines
 from storlet_middleware.errors import StorletError, TenantBusy, Unprocessable
 
@@ -29,12 +30,15 @@ class Progress:
         "_stage_began",
         "began",
         "has_started",
+        "services",
         "waited",
     )
 
     def __init__(self, deadlines: Deadlines, inputs: Inputs) -> None:
         self._deadlines = deadlines
         self._inputs = inputs
+        #: Requests to the store count like input.
+        self.services: Services | None = None
         self._offsets: tuple[int, ...] = ()
         self.began = self._stage_began = monotonic()
         #: A worker has the invocation.
@@ -100,7 +104,7 @@ class Progress:
         return monotonic() >= self.began + self._deadlines.total
 
     def has_progressed(self) -> bool:
-        """Whether the storlet took input since the stage began, or waits for a source.
+        """Whether the storlet took input since the stage began, or waits for a source or the store.
 
         Begins a new stage if so.
         """
@@ -108,7 +112,9 @@ class Progress:
             return False
         if self.sample():
             return True
-        if not self._inputs.were_fed_since(self._stage_began):
+        began, services = self._stage_began, self.services
+        is_served = services is not None and services.were_active_since(began)
+        if not is_served and not self._inputs.were_fed_since(began):
             return False
         self.begin_stage()
         return True

@@ -56,7 +56,8 @@ class StorletVersion:
 
     A bundle is one file.  ``digest`` is the SHA-256 of its bytes, ``archives`` are its jars, and
     ``parameters`` is the content of its manifest about them.  ``inputs`` is its least and greatest
-    number of inputs; empty: any.  Only the proxy needs ``parameters``, ``inputs`` and ``records``.
+    number of inputs; empty: any.  ``services`` are the operations on the store that it declares.
+    Only the proxy needs ``parameters``, ``inputs``, ``records`` and ``services``.
     """
 
     account: str
@@ -72,12 +73,13 @@ class StorletVersion:
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     inputs: tuple[int, ...] = ()
     arguments: tuple[str, ...] = ()
+    services: tuple[str, ...] = ()
 
     @cached_property
     def key(self) -> str:
         """64 hex digits that change with anything that matters to the code."""
         replaced = "files" if self.digest else "digest"
-        left_out = {"limits", "records", "parameters", "archives", "inputs", replaced}
+        left_out = {"limits", "records", "parameters", "archives", "inputs", "services", replaced}
         if not self.arguments:
             left_out.add("arguments")  # versions keep the key that they had before there were any
         # The hash of a bundle says it all: the current version is the same code under its number.
@@ -97,6 +99,7 @@ class StorletVersion:
         fields = self._fields()
         del fields["records"]
         fields.pop("inputs", None)
+        fields.pop("services", None)
         if "parameters" in fields:
             fields["parameters"] = {}
         return _as_json(fields)
@@ -108,6 +111,8 @@ class StorletVersion:
                 del fields[name]
         if not self.arguments:
             del fields["arguments"]
+        if not self.services:
+            del fields["services"]
         return fields
 
     @staticmethod
@@ -146,5 +151,6 @@ def _as_json(fields: Mapping[str, Any]) -> str:
 def _of_text(text: str) -> StorletVersion:
     fields = json.loads(text)
     files = tuple(CodeFile(**file) for file in fields["files"])
-    lists = {name: tuple(fields.get(name, ())) for name in ("archives", "inputs", "arguments")}
+    names = ("archives", "inputs", "arguments", "services")
+    lists = {name: tuple(fields.get(name, ())) for name in names}
     return StorletVersion(**{**fields, "files": files, **lists})

@@ -47,12 +47,27 @@ class Deadlines:
 
 
 @dataclass(frozen=True)
+class ServiceLimits:
+    """The bounds of a run's use of the store; 0 in ``bytes`` is no limit.
+
+    ``rate`` is in operations per second.
+    """
+
+    operations: int = 10_000
+    rate: int = 200
+    concurrency: int = 8
+    files: int = 16
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Limits:
     """Bytes; 0 in ``output`` is no limit."""
 
     output: int
     metadata: int
     log: int
+    services: ServiceLimits = ServiceLimits()
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from swift.common.swob import HTTPException
 
 from storlet_middleware import errors, metrics
 from storlet_middleware.concurrency import monotonic
+from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.plan import Plan
@@ -133,6 +134,7 @@ class Completion:
         caller, caller_id = identity_of(self._environ)
         failed_step = execution.failed_step(ending.code)
         usage = result.usage if result is not None else None
+        asked = usage.services if usage is not None else None
         trace = str(self._environ.get("HTTP_TRACEPARENT", ""))
         return Record(
             id=self._id,
@@ -162,6 +164,9 @@ class Completion:
             peak_memory_bytes=usage.peak_memory_bytes if usage is not None else None,
             bytes_in=usage.bytes_in if usage is not None else None,
             bytes_out=usage.bytes_out if usage is not None else None,
+            service_operations=asked.operations if asked is not None else None,
+            service_bytes_in=asked.bytes_in if asked is not None else None,
+            service_bytes_out=asked.bytes_out if asked is not None else None,
             traceparent=trace if _TRACEPARENT.fullmatch(trace) else "",
             traceback=tail(ending.traceback),
             log=tail(result.log) if result is not None and ending.is_failure else "",
@@ -193,6 +198,9 @@ def report(record: Record, logger: Any) -> None:
         record.total_seconds if first_byte is None else first_byte,
         record.bytes_out or 0,
     )
+    services = _services_of(record)
+    if services is not None:
+        metrics.services(logger, services.operations, services.bytes_in, services.bytes_out)
     logger.info(
         "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s"
         " ms=%.1f waited_ms=%.1f %s",
@@ -216,7 +224,18 @@ def _usage_fields(record: Record) -> list[str]:
         fields.append(f"peak-memory={record.peak_memory_bytes or 0}")
     if record.outputs:
         fields.append(f"outputs={len(record.outputs)}")
+    services = _services_of(record)
+    if services is not None:
+        fields += [f"{name}={value}" for name, value in services.fields().items()]
     return fields
+
+
+def _services_of(record: Record) -> ServiceUsage | None:
+    """The run's use of the store; ``None`` if it has no services."""
+    if record.service_operations is None:
+        return None
+    read, written = record.service_bytes_in or 0, record.service_bytes_out or 0
+    return ServiceUsage(record.service_operations, read, written)
 
 
 def _rule_fields(record: Record) -> list[str]:

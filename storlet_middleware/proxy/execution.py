@@ -20,7 +20,8 @@ from storlet_middleware.engine.code_cache import Fetcher
 from storlet_middleware.engine.further_outputs import Sink
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Demand, Launcher
-from storlet_middleware.engine.task import StreamInput, Task
+from storlet_middleware.engine.services import Services
+from storlet_middleware.engine.task import ServiceLimits, StreamInput, Task
 from storlet_middleware.errors import CodeReplaced, row_of
 from storlet_middleware.proxy.pipeline import Pipeline, merged
 from storlet_middleware.proxy.result import LocalResult, Result
@@ -36,6 +37,8 @@ class Execution:
 
     :param fetcher: fetches code that this node lacks.
     :param resolve_again: resolves a step's storlet again after its code was replaced.
+    :param services_of: makes the services of a step's storlet; ``None`` if it has none.  Without
+        it, no step has services.
     :param sinks: receivers of the last step's further outputs.
     """
 
@@ -45,6 +48,7 @@ class Execution:
         steps: list[Step],
         fetcher: Fetcher,
         resolve_again: Callable[[Step], None],
+        services_of: Callable[[Step, ServiceLimits], Services | None] | None = None,
         sinks: Sequence[Sink] = (),
     ) -> None:
         self._launcher = launcher
@@ -52,6 +56,7 @@ class Execution:
         self._fetcher = fetcher
         self._resolve_again = resolve_again
         self._sinks = sinks
+        self._services_of = services_of
         #: The result so far; closing it ends everything that runs.
         self.result: Result | None = None
         #: Index of the step that is being started; ``None`` while none is.
@@ -153,8 +158,13 @@ class Execution:
         return self._require_result()
 
     def _invocation(self, step: Step, inputs: Sequence[StreamInput]) -> Invocation:
-        is_last = step is self._steps[-1]
-        return Invocation(self._task(step), inputs, self._sinks if is_last else ())
+        is_last, task = step is self._steps[-1], self._task(step)
+        invocation = Invocation(task, inputs, self._sinks if is_last else ())
+        services_of = self._services_of
+        services = services_of(step, task.limits.services) if services_of is not None else None
+        if services is not None:
+            invocation.adopt_services(services)
+        return invocation
 
     def _require_result(self) -> Result:
         if self.result is None:

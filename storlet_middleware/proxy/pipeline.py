@@ -19,8 +19,10 @@ The result has the metadata of all storlets; a later storlet's value replaces an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Mapping
 
+from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.errors import INPUT_INCOMPLETE, StorletError
 from storlet_middleware.proxy.result import Result, Usage
 
@@ -132,7 +134,9 @@ class Pipeline:
         reports = [usage.sandbox for usage in usages if usage.sandbox]
         fields = ("cpu_seconds", "peak_memory_bytes") if reports else ()
         total = {name: sum(report.get(name) or 0 for report in reports) for name in fields}
-        return Usage(total, usages[0].bytes_in, usages[-1].bytes_out)
+        asked = [usage.services for usage in usages if usage.services is not None]
+        services = functools.reduce(ServiceUsage.plus, asked) if asked else None
+        return Usage(total, usages[0].bytes_in, usages[-1].bytes_out, services)
 
     def first(self) -> None:
         """Wait for the last storlet's first bytes or its end.

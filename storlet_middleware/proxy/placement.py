@@ -24,6 +24,8 @@ class Reason(enum.StrEnum):
     SEVERAL_INPUTS = "several-inputs"
     #: Further outputs are stored by the proxy server, in the caller's name.
     SEVERAL_OUTPUTS = "several-outputs"
+    #: The storlet declares services: only the proxy knows the caller.
+    SERVICES = "services"
     #: The description of the invocation does not fit into headers.
     LONG_DESCRIPTION = "long-description"
     #: A link that carries its target's hash.

@@ -19,6 +19,7 @@ from swift.common.utils import close_if_possible
 from storlet_middleware.backend import frames
 from storlet_middleware.concurrency import CONNECTION_ENDED, Timeout
 from storlet_middleware.engine.invocation import Invocation
+from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.errors import BackendFailed, StorletError, from_message
 
 
@@ -28,11 +29,13 @@ class Usage:
 
     :param sandbox: the worker's report (``cpu_seconds``, ``peak_memory_bytes``); empty if the
         storlet was stopped before the worker could send it.
+    :param services: its use of the store; ``None`` if it has no services.
     """
 
     sandbox: Mapping[str, Any]
     bytes_in: int
     bytes_out: int
+    services: ServiceUsage | None = None
 
     def as_header(self) -> str:
         """``cpu=0.012;peak-memory=12582912;in=1024;out=512``, in seconds and bytes.
@@ -43,6 +46,8 @@ class Usage:
         if self.sandbox:
             sandbox = [f"cpu={self.cpu_seconds:.6f}", f"peak-memory={self.peak_memory_bytes}"]
             fields = sandbox + fields
+        if self.services is not None:
+            fields += [f"{name}={value}" for name, value in self.services.fields().items()]
         return ";".join(fields)
 
     @property
@@ -151,7 +156,9 @@ class LocalResult:
     @property
     def usage(self) -> Usage:
         bytes_in = self.invocation.bytes_in() or self._bytes_in
-        return Usage(self.invocation.usage, bytes_in, self.invocation.bytes_out)
+        invocation = self.invocation
+        used = invocation.service_usage
+        return Usage(invocation.usage, bytes_in, invocation.bytes_out, used)
 
     def first(self) -> None:
         self.invocation.first()

@@ -27,6 +27,8 @@ from storlet_middleware import errors, names
 from storlet_middleware.catalog.library import LibraryFetcher
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
+from storlet_middleware.engine.services import Services
+from storlet_middleware.engine.task import ServiceLimits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import placement
 from storlet_middleware.proxy.completion import Completion, Ending, LogObjects, Times
@@ -39,9 +41,14 @@ from storlet_middleware.proxy.response import ResultBody, answer_of, span_header
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
-from storlet_middleware.proxy.steps import steps_of
+from storlet_middleware.proxy.steps import Step, steps_of
 from storlet_middleware.proxy.store import Store
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
+from storlet_middleware.services import identity
+from storlet_middleware.services.channel import Channel
+from storlet_middleware.services.nesting import nesting_of
+from storlet_middleware.services.operations import Operations
+from storlet_middleware.services.requests import Place, StoreRequests
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
@@ -116,8 +123,10 @@ class Run:
             self._steps,
             fetcher,
             self._permissions.resolve_again,
+            self._services_of,
             self._outputs.sinks,
         )
+        self._nesting = nesting_of(environ)
         self._watch: ClientWatch | None = None
         self._is_counted = False
         self._has_ended = False
@@ -138,7 +147,10 @@ class Run:
             self._is_counted = True
             self._watch = ClientWatch(self._environ)
             self._disclosure.is_owner = self._permissions.check_access()
+            self._nesting = self._nesting.inside(step.request.storlet for step in self._steps)
             self._permissions.resolve()
+            if self._steps[0].storlet.services and self._placement != placement.PROXY:
+                self._placement, self._reason = placement.PROXY, placement.Reason.SERVICES
             self._completion.prepare()
             self._times.authorized = monotonic()
             self._execution.acquire_slots(is_first_elsewhere=self._placement != placement.PROXY)
@@ -172,6 +184,16 @@ class Run:
         elif not self._runs_at_object():
             self._execution.run_first(*self._source.inputs())
         return self._execution.run_further(self._inherited_metadata)
+
+    def _services_of(self, step: Step, limits: ServiceLimits) -> Services | None:
+        """The services of a step's storlet, in the caller's name; ``None`` if it has none."""
+        declared, request = step.storlet.services, step.request
+        if not declared or identity.refusal(self._environ):
+            return None
+        place = Place(request.version, request.account)
+        proxy = self._proxy
+        asked = StoreRequests(proxy.front, proxy.app, self._environ, place, self._nesting)
+        return Channel(Operations(asked), declared, limits, proxy.logger)
 
     def _runs_at_object(self) -> bool:
         """Whether an object node runs the first step."""

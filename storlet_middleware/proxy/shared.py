@@ -38,6 +38,8 @@ class Proxy:
         recon_directory: str = DEFAULT_DIRECTORY,
     ) -> None:
         self.app = app
+        #: Where the requests of storlets enter; the filter puts itself here.
+        self.front = app
         self.config = config
         self.logger = logger
         self.client_timeout_seconds = client_timeout_seconds

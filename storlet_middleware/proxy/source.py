@@ -26,10 +26,9 @@ from storlet_middleware.errors import (
     RangeUnsatisfiable,
     StorletError,
 )
-from storlet_middleware.proxy import dynamic_object
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.wsgi import gate
+from storlet_middleware.wsgi import dynamic_object, gate
 from storlet_middleware.wsgi.bodies import ClientBody, GuardedBody, SourceAnswer
 from storlet_middleware.wsgi.byte_ranges import ByteRange
 from storlet_middleware.wsgi.caller import user_of

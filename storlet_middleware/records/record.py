@@ -158,6 +158,12 @@ class Record:
         Kind.BYTES, Seen.WITHOUT_RULE, "input that the storlet has taken", default=None)
     bytes_out: int | None = _row(
         Kind.BYTES, Seen.WITHOUT_RULE, "output, further ones included", default=None)
+    service_operations: int | None = _row(
+        Kind.COUNT, Seen.WITHOUT_RULE, "operations of the storlets on the store", default=None)
+    service_bytes_in: int | None = _row(
+        Kind.BYTES, Seen.WITHOUT_RULE, "bytes that the storlets read there", default=None)
+    service_bytes_out: int | None = _row(
+        Kind.BYTES, Seen.WITHOUT_RULE, "bytes that the storlets wrote there", default=None)
     traceparent: str = _row(
         Kind.TEXT, Seen.CALLER, "the request's header of this name (W3C Trace Context)",
         default="")

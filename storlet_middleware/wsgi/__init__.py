@@ -16,6 +16,7 @@
 ``grant_changes``     requests that change or show grants
 ``user_metadata``     the headers that are user metadata, and the subset that storlets see
 ``bodies``            inputs that come through Swift: a client's body, an object's assembled stream
+``dynamic_object``    the length of a dynamic large object that Swift reads without one
 ``disconnect``        detects clients that disconnected, and breaks a connection
 ``answer``            an answer that is sent unchanged
 ``gate``              requests data from Swift in a caller's name, and checks the answers by rules

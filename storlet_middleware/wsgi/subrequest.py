@@ -18,6 +18,12 @@ _SWIFT_CODES: Final = {
 }
 
 
+def swift_code(status: int) -> str:
+    """The error code of an answer of Swift's own."""
+    default = errors.SWIFT_REFUSED if status < 500 else errors.BACKEND_FAILED
+    return _SWIFT_CODES.get(status, default)
+
+
 class SwiftRefusal(Exception):
     """Swift's answer for the source or target has no data; the client gets it unchanged (404, 304,
     412, ...).
@@ -26,10 +32,7 @@ class SwiftRefusal(Exception):
     def __init__(self, answer: Any) -> None:
         super().__init__(answer.status)
         self.answer = answer
-        self.code = _SWIFT_CODES.get(
-            answer.status_int,
-            errors.SWIFT_REFUSED if answer.status_int < 500 else errors.BACKEND_FAILED,
-        )
+        self.code = swift_code(answer.status_int)
 
 
 #: Headers of the client's request for the run; they are not sent to the rest of the pipeline.

@@ -5,6 +5,7 @@ This package is the interface of its modules: other packages write ``messages.In
 =================== ===========================================================================
 ``fields``          how a class describes its keys; ``Message``, ``parse``, ``ProtocolError``
 ``invocation``      filter, worker, supervisor: one invocation and its events
+``services``        worker and filter: requests of a running storlet to the store
 ``worker_reports``  worker to supervisor: ready, begin, end
 ``control``         node daemon and supervisor: worker groups, placement, inspection
 ``node``            filter and node daemon: a sandbox with a storlet in it
@@ -19,6 +20,8 @@ table                  from, to                   messages
 ``INVOCATION_EVENTS``  worker or supervisor,      Started, Metadata, Done
                        filter
 ``INVOCATION_END``     filter, supervisor         Taken
+``SERVICE_REQUESTS``   worker, filter             OpenObject, StatObject, ListContainer
+``SERVICE_REPLIES``    filter, worker             Opened, Described, StreamEnded, ServiceFailed
 ``WORKER_REPORTS``     worker, supervisor         Ready, LoadFailed, Begin, End
 ``CONTROL_COMMANDS``   node daemon, supervisor    Load, Unload, AskStatus, Assign, Inspect,
                                                   Check, Placed
@@ -65,6 +68,7 @@ from .invocation import (
     LIMIT_METADATA,
     LIMIT_PROCESSES,
     LIMIT_SCRATCH,
+    LIMIT_SERVICES,
     LOAD,
     OK,
     PROTOCOL,
@@ -78,11 +82,27 @@ from .invocation import (
     Log,
     Metadata,
     Output,
+    Services,
     Started,
     Taken,
     Usage,
     cut_middle,
     one_line,
+)
+from .services import (
+    PAGE_MAX,
+    SERVICE_REPLIES,
+    SERVICE_REQUESTS,
+    SERVICES,
+    Described,
+    Facts,
+    ListContainer,
+    Opened,
+    OpenObject,
+    ServiceFailed,
+    ServiceRequest,
+    StatObject,
+    StreamEnded,
 )
 from .worker_reports import WORKER_REPORTS, Begin, End, LoadFailed, Ready
 
@@ -127,14 +147,19 @@ __all__ = [
     "LIMIT_METADATA",
     "LIMIT_PROCESSES",
     "LIMIT_SCRATCH",
+    "LIMIT_SERVICES",
     "LOAD",
     "MESSAGE_MAX",
     "NODE_ANSWERS",
     "NODE_CODES",
     "NODE_REQUESTS",
     "OK",
+    "PAGE_MAX",
     "PROTOCOL",
     "SANDBOX_CODES",
+    "SERVICES",
+    "SERVICE_REPLIES",
+    "SERVICE_REQUESTS",
     "SUMMARY_MAX",
     "TRACEBACK_MAX",
     "VERSION",
@@ -149,8 +174,10 @@ __all__ = [
     "Begin",
     "Check",
     "Checked",
+    "Described",
     "Done",
     "End",
+    "Facts",
     "Group",
     "GroupStatus",
     "Hello",
@@ -160,6 +187,7 @@ __all__ = [
     "Invoke",
     "Kinds",
     "Limits",
+    "ListContainer",
     "Load",
     "LoadFailed",
     "Loaded",
@@ -168,6 +196,8 @@ __all__ = [
     "Metadata",
     "NodeRefused",
     "NodeStatus",
+    "OpenObject",
+    "Opened",
     "Output",
     "Place",
     "Placed",
@@ -179,8 +209,13 @@ __all__ = [
     "Resources",
     "Sandbox",
     "SelfTest",
+    "ServiceFailed",
+    "ServiceRequest",
+    "Services",
     "Started",
+    "StatObject",
     "Storlet",
+    "StreamEnded",
     "Taken",
     "Unload",
     "Unloaded",

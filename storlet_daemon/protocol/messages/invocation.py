@@ -36,6 +36,7 @@ LIMIT_METADATA = "storlet.limit.metadata"
 LIMIT_MEMORY = "storlet.limit.memory"
 LIMIT_SCRATCH = "storlet.limit.scratch"
 LIMIT_PROCESSES = "storlet.limit.processes"
+LIMIT_SERVICES = "storlet.limit.services"
 PROTOCOL = "protocol"
 SANDBOX_CODES = (
     LOAD,
@@ -44,6 +45,7 @@ SANDBOX_CODES = (
     LIMIT_MEMORY,
     LIMIT_SCRATCH,
     LIMIT_PROCESSES,
+    LIMIT_SERVICES,
     PROTOCOL,
 )
 """Every code that a sandbox may put into ``Done``."""
@@ -85,6 +87,15 @@ class Limits:
 
 
 @dataclass(frozen=True)
+class Services:
+    """The store for the storlet: the position of its end of the socket pair, and the operations
+    that it declares."""
+
+    fd: int = wire(read_count)
+    operations: Sequence[str] = wire(each(read_name))
+
+
+@dataclass(frozen=True)
 class Invoke(Message):
     """Run the storlet once. Every descriptor of the message is named exactly once in it."""
 
@@ -98,6 +109,7 @@ class Invoke(Message):
     log: Log | None = wire(record(Log), default=None)
     limits: Limits = wire(record(Limits), default=Limits())
     further_outputs: Sequence[Output] | None = wire(each(record(Output)), default=None)
+    services: Services | None = wire(record(Services), default=None)
 
     @property
     def outputs(self) -> list[Output]:
@@ -106,7 +118,7 @@ class Invoke(Message):
 
     def descriptor_faults(self, count: int) -> list[str]:
         positions = [item.fd for item in self.inputs] + [item.fd for item in self.outputs]
-        positions += [self.log.fd] if self.log else []
+        positions += [one.fd for one in (self.log, self.services) if one]
         faults = [f"there is no descriptor {fd}" for fd in positions if fd >= count]
         if not self.inputs:
             faults.append("inputs is empty")

@@ -28,6 +28,11 @@ METRIC_CALLS: list[tuple[str, tuple[Any, ...], set[str]]] = [
         {"storlet.node.unable", "storlet.node.unable.<code>"},
     ),
     ("node_avoided", (), {"storlet.node.avoided"}),
+    (
+        "services",
+        (3, 100, 5),
+        {"storlet.services.operations", "storlet.services.xfer.in", "storlet.services.xfer.out"},
+    ),
     ("log_lost", (), {"storlet.log.lost"}),
     ("records_written", (3,), {"storlet.records.written"}),
     ("records_lost", (3,), {"storlet.records.lost"}),

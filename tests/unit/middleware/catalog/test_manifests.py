@@ -134,6 +134,7 @@ WRONG_VALUES = [
     ("Arguments", "-9"),
     ("Input-Type", "csv"),
     ("Output-Type", "text/*"),
+    ("Services", "lst"),
     ("Memory", "much"),
 ]
 

@@ -33,10 +33,12 @@ RUN = {"X-Run-Storlet": "up.py"}
 META = "X-Object-Meta-Storlet-"
 ASK = "X-Storlet-Limit-"
 ROWS = pytest.mark.parametrize("row", TABLE, ids=lambda row: row.name)
-USER = parse("[limits]\nstorlet_cpus = 4\noutput_bytes = 1G").classes["user"]
+BOUNDED = "[limits]\nstorlet_cpus = 4\noutput_bytes = 1G\nservice_bytes = 1G\n"
+USER = parse(BOUNDED).classes["user"]
 NAMES = {
     "Memory", "Cpu", "Processes", "Open-Files", "Scratch", "Output", "Metadata", "Log",
-    "Timeout-First-Byte", "Timeout-Idle", "Timeout-Total",
+    "Timeout-First-Byte", "Timeout-Idle", "Timeout-Total", "Service-Operations", "Service-Rate",
+    "Service-Concurrency", "Service-Files", "Service-Bytes",
 }  # fmt: skip
 
 
@@ -47,12 +49,15 @@ def said(answer: Any) -> str:
 def flat(effective: limits.Effective, trust_class: TrustClass = USER) -> dict[str, float]:
     """The limits in force by the names of their rows; the sandbox's limit where a storlet has 0."""
     resources, times, bounds = effective.resources, effective.deadlines, effective.limits
+    asked = bounds.services
     return {
         "Memory": resources.memory_bytes, "Cpu": resources.cpus, "Processes": resources.processes,
         "Open-Files": resources.open_files or trust_class.limits.open_files,
         "Scratch": resources.scratch_bytes or trust_class.limits.scratch_bytes,
         "Output": bounds.output, "Metadata": bounds.metadata, "Log": bounds.log,
         "Timeout-First-Byte": times.first_byte, "Timeout-Idle": times.idle, "Timeout-Total": times.total,
+        "Service-Operations": asked.operations, "Service-Rate": asked.rate,
+        "Service-Concurrency": asked.concurrency, "Service-Files": asked.files, "Service-Bytes": asked.bytes,
     }  # fmt: skip
 
 
@@ -177,7 +182,7 @@ def test_the_lowest_of_all_levels_holds(
 def test_a_class_lowers_the_node(row: Row) -> None:
     lowered = row.most(USER) / 2
     config = parse(
-        f"[limits]\nstorlet_cpus = 4\noutput_bytes = 1G\n[class:user]\n{row.option} = "
+        f"{BOUNDED}[class:user]\n{row.option} = "
         + (f"{lowered:g}" if row.form in (limits.CPUS, limits.TIME) else str(int(lowered)))
     )
     user = config.class_of("a", "s")

@@ -9,7 +9,14 @@ import pytest
 from storlet_daemon.protocol import messages
 from storlet_middleware.config import InvocationSection, LimitsSection, parse
 from storlet_middleware.engine import limits
-from storlet_middleware.engine.task import Deadlines, FileInput, Limits, StreamInput, Task
+from storlet_middleware.engine.task import (
+    Deadlines,
+    FileInput,
+    Limits,
+    ServiceLimits,
+    StreamInput,
+    Task,
+)
 from tests.unit.middleware.engine.invocations import Source
 
 
@@ -19,19 +26,22 @@ def names(cls: type) -> set[str]:
 
 def test_every_deadline_and_limit_is_an_option_in_its_own_unit() -> None:
     assert {f"{name}_seconds" for name in names(Deadlines)} <= names(InvocationSection)
-    assert {f"{name}_bytes" for name in names(Limits)} <= names(LimitsSection)
+    assert {f"{name}_bytes" for name in names(Limits) - {"services"}} <= names(LimitsSection)
+    assert {f"service_{name}" for name in names(ServiceLimits)} <= names(LimitsSection)
 
 
 def test_the_options_of_the_class_arrive_in_the_field_of_their_name() -> None:
     options = {"first_byte": 2, "idle": 3, "total": 4, "queue": 5}
     text = "".join(f"{name}_seconds = {value}\n" for name, value in options.items())
     sizes = {"output": 1000, "metadata": 1001, "log": 1002}
+    asked = {"operations": 6, "rate": 7, "concurrency": 8, "files": 9, "bytes": 10}
     text = f"[invocation]\n{text}[limits]\n" + "".join(
-        f"{name}_bytes = {value}\n" for name, value in sizes.items()
+        [f"{name}_bytes = {value}\n" for name, value in sizes.items()]
+        + [f"service_{name} = {value}\n" for name, value in asked.items()]
     )
     made = limits.effective(parse(text).classes["user"], {}, {})
     assert dataclasses.asdict(made.deadlines) == options
-    assert dataclasses.asdict(made.limits) == sizes
+    assert dataclasses.asdict(made.limits) == {**sizes, "services": asked}
 
 
 def test_a_task_has_no_log_and_no_resources_unless_they_are_given() -> None:

@@ -31,7 +31,8 @@ FULL = record(
     placement="object", why="default",
     node="n1", code="storlet.timeout.idle", message="too slow", failed_step=2, auth_seconds=0.001,
     queue_seconds=0.0, cold_start_seconds=0.5, first_byte_seconds=0.2, cpu_seconds=0.1,
-    peak_memory_bytes=4096, bytes_in=0, bytes_out=7, traceparent="00-1", traceback="T", log="L",
+    peak_memory_bytes=4096, bytes_in=0, bytes_out=7, service_operations=3, service_bytes_in=5,
+    service_bytes_out=0, traceparent="00-1", traceback="T", log="L",
 )  # fmt: skip
 
 

@@ -16,6 +16,8 @@ TABLES = [
     messages.INVOCATION_REQUEST,
     messages.INVOCATION_EVENTS,
     messages.INVOCATION_END,
+    messages.SERVICE_REQUESTS,
+    messages.SERVICE_REPLIES,
     messages.WORKER_REPORTS,
     messages.CONTROL_COMMANDS,
     messages.CONTROL_REPORTS,

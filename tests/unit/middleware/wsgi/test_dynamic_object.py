@@ -6,7 +6,7 @@ import pytest
 from swift.common.swob import Response
 
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.proxy.dynamic_object import listed_bytes
+from storlet_middleware.wsgi.dynamic_object import listed_bytes
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
 PLACE = ("v1", ACCOUNT)

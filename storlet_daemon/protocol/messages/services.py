@@ -1,0 +1,142 @@
+"""Requests of a running storlet to the store: worker and filter (``PROTOCOL.rst``, section 2.1)."""
+
+# ruff: noqa: RUF009  wire is dataclasses.field with a reader: a description, not a value
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from .fields import (
+    Kinds,
+    Message,
+    kinds_of,
+    read_count,
+    read_flag,
+    read_name,
+    read_text,
+    read_texts_by_name,
+    record,
+    wire,
+)
+
+READ = "read"
+LIST = "list"
+SERVICES = (READ, LIST)
+"""The operations that a storlet can declare."""
+PAGE_MAX = 1000
+"""Entries of one page of a listing."""
+
+
+@dataclass(frozen=True)
+class ServiceRequest(Message):
+    """Base of the requests. ``id`` is the worker's choice, and used once in an invocation."""
+
+    SERVICE: ClassVar[str] = ""
+    HAS_STREAM: ClassVar[bool] = False
+
+    id: int = wire(read_count)
+
+
+@dataclass(frozen=True)
+class OpenObject(ServiceRequest):
+    """Read an object. ``etag`` is the one that an earlier reply gave: no other is read."""
+
+    TYPE = "open"
+    SERVICE = READ
+    HAS_STREAM = True
+
+    path: str = wire(read_name)
+    start: int | None = wire(read_count, default=None)
+    end: int | None = wire(read_count, default=None)
+    etag: str | None = wire(read_name, default=None)
+
+
+@dataclass(frozen=True)
+class StatObject(ServiceRequest):
+    """Get the facts about an object, without its data."""
+
+    TYPE = "stat"
+    SERVICE = READ
+
+    path: str = wire(read_name)
+
+
+@dataclass(frozen=True)
+class ListContainer(ServiceRequest):
+    """Get one page of a container's listing, of at most ``PAGE_MAX`` entries."""
+
+    TYPE = "list"
+    SERVICE = LIST
+    HAS_STREAM = True
+
+    container: str = wire(read_name)
+    prefix: str | None = wire(read_text, default=None)
+    delimiter: str | None = wire(read_text, default=None)
+    marker: str | None = wire(read_text, default=None)
+    end_marker: str | None = wire(read_text, default=None)
+    reverse: bool = wire(read_flag, default=False)
+    limit: int = wire(read_count, default=PAGE_MAX)
+
+
+@dataclass(frozen=True)
+class Facts:
+    """The facts about an object. One that a rule withholds is absent."""
+
+    metadata: Mapping[str, str] = wire(read_texts_by_name, default_factory=dict)
+    size: int | None = wire(read_count, default=None)
+    etag: str | None = wire(read_text, default=None)
+    content_type: str | None = wire(read_text, default=None)
+    last_modified: str | None = wire(read_text, default=None)
+
+
+@dataclass(frozen=True)
+class Opened(Message):
+    """The answer to ``open`` and ``list``; its descriptor is the reading end of a stream.
+
+    ``has_more``: of a page of a listing that is not the last one.
+    """
+
+    TYPE = "opened"
+    DESCRIPTORS = 1
+
+    id: int = wire(read_count)
+    facts: Facts = wire(record(Facts), default=Facts())
+    has_more: bool = wire(read_flag, default=False)
+
+
+@dataclass(frozen=True)
+class Described(Message):
+    """The answer to ``stat``."""
+
+    TYPE = "described"
+
+    id: int = wire(read_count)
+    facts: Facts = wire(record(Facts), default=Facts())
+
+
+@dataclass(frozen=True)
+class StreamEnded(Message):
+    """The stream of ``id`` is complete with this number of bytes."""
+
+    TYPE = "ended"
+
+    id: int = wire(read_count)
+    bytes: int = wire(read_count)
+
+
+@dataclass(frozen=True)
+class ServiceFailed(Message):
+    """The request, or the stream of an earlier answer to it, has failed."""
+
+    TYPE = "failed"
+
+    id: int = wire(read_count)
+    code: str = wire(read_name)
+    status: int = wire(read_count)
+    message: str = wire(read_text)
+
+
+SERVICE_REQUESTS: Kinds = kinds_of(OpenObject, StatObject, ListContainer)
+SERVICE_REPLIES: Kinds = kinds_of(Opened, Described, StreamEnded, ServiceFailed)

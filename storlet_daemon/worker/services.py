@@ -1,0 +1,131 @@
+"""A run's way to the store: requests and replies on the socket that came with the invocation.
+
+Threads of a storlet may send requests at the same time.  One of those that wait reads the socket
+and hands each reply to the thread that it is for.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from storlet_daemon.author import services as author
+from storlet_daemon.protocol import framing, messages
+from storlet_daemon.protocol.descriptors import Descriptors
+
+_KINDS: Mapping[str, type[messages.ServiceRequest]] = messages.SERVICE_REQUESTS  # type: ignore[assignment]
+
+
+class ServiceChannel:
+    """Owner of the worker's end of the socket pair.
+
+    :param operations: those that the storlet declares.
+    """
+
+    def __init__(self, fd: int, operations: Sequence[str]) -> None:
+        self._socket = socket.socket(fileno=fd)
+        self._socket.setblocking(True)
+        self._operations = tuple(operations)
+        self._sending = threading.Lock()
+        self._changed = threading.Condition()
+        self._is_reading = False
+        self._last = 0
+        #: Requests without an answer.
+        self._asked: set[int] = set()
+        #: Replies that their threads have not taken yet, by id.
+        self._answers: dict[int, author.Answer | author.ServiceError] = {}
+        self._ends: dict[int, int | author.ServiceError] = {}
+
+    def ask(self, operation: str, fields: Mapping[str, Any]) -> author.Answer:
+        """The answer to one request; raises :class:`author.ServiceError`."""
+        kind = _KINDS[operation]
+        if kind.SERVICE not in self._operations:
+            declared = ", ".join(self._operations)
+            raise author.Denied(
+                f"{operation} needs the service {kind.SERVICE}; the storlet declares {declared}",
+                "services.undeclared",
+                403,
+            )
+        number = self._send(operation, {k: v for k, v in fields.items() if v is not None})
+        answer = self._await(self._answers, number)
+        if isinstance(answer, author.ServiceError):
+            raise answer
+        return answer  # type: ignore[no-any-return]
+
+    def _send(self, operation: str, fields: Mapping[str, Any]) -> int:
+        """Send a request; its id, which is above those of all requests before."""
+        with self._sending:
+            self._last += 1
+            record = {"type": operation, "id": self._last, **fields}
+            try:
+                messages.parse(record, messages.SERVICE_REQUESTS)
+                data = framing.encode_fields(record)
+            except messages.ProtocolError as error:
+                raise author.ServiceError(f"{operation}: {error}", "bad_request", 400) from None
+            with self._changed:
+                self._asked.add(self._last)
+            try:
+                framing.send_bytes(self._socket, data)
+            except OSError as error:
+                raise _gone(error) from error
+            return self._last
+
+    def end_of(self, answer: author.Answer) -> int:
+        """How many bytes the stream of ``answer`` had; raises if it is not complete."""
+        found = self._await(self._ends, answer.id)
+        if isinstance(found, author.ServiceError):
+            raise found
+        return int(found)
+
+    def close(self) -> None:
+        """Close the socket and the descriptors that no thread took."""
+        self._socket.close()
+        for answer in self._answers.values():
+            if isinstance(answer, author.Answer):
+                Descriptors([answer.fd] if answer.fd >= 0 else []).close()
+        self._answers.clear()
+
+    def _await(self, replies: dict[int, Any], number: int) -> Any:
+        while True:
+            with self._changed:
+                while number not in replies and self._is_reading:
+                    self._changed.wait()
+                if number in replies:
+                    return replies.pop(number)
+                self._is_reading = True
+            try:
+                self._read()
+            finally:
+                with self._changed:
+                    self._is_reading = False
+                    self._changed.notify_all()
+
+    def _read(self) -> None:
+        """Read one reply into its table."""
+        try:
+            received = framing.receive(self._socket)
+        except OSError as error:
+            raise _gone(error) from error
+        if received is None:
+            raise _gone("the run is being ended")
+        reply = received.message(messages.SERVICE_REPLIES)
+        if isinstance(reply, messages.StreamEnded):
+            self._ends[reply.id] = reply.bytes
+        elif isinstance(reply, messages.ServiceFailed):
+            failure = author.error_of(reply.message, reply.code, reply.status)
+            # A request that was answered has a stream, which has failed.
+            table: dict[int, Any] = self._answers if reply.id in self._asked else self._ends
+            table[reply.id] = failure
+            self._asked.discard(reply.id)
+        else:
+            self._asked.discard(reply.id)
+            fd = received.descriptors.take(0) if len(received.descriptors) else -1
+            facts = reply.fields().get("facts", {})
+            has_more = isinstance(reply, messages.Opened) and reply.has_more
+            self._answers[reply.id] = author.Answer(reply.id, facts, fd, has_more)
+
+
+def _gone(reason: object) -> author.Unavailable:
+    return author.Unavailable(f"the store does not answer: {reason}", "services.gone", 503)

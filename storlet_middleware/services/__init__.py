@@ -1,0 +1,13 @@
+"""Services: requests of a running storlet to the store, in the caller's name.
+
+``channel``     the socket to the worker: reads requests, bounds them, sends replies and streams
+``operations``  the request to the store, and the reply, for each kind of message
+``requests``    one request to the store, which enters at the filter like the caller's own
+``identity``    the caller of a run, and whether the run may have services
+``nesting``     storlets that run because a storlet sent a request: their depth, and cycles
+
+Every operation is a WSGI request with the identity of the caller of the run.  It enters the proxy's
+filter again, so authorization, rules and the guards of large objects and links are those of a
+client's request, by the same code.  No credential enters a sandbox, and no grant of the outer run
+holds for the operation.  See ``docs/decisions/0027-services.rst``.
+"""

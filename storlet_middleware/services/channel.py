@@ -1,0 +1,331 @@
+"""The socket to a worker for requests of its storlet to the store, and the streams of the replies.
+
+Requests are read one after the other and performed at the same time, each in a green task::
+
+    worker                          channel                            store
+      | -- open /c/o (id 7) ---------> |                                 |
+      |                                | -- GET /c/o, as the caller ---> |
+      |                                | <-- 200, headers -------------- |
+      | <-- opened 7, a stream ------- |                                 |
+      | <== bytes in the stream ====== | <== bytes ===================== |
+      | <-- ended 7, 1000 bytes ------ |                                 |
+
+A stream without ``ended`` is incomplete, with any data in it: before the stream of a broken read is
+closed, ``failed`` is sent.
+
+**Bounds.**  A sandbox is not trusted.  A request that is no message of the protocol, or whose id is
+not above those before, ends the run.  Above ``concurrency`` nothing is read until an operation has
+ended; above ``rate`` the next request waits; above ``operations``, ``files`` and ``bytes`` the
+request or the stream fails.  A worker that never reads its replies blocks its own operations only:
+what is in flight is bounded, no system call waits for it, and the deadlines of the run hold.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Final
+
+from storlet_daemon.protocol import framing, messages
+from storlet_daemon.protocol.messages import Message, Opened, ServiceFailed, ServiceRequest
+from storlet_middleware import errors
+from storlet_middleware.concurrency import (
+    GreenTask,
+    Killed,
+    Timeout,
+    end,
+    forget,
+    monotonic,
+    refuse_descriptors,
+    semaphore,
+    sleep,
+    socket_pair,
+    spawn,
+    wait_readable,
+    wait_writable,
+)
+from storlet_middleware.engine.feed import Feeder
+from storlet_middleware.engine.handover import stream
+from storlet_middleware.engine.services import ServiceUsage
+from storlet_middleware.engine.task import ServiceLimits
+from storlet_middleware.errors import BackendFailed, StorletError, Unprocessable
+from storlet_middleware.services.operations import Body, Operations, Stream
+from storlet_middleware.services.requests import StoreRefusal
+
+#: The operations that may come at once after a pause, in seconds of the rate.
+_BURST_SECONDS: Final = 1.0
+
+
+class Channel:
+    """The services of one run: an :class:`~storlet_middleware.engine.services.Services`.
+
+    :param operations: performs the requests.
+    :param declared: the services of the storlet.
+    """
+
+    def __init__(
+        self, operations: Operations, declared: Sequence[str], limits: ServiceLimits, logger: Any
+    ) -> None:
+        self._performer = operations
+        self.operations = tuple(declared)
+        self._limits = limits
+        self._logger = logger
+        self._fail: Callable[[BaseException], None] = _nothing_begun
+        self._socket: socket.socket | None = None
+        self._reader: GreenTask | None = None
+        self._tasks: set[GreenTask] = set()
+        self._feeders: set[Feeder] = set()
+        self._room = semaphore(limits.concurrency)
+        self._sending = semaphore(1)
+        self._last_id = -1
+        #: Requests for a stream that is not there yet.
+        self._opening = 0
+        #: The worker reads no replies.
+        self._is_blocked = False
+        self._count = self._bytes_in = self._bytes_out = 0
+        #: When the next request may be read, by the rate.
+        self._due = 0.0
+        #: Operations that wait for the store, and when the last of them ended.
+        self._waiting = 0
+        self._last_active = 0.0
+
+    @property
+    def usage(self) -> ServiceUsage:
+        return ServiceUsage(self._count, self._bytes_in, self._bytes_out)
+
+    def begin(self, fail: Callable[[BaseException], None]) -> int:
+        """See :class:`~storlet_middleware.engine.services.Services`."""
+        ours, theirs = socket_pair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        refuse_descriptors(ours)
+        self._socket, self._fail = ours, fail
+        self._due = monotonic()
+        self._reader = spawn(self._read_all, ours)
+        return theirs.detach()
+
+    def were_active_since(self, moment: float) -> bool:
+        """See :class:`~storlet_middleware.engine.services.Services`."""
+        if self._is_blocked:
+            return False
+        if self._waiting or self._last_active > moment:
+            return True
+        return any(
+            feeder.waits_for_source or feeder.last_progress > moment for feeder in self._feeders
+        )
+
+    def finish(self) -> None:
+        """Nothing is withheld: what was read was read."""
+
+    def close(self) -> None:
+        """End all operations and streams; may be called twice."""
+        reader, self._reader = self._reader, None
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._close_socket)
+            # Only now: a task may make a feeder until it has ended.
+            stack.callback(self._stop_feeders)
+            for task in [*self._tasks]:
+                stack.callback(end, task)
+            if reader is not None:
+                end(reader)
+
+    def _stop_feeders(self) -> None:
+        feeders, self._feeders = self._feeders, set()
+        with contextlib.ExitStack() as stack:
+            for feeder in feeders:
+                stack.callback(feeder.stop)
+
+    def _close_socket(self) -> None:
+        sock, self._socket = self._socket, None
+        if sock is not None:
+            forget(sock.fileno())
+            sock.close()
+
+    # --- requests ---------------------------------------------------------------------------------
+
+    def _read_all(self, sock: socket.socket) -> None:
+        """The reader's task."""
+        try:
+            while self._read_one(sock):
+                pass
+        except Killed:
+            raise
+        except StorletError as error:
+            self._fail(error)
+        except framing.ProtocolError as error:
+            text = f"the storlet's sandbox sent an invalid request for a service: {error}"
+            self._fail(Unprocessable(text, code=errors.SERVICES_REFUSED))
+        except OSError:
+            pass  # the worker has ended, and its connection says how
+
+    def _read_one(self, sock: socket.socket) -> bool:
+        """Read one request and begin to perform it; False at the end."""
+        self._room.acquire()
+        is_taken = False
+        try:
+            self._keep_pace()
+            wait_readable(sock.fileno(), None)
+            try:
+                received = framing.receive(sock)
+            except BlockingIOError:
+                return True
+            if received is None:
+                return False
+            request: ServiceRequest = received.message(messages.SERVICE_REQUESTS)
+            if request.id <= self._last_id:
+                raise framing.ProtocolError([f"id {request.id} after id {self._last_id}"])
+            self._last_id = request.id
+            is_taken = True
+        finally:
+            if not is_taken:
+                self._room.release()
+        self._tasks.add(task := spawn(self._perform, request))
+        task.link(self._tasks.discard)
+        return True
+
+    def _keep_pace(self) -> None:
+        """Wait until the rate allows the next request; other requests of the process run too."""
+        step = 1 / self._limits.rate
+        self._due = max(self._due + step, monotonic() - _BURST_SECONDS)
+        sleep(max(0.0, self._due - monotonic()))
+
+    def _perform(self, request: ServiceRequest) -> None:
+        """The task of one request."""
+        try:
+            try:
+                self._reply(request.id, self._outcome(request))
+            finally:
+                self._room.release()
+        except Killed:
+            raise
+        except OSError:
+            pass  # the worker has ended
+
+    def _outcome(self, request: ServiceRequest) -> Message | Stream:
+        """The reply, also of a failure: a task must not raise."""
+        self._waiting += 1
+        self._opening += request.HAS_STREAM
+        try:
+            self._require_allowed(request)
+            return self._performer.perform(request)
+        except Killed:
+            raise
+        except BaseException as error:  # noqa: BLE001 - Swift's timeouts are no Exception
+            return self._failed(request.id, error)
+        finally:
+            self._opening -= request.HAS_STREAM
+            self._waiting -= 1
+            self._last_active = monotonic()
+
+    def _require_allowed(self, request: ServiceRequest) -> None:
+        self._count += 1
+        limits = self._limits
+        if request.SERVICE not in self.operations:
+            declared = ", ".join(self.operations)
+            text = f"{request.TYPE} needs the service {request.SERVICE}; declared: {declared}"
+            raise StoreRefusal("services.undeclared", 403, text)
+        if self._count > limits.operations:
+            raise _limit(f"more than {limits.operations} operations (Service-Operations)")
+        self._feeders = {feeder for feeder in self._feeders if not feeder.is_over}
+        if request.HAS_STREAM and len(self._feeders) + self._opening > limits.files:
+            raise _limit(f"more than {limits.files} open files (Service-Files)")
+
+    def _failed(self, number: int, error: BaseException) -> ServiceFailed:
+        if isinstance(error, StoreRefusal):
+            return ServiceFailed(number, error.code, error.status, str(error))
+        if isinstance(error, StorletError):
+            text = messages.one_line(str(error))
+            return ServiceFailed(number, error.code, error.status, text)
+        if isinstance(error, Timeout):
+            return ServiceFailed(number, errors.BACKEND_FAILED, 503, "Swift does not answer")
+        self._logger.error("ERROR storlets: a service failed: %r", error)
+        return ServiceFailed(number, errors.INTERNAL, 500, "Internal server error")
+
+    # --- replies ----------------------------------------------------------------------------------
+
+    def _reply(self, number: int, outcome: Message | Stream) -> None:
+        if not isinstance(outcome, Stream):
+            self._send(framing.encode(outcome))
+            return
+        reply = framing.encode(Opened(number, outcome.facts, outcome.has_more))
+        reading, writing = stream(reader_is_ours=False)
+        body = _Counted(outcome.body, number, self)
+        feeder = Feeder(body, writing, lambda error: self._break_stream(number, error))
+        self._feeders.add(feeder)
+        try:
+            self._send(reply, reading)
+        except BaseException as error:
+            self._feeders.discard(feeder)
+            feeder.stop()
+            if not isinstance(error, OSError):
+                raise
+            # The kernel limits the descriptors in messages that are not received yet.
+            failed = BackendFailed(f"no stream for the storlet: {os.strerror(error.errno or 0)}")
+            self._send(framing.encode(self._failed(number, failed)))
+        finally:
+            os.close(reading)
+
+    def _send(self, data: bytes, *fds: int) -> None:
+        """Send one record; waits while the worker reads none."""
+        self._sending.acquire()
+        try:
+            while (sock := self._socket) is not None:
+                try:
+                    framing.send_bytes(sock, data, fds)
+                except BlockingIOError:
+                    self._is_blocked = True
+                    wait_writable(sock.fileno())
+                else:
+                    return
+        finally:
+            self._is_blocked = False
+            self._sending.release()
+
+    def add_bytes(self, size: int) -> None:
+        """Count bytes that the storlet reads; raises above the limit."""
+        self._bytes_in += size
+        most = self._limits.bytes
+        if most and self._bytes_in + self._bytes_out > most:
+            raise _limit(f"more than {most} bytes (Service-Bytes)")
+
+    def end_stream(self, number: int, size: int) -> None:
+        """All ``size`` bytes are in the stream."""
+        with contextlib.suppress(OSError):
+            self._send(framing.encode(messages.StreamEnded(number, size)))
+
+    def _break_stream(self, number: int, error: BaseException) -> None:
+        """Called before the stream is closed."""
+        with contextlib.suppress(OSError):
+            self._send(framing.encode(self._failed(number, error)))
+
+
+class _Counted:
+    """A body that counts its bytes and announces its end."""
+
+    def __init__(self, body: Body, number: int, channel: Channel) -> None:
+        self._body = body
+        self._number = number
+        self._channel = channel
+
+    def __iter__(self) -> Iterator[bytes]:
+        size = 0
+        for chunk in self._body:
+            size += len(chunk)
+            self._channel.add_bytes(len(chunk))
+            yield chunk
+        self._channel.end_stream(self._number, size)
+
+    def abandon(self) -> None:
+        self._body.abandon()
+
+    def close(self) -> None:
+        self._body.close()
+
+
+def _limit(text: str) -> StoreRefusal:
+    return StoreRefusal(errors.LIMIT_SERVICES, 422, f"the run exceeds a limit: {text}")
+
+
+def _nothing_begun(error: BaseException) -> None:
+    raise AssertionError("the services have not begun") from error

@@ -1,0 +1,180 @@
+"""The request to the store, and the reply, for each kind of message of a storlet."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from swift.common import constraints
+
+from storlet_daemon.protocol import messages
+from storlet_daemon.protocol.messages import (
+    Described,
+    Facts,
+    ListContainer,
+    Message,
+    OpenObject,
+    ServiceRequest,
+    StatObject,
+)
+from storlet_middleware import errors, names
+from storlet_middleware.errors import BackendFailed
+from storlet_middleware.services.requests import (
+    StoreAnswer,
+    StoreRefusal,
+    StoreRequests,
+    container_path,
+    object_path,
+)
+from storlet_middleware.wsgi.bodies import read_bounded
+from storlet_middleware.wsgi.user_metadata import storlet_metadata
+
+#: A page has at most ``messages.PAGE_MAX`` names of 1,024 bytes.
+_PAGE_BYTES: Final = 4 << 20
+
+
+class Body(Protocol):
+    """The bytes of a stream for the storlet; iteration raises if they are incomplete."""
+
+    def __iter__(self) -> Iterator[bytes]: ...
+
+    def abandon(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+_NO_FACTS: Final = Facts()
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A reply with a stream: ``facts`` of an object, or a page that ``has_more`` after it."""
+
+    body: Body
+    facts: Facts = _NO_FACTS
+    has_more: bool = False
+
+
+class Operations:
+    """Performs the requests of one run."""
+
+    def __init__(self, requests: StoreRequests) -> None:
+        self._requests = requests
+        self._table: Mapping[type[ServiceRequest], Callable[[Any], Message | Stream]] = {
+            OpenObject: self._open,
+            StatObject: self._stat,
+            ListContainer: self._list,
+        }
+
+    def perform(self, request: ServiceRequest) -> Message | Stream:
+        """The reply.
+
+        :raises StoreRefusal: the store refuses.
+        """
+        return self._table[type(request)](request)
+
+    def _open(self, request: OpenObject) -> Stream:
+        path, span = object_path(request.path), _range_of(request)
+        headers = {"Range": span} if span else {}
+        if request.etag:
+            headers["If-Match"] = f'"{request.etag}"'
+        try:
+            answer = self._requests.send("GET", path, headers)
+        except StoreRefusal as refusal:
+            if request.etag and refusal.status in (404, 412):
+                text = f"{path}: the object was replaced or deleted since it was opened"
+                raise StoreRefusal("services.changed", 412, text) from refusal
+            raise
+        try:
+            _require_asked(answer, request, path)
+        except StoreRefusal:
+            answer.close()
+            raise
+        return Stream(self._requests.body(answer), _facts_of(answer))
+
+    def _stat(self, request: StatObject) -> Described:
+        answer = self._requests.send("HEAD", object_path(request.path))
+        answer.close()
+        return Described(request.id, _facts_of(answer))
+
+    def _list(self, request: ListContainer) -> Stream:
+        path = container_path(request.container)
+        # Swift refuses a limit above its own.
+        most = min(messages.PAGE_MAX, constraints.CONTAINER_LISTING_LIMIT)
+        limit = min(request.limit or most, most)
+        query = {
+            "format": "json",
+            "limit": str(limit),
+            "prefix": request.prefix,
+            "delimiter": request.delimiter,
+            "marker": request.marker,
+            "end_marker": request.end_marker,
+            "reverse": "true" if request.reverse else None,
+        }
+        given = {key: value for key, value in query.items() if value}
+        answer = self._requests.send("GET", path, query=given)
+        page = read_bounded(answer.app_iter, _PAGE_BYTES, BackendFailed("a long listing"))
+        length = answer.content_length
+        if answer.status_int == 200 and length is not None and length != len(page):
+            raise BackendFailed(f"Swift gave {len(page)} of {length} bytes of a listing")
+        return Stream(Page(page or b"[]"), has_more=_entries_in(page) >= limit)
+
+
+def _entries_in(page: bytes) -> int:
+    """How many entries a page has, a list in JSON; Swift answers an empty one without a body."""
+    try:
+        entries = json.loads(page) if page else []
+        return len(entries) if isinstance(entries, list) else 0
+    except ValueError as error:
+        raise BackendFailed("Swift's listing is no JSON") from error
+
+
+class Page:
+    """A page of a listing, as a body."""
+
+    def __init__(self, page: bytes) -> None:
+        self._page = page
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._page
+
+    def abandon(self) -> None:
+        """Nothing to do: it was read."""
+
+    def close(self) -> None:
+        """Nothing to do: it was read."""
+
+
+def _range_of(request: OpenObject) -> str:
+    if request.start is None and request.end is None:
+        return ""
+    start, end = request.start or 0, request.end
+    if end is not None and end < start:
+        text = f"{request.path}: a range from {start} to {end} has no bytes"
+        raise StoreRefusal(errors.RANGE_UNSATISFIABLE, 416, text)
+    return f"bytes={start}-{'' if end is None else end}"
+
+
+def _require_asked(answer: StoreAnswer, request: OpenObject, path: str) -> None:
+    """Refuse an answer that is not the range, or not the version, of the request."""
+    is_part = answer.status_int == 206
+    if is_part != (request.start is not None or request.end is not None):
+        text = f"{path}: what a rule makes of the object has no ranges"
+        raise StoreRefusal(errors.RANGE_UNSATISFIABLE, 416, text)
+    if request.etag and (answer.headers.get("Etag") or "").strip('"') != request.etag:
+        text = f"{path}: the object was replaced since it was opened"
+        raise StoreRefusal("services.changed", 412, text)
+
+
+def _facts_of(answer: StoreAnswer) -> Facts:
+    """The facts about an object that the caller may see, for the storlet."""
+    headers = answer.headers
+    return Facts(
+        storlet_metadata(headers),
+        None if names.RAN_ON in headers else answer.content_length,
+        (headers.get("Etag") or "").strip('"') or None,
+        headers.get("Content-Type") or None,
+        headers.get("Last-Modified") or None,
+    )

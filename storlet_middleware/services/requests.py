@@ -1,0 +1,204 @@
+"""One request to the store in the name of a run's caller; it enters at the filter like a client's.
+
+So authorization, the rules of the account, and the guards of segments, links and listings are those
+of the caller's own request.  Only paths in the account of the run are possible.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from swift.common.constraints import check_utf8
+from swift.common.header_key_dict import HeaderKeyDict
+from swift.common.swob import Request
+from swift.common.utils import close_if_possible
+
+from storlet_daemon.protocol.messages import one_line
+from storlet_middleware import errors, names
+from storlet_middleware.concurrency import result_of
+from storlet_middleware.errors import BackendFailed, StorletError, row_of
+from storlet_middleware.services import identity
+from storlet_middleware.services.nesting import Nesting
+from storlet_middleware.wsgi import dynamic_object
+from storlet_middleware.wsgi.bodies import GuardedBody, SourceAnswer, read_backend, read_bounded
+from storlet_middleware.wsgi.context import CONTEXT, RequestContext
+from storlet_middleware.wsgi.strings import wsgi
+from storlet_middleware.wsgi.subrequest import swift_code
+
+#: More than any error of this filter has.
+_ERROR_BYTES: Final = 64 << 10
+
+
+class StoreRefusal(Exception):
+    """The store refused a request of a storlet; the storlet gets the reason.
+
+    :param code: an error code, or one of ``services.*``, which only storlets see.
+    """
+
+    def __init__(self, code: str, status: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.status = status
+
+
+@dataclass(frozen=True)
+class Place:
+    """The scope of a run's requests: the API version and the account of its request, as text."""
+
+    version: str
+    account: str
+
+
+@dataclass(frozen=True)
+class StoreAnswer(SourceAnswer):
+    """A successful answer; the holder closes it.
+
+    :param environ: of the request.
+    """
+
+    environ: dict[str, Any]
+
+    def close(self) -> None:
+        close_if_possible(self.app_iter)
+
+
+class StoreRequests:
+    """Sends the requests of one run.
+
+    :param front: this filter, as a WSGI application.
+    :param app: the rest of the pipeline, for look-ups of the filter itself.
+    :param environ: of the client's request.
+    """
+
+    def __init__(
+        self,
+        front: Callable[..., Iterable[bytes]],
+        app: Any,
+        environ: Mapping[str, Any],
+        place: Place,
+        nesting: Nesting,
+    ) -> None:
+        self._front = front
+        self._app = app
+        self._environ = environ
+        self._place = place
+        self._nesting = nesting
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> StoreAnswer:
+        """The answer for ``/container`` or ``/container/object``.
+
+        :raises StoreRefusal: no success.
+        """
+        environ = identity.environ_of(self._environ)
+        environ["REQUEST_METHOD"] = method
+        environ["PATH_INFO"] = wsgi(f"/{self._place.version}/{self._place.account}{path}")
+        environ["QUERY_STRING"] = urlencode(query or {})
+        self._nesting.put(environ)
+        request = Request(environ)
+        request.headers.update(headers or {})
+        # An answer that comes after the run has ended is closed.
+        status, given, chunks = result_of(
+            self._enter, request, release=lambda got: close_if_possible(got[2])
+        )
+        answer = StoreAnswer(int(status[:3]), HeaderKeyDict(given), chunks, environ)
+        if answer.status_int // 100 != 2:
+            raise _refusal_of(answer, path)
+        return answer
+
+    def _enter(self, request: Request) -> tuple[str, list[tuple[str, str]], Iterable[bytes]]:
+        answer: tuple[str, list[tuple[str, str]], Iterable[bytes]]
+        answer = request.call_application(self._front)
+        return answer
+
+    def body(self, answer: StoreAnswer) -> GuardedBody | ResultBody:
+        """The bytes of an object's ``answer``; iteration raises unless they are complete."""
+        if names.RAN_ON in answer.headers:
+            return ResultBody(answer)
+        context: RequestContext | None = answer.environ.get(CONTEXT)
+        manifest = answer.headers.get(dynamic_object.MANIFEST)
+        find_length = None if manifest is None else lambda: self._listed_bytes(answer, manifest)
+        if context is None:
+            return GuardedBody(answer, (), (), find_length)
+        return GuardedBody(answer, context.refused, context.chain.denied, find_length)
+
+    def _listed_bytes(self, answer: StoreAnswer, manifest: str) -> int:
+        place = (self._place.version, self._place.account)
+        return dynamic_object.listed_bytes(self._app, answer.environ, place, manifest)
+
+
+class ResultBody:
+    """The result of a rule's storlet: its iteration raises if the storlet fails."""
+
+    def __init__(self, answer: StoreAnswer) -> None:
+        self._chunks = answer.app_iter
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield from read_backend(self._chunks)
+
+    def abandon(self) -> None:
+        """Nothing to do: no other request uses the connection."""
+
+    def close(self) -> None:
+        close_if_possible(self._chunks)
+
+
+def object_path(text: str) -> str:
+    """A storlet's ``/container/object``.
+
+    :raises StoreRefusal: it is none.
+    """
+    container, slash, name = text.removeprefix("/").partition("/")
+    if not text.startswith("/") or not container or not slash or not name or not check_utf8(text):
+        raise _malformed(text, "/container/object")
+    return text
+
+
+def container_path(name: str) -> str:
+    """The path of a storlet's container.
+
+    :raises StoreRefusal: it is no name of one.
+    """
+    if not name or "/" in name or not check_utf8(name):
+        raise _malformed(name, "the name of a container")
+    return f"/{name}"
+
+
+def _malformed(given: str, wanted: str) -> StoreRefusal:
+    return StoreRefusal(errors.BAD_REQUEST, 400, f"{given[:60]!r}: want {wanted}")
+
+
+def _refusal_of(answer: StoreAnswer, path: str) -> StoreRefusal:
+    """The refusal with the code and the text of this filter, or of Swift's status."""
+    code = answer.headers.get(names.ERROR) or ""
+    body = b""
+    with contextlib.suppress(StorletError):  # the status says enough
+        body = read_bounded(answer.app_iter, _ERROR_BYTES, BackendFailed("a long error"))
+    if not code:
+        code = swift_code(answer.status_int)
+    row = row_of(code)
+    # With legacy_status the answer has another one.
+    status = answer.status_int if row.statuses else row.status
+    text = _text_of(body) or f"Swift answered {answer.status_int}"
+    rule = answer.headers.get(names.RULE)
+    named = f" (rule {rule})" if rule and rule not in text else ""
+    return StoreRefusal(code, status, one_line(f"{path}: {text}{named}"))
+
+
+def _text_of(body: bytes) -> str:
+    """The message of an error of this filter; Swift's own texts are HTML."""
+    try:
+        found = json.loads(body)
+        return str(found["message"])
+    except (KeyError, TypeError, ValueError):
+        return ""

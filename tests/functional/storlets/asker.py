@@ -1,0 +1,87 @@
+"""A storlet that uses the store as the parameter ``ask`` says; its output is the outcomes.
+
+``ask`` is a list in JSON: ``["open", "/c/o"]``, ``["seek", "/c/o", [[0, 10], [-5, 5]]]``, ...  The
+output is a list of the outcomes: ``["ok", ...]``, or the exception, its code and its text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import time
+from typing import Any
+
+from storlet import services
+
+
+def md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+class Asker:
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        asked = json.loads(params["ask"])
+        outcomes = [self.outcome(*each) for each in asked]
+        out_files[0].write(json.dumps(outcomes).encode())
+
+    def outcome(self, name: str, *args: Any) -> list[Any]:
+        try:
+            return ["ok", *getattr(self, f"do_{name}")(*args)]
+        except OSError as error:
+            return [type(error).__name__, getattr(error, "code", ""), str(error)]
+
+    def do_open(self, path: str, span: list[int] | None = None) -> list[Any]:
+        with services.open(path, span) as file:
+            data = file.read()
+            return [md5(data), file.size, file.etag, file.metadata, data[:100].decode("latin-1")]
+
+    def do_seek(self, path: str, spans: list[list[int]]) -> list[Any]:
+        """The bytes at some places, the last ones first where the place is negative."""
+        parts = []
+        with services.open(path) as file:
+            for start, count in spans:
+                file.seek(start, 2 if start < 0 else 0)
+                parts.append(file.read(count).decode("latin-1"))
+        return parts
+
+    def do_replaced(self, path: str, place: int) -> list[Any]:
+        """Read the start, wait until the object has another length, and read at ``place``."""
+        with services.open(path) as file:
+            start = file.read(5)
+            while services.stat(path).size == file.size:
+                time.sleep(0.05)
+            file.seek(place)
+            return [start.decode(), file.read(5).decode()]
+
+    def do_stat(self, path: str) -> list[Any]:
+        return [services.stat(path)._asdict()]
+
+    def do_list(self, container: str, **query: Any) -> list[Any]:
+        return [[list(entry) for entry in services.list(container, **query)]]
+
+    def do_find(self, container: str, query: dict[str, Any]) -> list[Any]:
+        return [[entry.name for entry in services.list(container, **query)]]
+
+    def do_hold(self, path: str, count: int) -> list[Any]:
+        """Open an object many times and read none of them."""
+        files = [services.open(path) for _ in range(count)]
+        return [len(files)]
+
+    def do_parts(self, path: str, count: int) -> list[Any]:
+        """Read an object in many threads."""
+        sums: list[str] = []
+
+        def read() -> None:
+            with services.open(path) as file:
+                sums.append(md5(file.read()))
+
+        threads = [threading.Thread(target=read) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [sorted(set(sums)), len(sums)]

@@ -1,0 +1,303 @@
+"""Services of a running storlet: the store, in the caller's name, and no more."""
+
+from __future__ import annotations
+
+import hashlib
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.functional.test_objects import KINDS, WHOLE
+from tests.functional.wards import (
+    CONTENT,
+    ETAG,
+    MASKED,
+    RESEARCHER,
+    RULES,
+    Ward,
+    assert_reveals_nothing,
+    make_ward,
+)
+from tests.support.accounts import remove_container, unique
+from tests.support.http import Answer, Client
+from tests.support.storlets import SOURCES, declaration
+
+ASKER = "asker.py"
+SOURCE = (SOURCES / ASKER).read_bytes()
+
+
+def md5(data: bytes) -> str:
+    return hashlib.md5(data, usedforsecurity=False).hexdigest()
+
+
+def upload(client: Client, services: str = "read, list", name: str = ASKER, **more: str) -> Answer:
+    """Upload the storlet, with the services that it declares."""
+    stem = name.removesuffix(".py")
+    headers = declaration("python", f"{stem}.Asker", Services=services, **more)
+    return client.put(f"storlet/{name}", SOURCE, headers)
+
+
+def ask(
+    client: Client, path: str, *asked: list[Any], storlet: str = ASKER, **headers: str
+) -> Answer:
+    parameter = f"ask:{json.dumps(asked)}"
+    given = {key.replace("_", "-"): value for key, value in headers.items()}
+    given |= {"X-Run-Storlet": storlet, "X-Storlet-Parameter-1": parameter}
+    return client.get(path, given)
+
+
+def outcomes(answer: Answer) -> list[Any]:
+    assert (answer.status, answer.is_broken) == (200, False), answer
+    found: list[Any] = json.loads(answer.body)
+    return found
+
+
+@pytest.fixture(scope="module")
+def asker(owner: Client) -> Client:
+    """The owner, whose account has the storlet."""
+    assert upload(owner).status == 201
+    return owner
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def path(request: pytest.FixtureRequest, owner: Client) -> Iterator[str]:
+    """An object of each kind that reads as ``WHOLE``."""
+    container = unique(f"asked {request.param}")
+    policy = {"X-Storage-Policy": "ec21"} if request.param == "ec" else {}
+    assert owner.put(container, headers=policy).status == 201
+    yield KINDS[request.param](owner, container)
+    remove_container(owner, container)
+
+
+# --- what it gives --------------------------------------------------------------------------------
+
+
+def test_an_object_of_any_kind_is_read_whole_in_parts_and_in_pieces(
+    asker: Client, plain: str, path: str
+) -> None:
+    places = [[0, 7], [70_003, 11], [5, 3], [-9, 9], [-9, 99], [len(WHOLE), 5]]
+    answer = ask(
+        asker, plain, ["open", f"/{path}"], ["open", f"/{path}", [10, 19]], ["seek", f"/{path}", places],
+        ["stat", f"/{path}"],
+    )  # fmt: skip
+    whole, part, pieces, stat = outcomes(answer)
+    assert whole[:3] == ["ok", md5(WHOLE), len(WHOLE)]
+    assert part[:3] == ["ok", md5(WHOLE[10:20]), 10]
+    text = WHOLE.decode("latin-1")
+    expected = [text[:7], text[70_003:70_014], text[5:8], text[-9:], text[-9:], ""]
+    assert pieces == ["ok", *expected]
+    kind = path.rpartition("/")[2]
+    facts = stat[1]
+    assert (facts["size"], facts["etag"]) == (len(WHOLE), whole[3])
+    assert facts["metadata"]["Kind"] == kind
+    assert answer.headers["X-Storlet-Ran-On"] == "proxy"
+
+
+def test_usage_counts_operations_and_bytes(asker: Client, plain: str, content: bytes) -> None:
+    asked = json.dumps([["open", f"/{plain}"], ["stat", f"/{plain}"]])
+    headers = {"X-Run-Storlet": ASKER, "X-Storlet-Parameter-1": f"ask:{asked}"}
+    answer = asker.request("COPY", plain, {**headers, "Destination": f"{plain}.found"})
+    assert answer.status == 201, answer
+    usage = answer.headers["X-Storlet-Usage"]
+    assert f";service-operations=2;service-in={len(content)};service-out=0" in usage
+
+
+def test_a_listing_pages_by_itself(asker: Client, owner: Client, container: str) -> None:
+    names = [f"d{number % 3}/{number:04}" for number in range(30)]
+    for name in names:
+        assert owner.put(f"{container}/{name}", b"x").status == 201
+    answer = ask(
+        asker, f"{container}/{names[0]}", ["find", container, {}], ["find", container, {"delimiter": "/"}],
+        ["find", container, {"prefix": "d1/", "reverse": True}], ["find", container, {"limit": 4}],
+        ["find", container, {"marker": "d2/0010", "end_marker": "d2/0020"}], ["find", "none", {}],
+    )  # fmt: skip
+    everything, folders, reverse, few, between, missing = outcomes(answer)
+    names.sort()
+    assert everything == ["ok", names]
+    assert folders == ["ok", ["d0/", "d1/", "d2/"]]
+    assert reverse == ["ok", [name for name in names if name.startswith("d1/")][::-1]]
+    assert few == ["ok", names[:4]]
+    assert between == ["ok", [name for name in names if "d2/0010" < name < "d2/0020"]]
+    assert missing[:2] == ["NotFound", "input.not_found"]
+
+
+def test_threads_of_a_storlet_may_ask_at_the_same_time(
+    asker: Client, plain: str, content: bytes
+) -> None:
+    assert outcomes(ask(asker, plain, ["parts", f"/{plain}", 20])) == [["ok", [md5(content)], 20]]
+
+
+def test_an_object_that_is_replaced_gives_no_bytes_of_two_versions(
+    asker: Client, owner: Client, container: str
+) -> None:
+    path = f"{container}/big"
+    assert owner.put(path, b"a" * 3_000_000).status == 201
+    asked = ["replaced", f"/{path}", 2_000_000]
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(ask, asker, path, asked)
+        time.sleep(1.0)  # the storlet has opened the object, and waits until it is another
+        assert owner.put(path, b"b" * 2_500_000).status == 201
+        [[name, code, text]] = outcomes(running.result())
+    assert (name, code) == ("Changed", "services.changed"), text
+
+
+# --- what it does not give ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["open", "/c"],
+        ["open", "c/o"],
+        ["stat", "//o"],
+        ["open", "/c/\0"],
+        ["find", "c/o", {}],
+    ],
+)
+def test_other_paths_are_refused(asker: Client, plain: str, asked: list[Any]) -> None:
+    [[name, code, text]] = outcomes(ask(asker, plain, asked))
+    assert (name, code) == ("ServiceError", "bad_request"), text
+
+
+def test_a_storlet_has_only_the_services_that_it_declares(owner: Client, plain: str) -> None:
+    assert upload(owner, "list", "lister.py").status == 201
+    [[name, code, text]] = outcomes(ask(owner, plain, ["stat", f"/{plain}"], storlet="lister.py"))
+    assert (name, code) == ("Denied", "services.undeclared")
+    assert "read" in text
+    assert upload(owner, "", "nothing.py").status == 201
+    answer = ask(owner, plain, ["stat", f"/{plain}"], storlet="nothing.py")
+    assert outcomes(answer)[0][:2] == ["Denied", "services.none"]
+    assert "service-operations" not in (answer.headers["X-Storlet-Usage"] or "")
+    answer = upload(owner, "read, lst")
+    assert (answer.status, answer.error) == (400, "registration.invalid")
+    assert "did you mean list?" in answer.text
+    headers = declaration("java", "a.B", Services="read")
+    answer = owner.put("storlet/ask-1.0.jar", b"PK", headers)
+    assert (answer.status, answer.error) == (400, "registration.invalid")
+    assert "Java storlets have no services yet" in answer.text
+
+
+def test_the_callers_rights_are_the_storlets(
+    owner: Client, users: dict[str, Client], plain: str, asker: Client, container: str
+) -> None:
+    """tester3 may read one container and the storlet, and no other."""
+    guest = users["test:tester3"]
+    closed = unique("closed")
+    assert owner.put(closed).status == 201
+    assert owner.put(f"{closed}/o", b"secret").status == 201
+    assert owner.post(container, {"X-Container-Read": "test:tester3"}).status == 204
+    assert owner.post("storlet", {"X-Container-Read": "test:tester3"}).status == 204
+    try:
+        asked = [["open", f"/{plain}"], ["open", f"/{closed}/o"], ["stat", f"/{closed}/o"]]
+        answer = ask(guest, plain, *asked, ["find", closed, {}])
+        mine, *others = outcomes(answer)
+        assert mine[0] == "ok"
+        assert [each[:2] for each in others] == [["Denied", "access.denied"]] * 3
+        assert "secret" not in answer.text
+    finally:
+        assert owner.post("storlet", {"X-Remove-Container-Read": "x"}).status == 204
+        remove_container(owner, closed)
+
+
+def test_a_grant_gives_nothing_more_by_services(
+    owner: Client, users: dict[str, Client], asker: Client, plain: str, container: str
+) -> None:
+    """tester3 may read the container through the storlet only: the storlet's input, that is."""
+    guest = users["test:tester3"]
+    grant = {"X-Storlet-Container-Read": "test:tester3", "X-Storlet-Name": ASKER}
+    assert owner.post(container, grant).status == 204
+    assert owner.post("storlet", {"X-Container-Read": "test:tester3"}).status == 204
+    try:
+        asked = [["open", f"/{plain}"], ["stat", f"/{plain}"], ["find", container, {}]]
+        found = outcomes(ask(guest, plain, *asked))
+        assert [each[:2] for each in found] == [["Denied", "access.denied"]] * 3
+    finally:
+        assert owner.post("storlet", {"X-Remove-Container-Read": "x"}).status == 204
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def ward(users: dict[str, Client]) -> Ward:
+    ward = make_ward(users)
+    assert upload(ward.admin).status == 201
+    ward.rule(RULES)
+    return ward
+
+
+def test_a_mandatory_rule_is_met_by_every_operation(ward: Ward) -> None:
+    covered = "/patients/a.csv"
+    asked = [
+        ["open", covered], ["open", covered, [0, 9]], ["seek", covered, [[5, 5]]], ["stat", covered],
+        ["list", "patients"],
+    ]  # fmt: skip
+    answer = ask(ward.researcher, "open/a.csv", *asked)
+    whole, part, seek, stat, listing = outcomes(answer)
+    assert whole[:4] == ["ok", md5(MASKED), None, None]
+    # As the rule answers the caller's own request.
+    assert part[:2] == ["Denied", "access.rule"]
+    assert seek[0] == "UnsupportedOperation"
+    assert stat[0] == "ok"
+    assert listing[0] == "ok"
+    # The headers are of the run's own input, which no rule covers.
+    nothing = http.client.HTTPMessage()
+    shown = json.dumps([whole[2:], part, seek, stat, listing]).encode()
+    assert_reveals_nothing(Answer(200, nothing, shown))
+    whole, *_ = outcomes(ask(ward.physician, "open/a.csv", *asked))
+    assert whole[:4] == ["ok", md5(CONTENT), len(CONTENT), ETAG]
+
+
+def test_a_rule_that_denies_is_named(ward: Ward) -> None:
+    when = f'{{method: GET, container: patients, user: "{RESEARCHER}"}}'
+    ward.rule(
+        f"version: 1\nrules:\n- name: closed\n  when: {when}\n  deny: closed for you\n", accept=True
+    )
+    try:
+        [[name, code, text]] = outcomes(
+            ask(ward.researcher, "open/a.csv", ["open", "/patients/a.csv"])
+        )
+        assert (name, code) == ("Denied", "access.rule")
+        assert "closed" in text
+    finally:
+        ward.rule(RULES)
+
+
+def test_rules_that_run_each_other_end_with_the_name_of_the_cycle(ward: Ward) -> None:
+    when = "{method: GET, container: patients}"
+    run = json.dumps({"storlet": ASKER, "parameters": {"ask": '[["open", "/patients/a.csv"]]'}})
+    ward.rule(f"version: 1\nrules:\n- name: loop\n  when: {when}\n  run: {run}\n", accept=True)
+    try:
+        answer = ward.physician.get("patients/a.csv")
+        [[name, code, text]] = outcomes(answer)
+        assert (name, code) == ("ServiceError", "storlet.services")
+        assert f"{ASKER} -> {ASKER}" in text
+    finally:
+        ward.rule(RULES)
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def test_limits_are_refused_by_name(asker: Client, owner: Client, container: str) -> None:
+    path = f"{container}/o"
+    assert owner.put(path, b"x" * 1_000_000).status == 201
+    few = ask(asker, path, *[["stat", f"/{path}"]] * 3, X_Storlet_Limit_Service_Operations="2")
+    *fine, (name, code, text) = outcomes(few)
+    assert [each[0] for each in fine] == ["ok", "ok"]
+    assert (name, code) == ("LimitExceeded", "storlet.limit.services")
+    assert "Service-Operations" in text
+    held = ask(asker, path, ["hold", f"/{path}", 5], X_Storlet_Limit_Service_Files="3")
+    [[name, code, text]] = outcomes(held)
+    assert (name, code) == ("LimitExceeded", "storlet.limit.services")
+    assert "Service-Files" in text
+    much = ask(asker, path, ["open", f"/{path}"], X_Storlet_Limit_Service_Bytes="100K")
+    [[name, code, text]] = outcomes(much)
+    assert (name, code) == ("LimitExceeded", "storlet.limit.services")
+    assert "Service-Bytes" in text
+    assert outcomes(ask(asker, path, ["open", f"/{path}"]))[0][0] == "ok"

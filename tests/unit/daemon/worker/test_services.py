@@ -1,0 +1,105 @@
+"""The worker's end of the socket to the store."""
+
+from __future__ import annotations
+
+import os
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from storlet_daemon.author import services as author
+from storlet_daemon.protocol import framing, messages
+from storlet_daemon.worker.services import ServiceChannel
+
+
+class Filter:
+    """The other end."""
+
+    def __init__(self) -> None:
+        self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.socket.settimeout(5)
+        self.channel = ServiceChannel(theirs.detach(), ["read", "list"])
+
+    def request(self) -> messages.ServiceRequest:
+        received = framing.receive(self.socket)
+        assert received is not None
+        request: messages.ServiceRequest = received.message(messages.SERVICE_REQUESTS)
+        return request
+
+    def reply(self, message: messages.Message, *fds: int) -> None:
+        framing.send(self.socket, message, fds)
+
+
+@pytest.fixture
+def other() -> Iterator[Filter]:
+    made = Filter()
+    yield made
+    made.channel.close()
+    made.socket.close()
+
+
+def test_an_answer_and_the_end_of_its_stream_may_come_in_any_order(other: Filter) -> None:
+    reading, writing = os.pipe()
+    os.close(writing)
+    other.reply(messages.StreamEnded(1, 7))
+    other.reply(messages.Opened(1, messages.Facts(size=7)), reading)
+    os.close(reading)
+    answer = other.channel.ask("open", {"path": "/c/o", "etag": None})
+    assert other.request() == messages.OpenObject(1, "/c/o")
+    assert (answer.id, answer.facts["size"], other.channel.end_of(answer)) == (1, 7, 7)
+    os.close(answer.fd)
+
+
+def test_each_thread_gets_the_reply_to_its_own_request(other: Filter) -> None:
+    found: dict[str, object] = {}
+
+    def ask(path: str) -> None:
+        found[path] = other.channel.ask("stat", {"path": path}).facts["etag"]
+
+    threads = [threading.Thread(target=ask, args=(f"/c/{n}",)) for n in range(8)]
+    for thread in threads:
+        thread.start()
+    requests = [other.request() for _ in threads]
+    assert [request.id for request in requests] == list(range(1, 9))
+    for request in reversed(requests):
+        assert isinstance(request, messages.StatObject)
+        other.reply(messages.Described(request.id, messages.Facts(etag=request.path)))
+    for thread in threads:
+        thread.join(5)
+    assert found == {path: path for path in found}
+    assert len(found) == 8
+
+
+def test_a_failure_of_a_request_and_one_of_a_stream_are_raised_where_they_belong(
+    other: Filter,
+) -> None:
+    other.reply(messages.ServiceFailed(1, "input.not_found", 404, "no such object"))
+    with pytest.raises(author.NotFound, match="no such object"):
+        other.channel.ask("stat", {"path": "/c/o"})
+    reading, writing = os.pipe()
+    other.reply(messages.Opened(2), reading)
+    other.reply(messages.ServiceFailed(2, "backend.failed", 503, "broke off"))
+    answer = other.channel.ask("open", {"path": "/c/o"})
+    with pytest.raises(author.Unavailable, match="broke off"):
+        other.channel.end_of(answer)
+    for fd in (reading, writing, answer.fd):
+        os.close(fd)
+
+
+def test_what_is_not_declared_or_no_message_is_not_sent(other: Filter) -> None:
+    channel = ServiceChannel(other.socket.dup().detach(), ["list"])
+    with pytest.raises(author.Denied, match="needs the service read; the storlet declares list"):
+        channel.ask("open", {"path": "/c/o"})
+    channel.close()
+    with pytest.raises(author.ServiceError, match="start is not a whole number"):
+        other.channel.ask("open", {"path": "/c/o", "start": -1})
+    with pytest.raises(author.ServiceError, match="more than 65536"):
+        other.channel.ask("stat", {"path": "/c/" + "x" * 70_000})
+
+
+def test_an_end_of_the_connection_is_an_error(other: Filter) -> None:
+    other.socket.close()
+    with pytest.raises(author.Unavailable, match="the store does not answer"):
+        other.channel.ask("stat", {"path": "/c/o"})

@@ -1,0 +1,245 @@
+"""The socket for a storlet's requests: replies, streams with an end mark, and bounds."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import eventlet
+import pytest
+
+from storlet_daemon.protocol import framing, messages
+from storlet_daemon.protocol.messages import Described, OpenObject, StatObject
+from storlet_middleware.errors import BackendFailed, StorletError
+from storlet_middleware.services.operations import Stream
+from storlet_middleware.services.requests import StoreRefusal
+from tests.unit.middleware.services.asking import Asking, Bytes, read_all
+from tests.unit.middleware.support import open_descriptors, wait_until
+
+Make = Callable[..., Asking]
+
+
+@pytest.fixture
+def make() -> Iterator[Make]:
+    eventlet.sleep()
+    before = open_descriptors()
+    made: list[Asking] = []
+
+    def make(**limits: int) -> Asking:
+        made.append(Asking(**limits))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+        each.close()
+    assert wait_until(lambda: open_descriptors() <= before)
+
+
+def stat(number: int) -> StatObject:
+    return StatObject(number, "/c/o")
+
+
+def test_each_request_has_its_reply(make: Make) -> None:
+    asking = make()
+    asking.send(stat(1), stat(5))
+    assert {asking.reply()[0].id, asking.reply()[0].id} == {1, 5}
+    assert asking.channel.usage.operations == 2
+    assert not asking.faults
+
+
+def test_a_stream_ends_with_its_length(make: Make) -> None:
+    asking = make()
+    body = Bytes([b"abc", b"defg"])
+    asking.answer = lambda _: Stream(body, messages.Facts(size=7))
+    asking.send(OpenObject(1, "/c/o"))
+    opened, descriptors = asking.reply()
+    assert opened == messages.Opened(1, messages.Facts(size=7))
+    assert read_all(descriptors) == b"abcdefg"
+    assert asking.reply()[0] == messages.StreamEnded(1, 7)
+    assert body.is_closed
+    assert asking.channel.usage.bytes_in == 7
+
+
+def test_a_stream_that_breaks_off_has_a_failure_and_no_end(make: Make) -> None:
+    def broken() -> Iterator[bytes]:
+        yield b"abc"
+        raise BackendFailed("gone")
+
+    asking = make()
+    asking.answer = lambda _: Stream(Bytes(broken()))
+    asking.send(OpenObject(1, "/c/o"))
+    _, descriptors = asking.reply()
+    assert asking.reply()[0] == messages.ServiceFailed(1, "backend.failed", 503, "gone")
+    assert read_all(descriptors) == b"abc"
+    assert not asking.has_reply()
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "status"),
+    [
+        (StoreRefusal("input.not_found", 404, "no"), "input.not_found", 404),
+        (BackendFailed("no"), "backend.failed", 503),
+        (eventlet.Timeout(), "backend.failed", 503),
+        (KeyError("ours"), "internal", 500),
+    ],
+)
+def test_a_failure_is_replied(make: Make, error: BaseException, code: str, status: int) -> None:
+    def fail(request: Any) -> Any:
+        raise error
+
+    asking = make()
+    asking.answer = fail
+    asking.send(stat(1))
+    failed, _ = asking.reply()
+    assert (failed.code, failed.status) == (code, status)
+    assert "ours" not in failed.message
+
+
+def test_a_storlet_asks_only_for_what_it_declares(make: Make) -> None:
+    asking = make()
+    asking.channel.operations = ("list",)
+    asking.send(stat(1))
+    assert asking.reply()[0].code == "services.undeclared"
+    assert not asking.performed
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"{}", b"not JSON", b'{"type":"stat"}', b'{"type":"rob","id":1}', b"x" * 70_000],
+)
+def test_garbage_ends_the_run(make: Make, garbage: bytes) -> None:
+    asking = make()
+    asking.worker.send(garbage)
+    assert wait_until(lambda: asking.faults)
+    (fault,) = asking.faults
+    assert isinstance(fault, StorletError)
+    assert (fault.code, fault.status) == ("storlet.services", 422)
+
+
+def test_an_id_that_is_used_again_ends_the_run(make: Make) -> None:
+    asking = make()
+    asking.send(stat(3), stat(3))
+    assert wait_until(lambda: asking.faults)
+    assert "id 3 after id 3" in str(asking.faults[0])
+
+
+def test_more_requests_than_may_run_at_the_same_time_wait(make: Make) -> None:
+    asking = make(concurrency=2)
+    go = eventlet.event.Event()
+    asking.answer = lambda request: (go.wait(), Described(request.id))[1]
+    asking.send(*map(stat, range(1, 6)))
+    assert wait_until(lambda: len(asking.performed) == 2)
+    eventlet.sleep(0.05)
+    assert len(asking.performed) == 2
+    assert asking.channel.were_active_since(1e12)
+    go.send()
+    assert sorted(asking.reply()[0].id for _ in range(5)) == [1, 2, 3, 4, 5]
+
+
+def test_requests_above_the_rate_wait(make: Make) -> None:
+    asking = make(rate=5)
+    asking.send(*map(stat, range(1, 21)))
+    eventlet.sleep(0.1)
+    # A burst of one second is allowed.
+    assert len(asking.performed) <= 6
+    assert not asking.faults
+
+
+def test_limits_of_operations_files_and_bytes_fail_by_name(make: Make) -> None:
+    asking = make(operations=1)
+    asking.send(stat(1), stat(2))
+    replies = sorted((asking.reply()[0] for _ in range(2)), key=lambda reply: reply.id)
+    assert replies[1].code == "storlet.limit.services"
+    assert "Service-Operations" in replies[1].message
+
+    asking = make(files=1)
+    asking.answer = lambda _: Stream(Bytes([b"x" * 4_000_000]))
+    asking.send(OpenObject(1, "/c/o"))
+    _, descriptors = asking.reply()
+    asking.send(OpenObject(2, "/c/o"))
+    assert "Service-Files" in asking.reply()[0].message
+    descriptors.close()
+    assert wait_until(lambda: all(feeder.is_over for feeder in asking.channel._feeders))
+    asking.send(OpenObject(3, "/c/o"))
+    assert isinstance(asking.reply()[0], messages.Opened)
+
+    asking = make(bytes=10)
+    asking.answer = lambda _: Stream(Bytes([b"x" * 6] * 2))
+    asking.send(OpenObject(1, "/c/o"))
+    _, descriptors = asking.reply()
+    assert "Service-Bytes" in asking.reply()[0].message
+    assert read_all(descriptors) == b"x" * 6
+
+
+def test_a_worker_that_reads_no_replies_blocks_itself_only(make: Make) -> None:
+    asking = make(rate=10_000)
+    text = "x" * 400
+    asking.answer = lambda request: messages.ServiceFailed(request.id, "a.b", 404, text * 100)
+    with contextlib.suppress(BlockingIOError):
+        for number in range(1, 20_000):
+            asking.send(stat(number))
+            eventlet.sleep(0)
+    assert wait_until(lambda: asking.channel._is_blocked)
+    # It does not wait for the store: its deadlines hold.
+    assert not asking.channel.were_active_since(0)
+    assert len(asking.channel._tasks) <= 8
+
+
+def test_a_worker_that_ends_is_no_fault_of_the_services(make: Make) -> None:
+    asking = make()
+    go = eventlet.event.Event()
+    asking.answer = lambda request: (go.wait(), Described(request.id))[1]
+    asking.send(stat(1))
+    assert wait_until(lambda: asking.performed)
+    asking.worker.close()
+    go.send()
+    assert wait_until(lambda: not asking.channel._tasks)
+    assert not asking.faults
+
+
+def test_closing_ends_operations_and_streams(make: Make) -> None:
+    asking = make()
+    closed = []
+
+    def forever(request: Any) -> Any:
+        if request.id == 1:
+            return Stream(body)
+        try:
+            eventlet.sleep(60)
+        finally:
+            closed.append(request.id)
+
+    body = Bytes(iter(lambda: b"x" * 65536, b""))
+    asking.answer = forever
+    asking.send(OpenObject(1, "/c/o"), stat(2))
+    _, descriptors = asking.reply()
+    assert wait_until(lambda: len(asking.performed) == 2)
+    asking.channel.close()
+    assert closed == [2]
+    assert body.is_closed
+    descriptors.close()
+
+
+def test_a_descriptor_that_cannot_be_sent_fails_the_request(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    send = framing.send_bytes
+
+    def refuse(sock: Any, data: bytes, fds: Any = ()) -> None:
+        if fds:
+            raise OSError(109, os.strerror(109))  # ETOOMANYREFS
+        send(sock, data)
+
+    asking = make()
+    body = Bytes([b"x"])
+    asking.answer = lambda _: Stream(body)
+    monkeypatch.setattr(framing, "send_bytes", refuse)
+    framing.send(asking.worker, OpenObject(1, "/c/o"))
+    failed, _ = asking.reply()
+    while isinstance(failed, messages.StreamEnded):
+        failed, _ = asking.reply()
+    assert failed.code == "backend.failed"
+    assert body.is_closed

@@ -1,0 +1,87 @@
+"""Requests of a storlet to the store: they enter at the filter as the caller's own."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from swift.common.swob import Response
+
+from storlet_middleware.errors import BackendFailed
+from storlet_middleware.services.nesting import Nesting, nesting_of
+from storlet_middleware.services.requests import Place, StoreRefusal, StoreRequests
+
+CLIENT = {"REMOTE_USER": "test:tester", "HTTP_X_RUN_STORLET": "up.py", "swift.trans_id": "tx1"}
+INSIDE = Nesting().inside(["up.py"])
+
+
+def made(answer: Callable[[dict[str, Any]], Any]) -> StoreRequests:
+    def front(environ: dict[str, Any], start_response: Any) -> Any:
+        return answer(environ)(environ, start_response)
+
+    return StoreRequests(front, None, CLIENT, Place("v1", "AUTH_ä"), INSIDE)
+
+
+def test_a_request_names_the_account_of_the_run_and_its_caller() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def answer(environ: dict[str, Any]) -> Any:
+        seen.append(environ)
+        return Response(body=b"hello")
+
+    got = made(answer).send("GET", "/c/ö", {"If-Match": "e"}, {"a": "b c"})
+    assert b"".join(got.app_iter) == b"hello"
+    (environ,) = seen
+    assert environ["PATH_INFO"] == "/v1/AUTH_ä/c/ö".encode().decode("latin-1")
+    assert (environ["REMOTE_USER"], environ["REQUEST_METHOD"]) == ("test:tester", "GET")
+    assert (environ["HTTP_IF_MATCH"], environ["QUERY_STRING"]) == ("e", "a=b+c")
+    assert "HTTP_X_RUN_STORLET" not in environ
+    assert nesting_of(environ) == INSIDE
+
+
+def test_a_refusal_of_the_filter_has_its_code_and_text_and_the_rule() -> None:
+    body = json.dumps({"code": "access.rule", "message": "not for you"}).encode()
+    headers = {"X-Storlet-Error": "access.rule", "X-Storlet-Rule": "hide"}
+    with pytest.raises(StoreRefusal) as caught:
+        made(lambda _: Response(status=403, body=body, headers=headers)).send("GET", "/c/o")
+    refusal = caught.value
+    assert (refusal.code, refusal.status) == ("access.rule", 403)
+    assert str(refusal) == "/c/o: not for you (rule hide)"
+
+
+def test_a_status_of_openstack_storlets_is_not_believed() -> None:
+    headers = {"X-Storlet-Error": "storlet.failed"}
+    with pytest.raises(StoreRefusal) as caught:
+        made(lambda _: Response(status=503, headers=headers)).send("GET", "/c/o")
+    assert (caught.value.code, caught.value.status) == ("storlet.failed", 422)
+
+
+@pytest.mark.parametrize(
+    ("status", "code"),
+    [(404, "input.not_found"), (403, "access.denied"), (413, "swift.refused"), (503, "backend.failed"),
+     (304, "swift.refused")],
+)  # fmt: skip
+def test_an_answer_of_swift_has_the_code_of_its_status(status: int, code: str) -> None:
+    with pytest.raises(StoreRefusal) as caught:
+        made(lambda _: Response(status=status, body=b"<html>")).send("GET", "/c/o")
+    assert (caught.value.code, caught.value.status) == (code, status)
+    assert "html" not in str(caught.value)
+
+
+def test_a_body_that_is_short_is_a_failure() -> None:
+    def answer(environ: dict[str, Any]) -> Any:
+        return Response(headers={"Content-Length": "10"}, app_iter=[b"hello"])
+
+    requests = made(answer)
+    body = requests.body(requests.send("GET", "/c/o"))
+    with pytest.raises(BackendFailed, match="5 of 10 bytes"):
+        list(body)
+    body.close()
+
+
+def test_the_end_of_a_rules_result_is_that_of_its_iteration() -> None:
+    headers = {"X-Storlet-Ran-On": "proxy"}
+    requests = made(lambda _: Response(headers=headers, app_iter=[b"hel", b"lo"]))
+    assert list(requests.body(requests.send("GET", "/c/o"))) == [b"hel", b"lo"]
