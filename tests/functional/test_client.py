@@ -231,3 +231,19 @@ def test_logs_of_failures_are_printed(shell: Shell, tmp_path: Path) -> None:
 
     assert retry_until(told, 20)
     assert "write a time such as" in shell.run("logs", "tool.py", "--since", "soon", code=3)
+
+
+def test_a_storlet_of_the_library_runs_on_many_objects(shell: Shell, tmp_path: Path) -> None:
+    shell.run("enable")
+    for number in range(3):
+        file = tmp_path / f"{number}.txt"
+        file.write_text(f"a word\nnumber {number}\n")
+        shell.run("upload", str(file), f"texts/{number}.txt")
+    assert "std:wordcount" in shell.run("library")
+    assert "word\t3\n" in shell.run("distribute", "std:wordcount", "texts", "--merge", "std:sum")
+    lines = shell.run("distribute", "std:grep", "texts", "-p", "pattern=word").splitlines()
+    assert {json.loads(line)["output"] for line in lines} == {"a word\n"}
+    steps = '[{"storlet": "std:grep", "parameters": {"pattern": "number"}}, "std:wordcount"]'
+    found = shell.run("invoke", "std:sequence", "texts/2.txt", "-p", f"steps={steps}")
+    assert found == "2\t1\nnumber\t1\n"
+    assert "missing" in shell.run("distribute", "std:grep", "texts", code=4)
