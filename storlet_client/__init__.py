@@ -19,6 +19,7 @@ with each released version of the server.
 ``overview``    the storlets of an account with versions, limits, access and runs
 ``records``     records of one length, read one at a time
 ``structure``   the description of such records, shared with the storlet std:records
+``replay``      repetition of a recorded run, and its comparison with the record
 ``session``     token, retries and errors of one request
 ``exchange``    the values that operations and transports exchange: a call, a pause, an answer
 ``login``       credentials and where they are found

@@ -8,6 +8,7 @@
     ├── Unreachable          no answer: connection refused, timeout, broken TLS
     ├── BrokenAnswer         the answer ended before its end: what was read is incomplete
     ├── NotThere             a storlet, or another object that an operation needs, does not exist
+    ├── NotRepeatable        a recorded run cannot be repeated: its input or storlet has changed
     └── Refused              an answer with an error status; has the server's error code
 """
 
@@ -50,6 +51,10 @@ class BrokenAnswer(StorletsError):
 
 class NotThere(StorletsError):
     """A storlet, or another object that an operation needs, does not exist."""
+
+
+class NotRepeatable(StorletsError):
+    """A recorded run cannot be repeated."""
 
 
 class Refused(StorletsError):

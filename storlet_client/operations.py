@@ -158,6 +158,8 @@ class Invocation:
     :param resources: further inputs, each ``container/object``.
     :param outputs: objects for the storlet's further outputs, each ``container/object``.
     :param limits: lowered limits by name, such as ``timeout-total``.
+    :param if_match: ETag of the only object that is read.
+    :param if_version: hash of the only version that runs, from the record of a run.
     """
 
     storlet: str
@@ -169,6 +171,8 @@ class Invocation:
     on_proxy: bool = False
     keep_log: bool = False
     outputs: Sequence[str] = ()
+    if_match: str = ""
+    if_version: str = ""
 
     def call(self, method: str, headers: Mapping[str, str], body: Body = None) -> Call:
         sent = {"X-Run-Storlet": self.storlet, "Accept": "*/*", **headers}
@@ -191,6 +195,10 @@ class Invocation:
             sent["X-Storlet-Run-On-Proxy"] = ""
         if self.keep_log:
             sent["X-Storlet-Generate-Log"] = "true"
+        if self.if_match:
+            sent["If-Match"] = f'"{self.if_match}"'
+        if self.if_version:
+            sent["X-Storlet-If-Version"] = self.if_version
         query = tuple((k, v) for k, v in self.parameters.items() if k not in in_headers)
         return Call(method, object_path(self.path), sent, query, body, is_streamed=method == "GET")
 
@@ -383,9 +391,22 @@ def delete(session: Session, name: str) -> Flow[None]:
         raise NotThere(f"there is no storlet {name}")
 
 
-def download(session: Session, path: tuple[str, str]) -> Flow[Answer]:
-    """An object, streamed."""
-    answer = yield from session.exchange(Call("GET", path, is_streamed=True))
+def download(session: Session, path: tuple[str, str], if_match: str = "") -> Flow[Answer]:
+    """An object, streamed.
+
+    :param if_match: the only ETag that it may have.
+    """
+    headers = {"If-Match": f'"{if_match}"'} if if_match else {}
+    answer = yield from session.exchange(Call("GET", path, headers, is_streamed=True))
+    return answer
+
+
+def download_version(session: Session, name: str, version: BundleVersion) -> Flow[Answer]:
+    """The bundle of a kept version."""
+    holder = name + BUNDLE
+    if not version.current:
+        holder = f"versions/{name}/{version.number}-{version.sha256[:12]}"
+    answer = yield from download_storlet(session, holder)
     return answer
 
 

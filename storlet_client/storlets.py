@@ -341,6 +341,18 @@ class Storlets(_Account[httpx.Client]):
         """The file of a storlet, as a stream."""
         return self._stream(operations.download_storlet(self._session, name))
 
+    def download_version(self, name: str, version: BundleVersion) -> AbstractContextManager[Output]:
+        """The bundle of one of :meth:`versions`, as a stream."""
+        return self._stream(operations.download_version(self._session, name, version))
+
+    def read(self, path: str, if_match: str = "") -> AbstractContextManager[Output]:
+        """The object ``container/object``, as a stream, without a storlet.
+
+        :param if_match: the only ETag that it may have.
+        """
+        place = operations.object_path(path)
+        return self._stream(operations.download(self._session, place, if_match))
+
     def upload(self, path: str, body: Body, content_type: str = "") -> bool:
         """Store ``body`` as ``container/object``; whether the container was created for it."""
         return self._drive(operations.upload(self._session, path, body, content_type))
@@ -591,6 +603,17 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
     def download(self, name: str) -> AbstractAsyncContextManager[AsyncOutput]:
         """The file of a storlet, as a stream."""
         return self._stream(operations.download_storlet(self._session, name))
+
+    def download_version(
+        self, name: str, version: BundleVersion
+    ) -> AbstractAsyncContextManager[AsyncOutput]:
+        """The bundle of one of :meth:`versions`, as a stream."""
+        return self._stream(operations.download_version(self._session, name, version))
+
+    def read(self, path: str, if_match: str = "") -> AbstractAsyncContextManager[AsyncOutput]:
+        """The object ``container/object``, as a stream, without a storlet."""
+        place = operations.object_path(path)
+        return self._stream(operations.download(self._session, place, if_match))
 
     async def upload(self, path: str, body: Body, content_type: str = "") -> bool:
         """Store ``body`` as ``container/object``; whether the container was created for it."""

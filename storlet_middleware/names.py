@@ -79,6 +79,9 @@ OUTPUT: Final = _header(
 GENERATE_LOG: Final = _header(
     "X-Storlet-Generate-Log", Scope.RUN, "boolean",
     "store what the storlet logs as an object")
+IF_VERSION: Final = _header(
+    "X-Storlet-If-Version", Scope.RUN, "hash of a version",
+    "run only this version of the storlet, by its hash in the record of a run; else 412")
 LIMIT_PREFIX: Final = _header(
     "X-Storlet-Limit-", Scope.RUN, "number with unit",
     "lowers a limit of this invocation, never raises it; the limits have a table of their own")
@@ -161,6 +164,9 @@ BACKEND_AVOID: Final = _header(
 BACKEND_REFUSAL: Final = _header(
     "X-Backend-Storlet-Refusal", Scope.BACKEND_ANSWER, "full | resume | unable | version",
     "why the node did not run the storlet")
+BACKEND_SOURCE_ETAG: Final = _header(
+    "X-Backend-Storlet-Source-Etag", Scope.BACKEND_ANSWER, "hash",
+    "ETag of the object that a framed answer was made from; the answer has its own")
 BACKEND_NODE: Final = _header(
     "X-Backend-Storlet-Node", Scope.BACKEND_ANSWER, "node",
     "the node that sends the frames, by [sandbox] node_id")

@@ -8,6 +8,7 @@
 ``local``     ``run`` and ``test``
 ``check``     ``check``
 ``runs``      ``runs`` and ``show-run``
+``replay``    ``replay``
 ``access``    ``grants``, ``grant``, ``revoke`` and ``rules``
 ``account``   ``doctor``, ``enable`` and ``info``
 ``operators`` commands that another package has: ``sandboxes`` and the offline checks of rules

@@ -19,6 +19,7 @@ from storlet_client.cli import (
     local,
     operators,
     projects,
+    replay,
     runs,
     storlets,
 )
@@ -37,6 +38,7 @@ from storlet_client.errors import (
     BrokenAnswer,
     ConfigurationError,
     LoginFailed,
+    NotRepeatable,
     NotThere,
     Refused,
     StorletsError,
@@ -49,7 +51,7 @@ Log in with clouds.yaml and OS_CLOUD, with OS_* or ST_* variables, or with
 \b
 Exit codes:
   0    success
-  1    'doctor' or 'check' found a problem, or a case of 'test' failed
+  1    'doctor' or 'check' found a problem, a case of 'test' failed, or 'replay' differs
   2    invalid command line
   3    no or wrong credentials, or an impossible combination of options
   4    refused: not found, no permission, or the storlet failed
@@ -93,7 +95,20 @@ def cli(context: click.Context, /, **options: Any) -> None:
     )
 
 
-for part in (account, projects, local, check, storlets, invoke, flows, runs, access, operators):
+_PARTS = (
+    account,
+    projects,
+    local,
+    check,
+    storlets,
+    invoke,
+    flows,
+    runs,
+    replay,
+    access,
+    operators,
+)
+for part in _PARTS:
     part.declare(cli)
 
 
@@ -159,7 +174,9 @@ def _advice(error: Refused) -> str:
 def _exit_code(error: StorletsError) -> int:
     if isinstance(error, (ConfigurationError, LoginFailed)):
         return NOT_CONFIGURED
-    if isinstance(error, NotThere) or (isinstance(error, Refused) and error.status < 500):
+    if isinstance(error, (NotThere, NotRepeatable)) or (
+        isinstance(error, Refused) and error.status < 500
+    ):
         return REFUSED
     return FAILED
 

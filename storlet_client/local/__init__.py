@@ -6,5 +6,6 @@
 ``program``  one run of a native program
 ``sandbox``  runs in real sandboxes, by the server's package
 ``cases``    the cases of ``storlet.toml``
+``repeat``   repetition of a recorded run in a sandbox
 ``check``    imports of a bundle's code in a sandbox; native code for other machines
 """

@@ -196,8 +196,13 @@ class ObjectNode:
             *kept,
             (names.BACKEND_RUN, self.frame_version),
             (names.BACKEND_NODE, self._name),
+            (names.BACKEND_SOURCE_ETAG, _value(headers, "etag")),
             ("Etag", etag),
         ]
+
+
+def _value(headers: list[tuple[str, str]], name: str) -> str:
+    return next((value for key, value in headers if key.lower() == name), "")
 
 
 _REFUSAL_TEXTS: Final = {

@@ -6,13 +6,14 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 from swift.common.swob import HTTPException
 
-from storlet_middleware import errors, metrics
+from storlet_middleware import errors, metrics, names
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.errors import StorletError
@@ -26,10 +27,13 @@ from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, o
 from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import identity_of
-from storlet_middleware.wsgi.storlet_request import ObjectPath
+from storlet_middleware.wsgi.storlet_request import ObjectPath, is_query_of_swift
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
 
+#: Characters of the parameters that a record has.
+_PARAMETERS_LENGTH: Final = 4096
+_RANGE_KEY: Final = "HTTP_" + names.RANGE.upper().replace("-", "_")
 #: A ``traceparent`` of W3C Trace Context.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -44,6 +48,17 @@ class Times:
 
     def since_begin(self, moment: float | None) -> float | None:
         return None if moment is None else moment - self.began
+
+
+@dataclass(frozen=True)
+class Fingerprints:
+    """Hashes of a run, by which a repetition can be compared; empty where unknown."""
+
+    source_etag: str = ""
+    output_sha256: str = ""
+
+
+_UNKNOWN: Final = Fingerprints()
 
 
 @dataclass(frozen=True)
@@ -116,20 +131,33 @@ class Completion:
         for step in self._steps:
             step.keeps_log_tail = self._wish is not Wish.NONE
 
-    def report(self, execution: Execution, reason: str, ending: Ending) -> None:
+    @property
+    def needs_hash(self) -> bool:
+        """Whether the record of a success has the hash of its output."""
+        return self._wish is Wish.ALL
+
+    def report(
+        self,
+        execution: Execution,
+        reason: str,
+        ending: Ending,
+        prints: Fingerprints = _UNKNOWN,
+    ) -> None:
         """Keep the record of a run whose storlet was resolved, and report one that has begun."""
         is_wanted = self._wish.includes(is_failure=ending.is_failure)
         result = execution.result
         if self._steps[0].version is None or (result is None and not is_wanted):
             return
-        record = self._record(execution, reason, ending)
+        record = self._record(execution, reason, ending, prints)
         if result is not None:
             report(record, self._proxy.logger)
         if is_wanted:
             place = Place(self._request.version, self._request.account)
             self._proxy.records.keep(self._environ, place, record)
 
-    def _record(self, execution: Execution, reason: str, ending: Ending) -> Record:
+    def _record(
+        self, execution: Execution, reason: str, ending: Ending, prints: Fingerprints
+    ) -> Record:
         request, times, result = self._request, self._times, execution.result
         caller, caller_id = identity_of(self._environ)
         failed_step = execution.failed_step(ending.code)
@@ -147,6 +175,11 @@ class Completion:
             object=_path(request.source or request.target),
             target=_path(request.target) if request.source is not None else "",
             outputs=tuple(map(_path, self._steps[-1].request.outputs)),
+            parameters=_parameters(self._steps[0].given),
+            limits=dict(request.limits) or None,
+            range=str(self._environ.get(_RANGE_KEY, "")) if request.ranges else "",
+            resources=tuple(map(_path, request.extra)),
+            etag=prints.source_etag,
             rule=(self._plan.rule or "-") if self._plan is not None else "",
             undoes_rule=self._plan is not None and self._plan.is_reversing,
             placement=result.ran_on if result is not None else "",
@@ -167,6 +200,7 @@ class Completion:
             service_operations=asked.operations if asked is not None else None,
             service_bytes_in=asked.bytes_in if asked is not None else None,
             service_bytes_out=asked.bytes_out if asked is not None else None,
+            output_sha256=prints.output_sha256 if ending.code == OK else "",
             traceparent=trace if _TRACEPARENT.fullmatch(trace) else "",
             traceback=tail(ending.traceback),
             log=tail(result.log) if result is not None and ending.is_failure else "",
@@ -179,8 +213,16 @@ class Completion:
 
 
 def _storlet(step: Step) -> StorletRef:
-    version = step.version.key if step.version is not None else ""
-    return StorletRef(step.request.storlet, version)
+    if step.version is None:
+        return StorletRef(step.request.storlet)
+    return StorletRef(step.request.storlet, step.version.key, step.version.digest)
+
+
+def _parameters(given: Mapping[str, str]) -> dict[str, str] | None:
+    """The parameters of a request for its record; those of signed URLs are credentials."""
+    own = {name: value for name, value in given.items() if not is_query_of_swift(name)}
+    size = sum(len(name) + len(value) for name, value in own.items())
+    return own if size <= _PARAMETERS_LENGTH else None
 
 
 def _path(path: ObjectPath | None) -> str:

@@ -17,6 +17,7 @@ from storlet_middleware.engine import limits
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import (
     BadRequest,
+    PreconditionFailed,
     RuleRefused,
     StorletDenied,
     StorletError,
@@ -73,6 +74,7 @@ class Permissions:
         """
         for step in self._steps:
             step.version = self._resolve(step)
+            self._check_version(step)
             self._check_limits(step)
             self._check_declared_inputs(step)
             self._fill_parameters(step)
@@ -83,6 +85,7 @@ class Permissions:
         step.version = self._proxy.catalog.resolve_again(
             self._environ, request.version, request.account, request.storlet
         )
+        self._check_version(step)
         self._check_declared_inputs(step)
         self._fill_parameters(step)
 
@@ -96,6 +99,14 @@ class Permissions:
             return None
         explicit = self._steps[len(self._steps) - plan.explicit_count :]
         return None if any(step is each for each in explicit) else plan
+
+    def _check_version(self, step: Step) -> None:
+        """Refuse another version than the one that the request requires."""
+        wanted = step.request.if_version
+        if wanted and wanted != step.storlet.key:
+            raise PreconditionFailed(
+                f"{names.IF_VERSION}: storlet {step.request.storlet} is another version"
+            )
 
     def _check_inputs(self, request: StorletRequest) -> None:
         most = self._proxy.config.limits.inputs

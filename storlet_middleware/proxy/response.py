@@ -57,6 +57,7 @@ def span_headers(result: Result, disclosure: Disclosure) -> dict[str, str]:
 class ResultBody(ClosingIterator):
     """The body of an answer; breaks the connection when the result fails.
 
+    :param chunks: the output of the result.
     :param on_end: only its first call has an effect.
     :param commit: stores further outputs after the last byte, before the body ends; raises if it
         cannot.
@@ -65,25 +66,25 @@ class ResultBody(ClosingIterator):
     def __init__(
         self,
         environ: dict[str, Any],
-        result: Result,
+        chunks: Iterator[bytes],
         watch: ClientWatch,
         on_end: OnEnd,
         commit: Callable[[], object] | None = None,
     ) -> None:
         # on_close matters only if iteration never started.
-        super().__init__(_read(environ, result, watch, on_end, commit), lambda: on_end(_GONE))
+        super().__init__(_read(environ, chunks, watch, on_end, commit), lambda: on_end(_GONE))
 
 
 def _read(
     environ: dict[str, Any],
-    result: Result,
+    chunks: Iterator[bytes],
     watch: ClientWatch,
     on_end: OnEnd,
     commit: Callable[[], object] | None,
 ) -> Iterator[bytes]:
     ending = _GONE
     try:
-        yield from watch.guard(result.chunks())
+        yield from watch.guard(chunks)
         if commit is not None:
             commit()
         ending = SUCCESS

@@ -17,7 +17,7 @@ failure is to break the connection; before a PUT is committed, it is to break th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -31,10 +31,11 @@ from storlet_middleware.engine.services import Services
 from storlet_middleware.engine.task import ServiceLimits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import placement
-from storlet_middleware.proxy.completion import Completion, Ending, LogObjects, Times
+from storlet_middleware.proxy.completion import Completion, Ending, Fingerprints, LogObjects, Times
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.object_nodes import ObjectNodes
+from storlet_middleware.proxy.output_hash import OutputHash
 from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
@@ -127,6 +128,7 @@ class Run:
             self._outputs.sinks,
         )
         self._nesting = nesting_of(environ)
+        self._output_hash = OutputHash()
         self._watch: ClientWatch | None = None
         self._is_counted = False
         self._has_ended = False
@@ -235,8 +237,12 @@ class Run:
         # may end the answer earlier.
         if self._is_usage_final and not any(step.request.wants_log for step in self._steps):
             own["Content-Length"] = str(result.length)
-        body = ResultBody(self._environ, result, watch, self._end, commit)
+        body = ResultBody(self._environ, self._chunks(result), watch, self._end, commit)
         return answer_of(self._environ, result, self._source.headers, self._disclosure, own, body)
+
+    def _chunks(self, result: Result) -> Iterator[bytes]:
+        chunks = result.chunks()
+        return self._output_hash.through(chunks) if self._completion.needs_hash else chunks
 
     def _store(self, result: Result) -> Response:
         request = self._request
@@ -245,7 +251,7 @@ class Run:
         source = None if self._source.answer is None else self._source.headers
         reverse = self._plan.reverse if self._plan is not None else ""
         place = Store(self._proxy, self._environ, request, request.target, reverse)
-        answer = place.put(result, self._outputs, self._disclosure, source)
+        answer = place.put(result, self._chunks(result), self._outputs, self._disclosure, source)
         self._is_usage_final = True
         answer.headers.update(self.headers())
         answer.headers.update(span_headers(result, self._disclosure))
@@ -326,4 +332,5 @@ class Run:
             logs = LogObjects(self._proxy, self._environ, self.id)
             results = self._execution.results()
             self._is_log_lost = not logs.store(self._steps, results, ending.code)
-        self._completion.report(self._execution, self._reason, ending)
+        prints = Fingerprints(self._source.etag, self._output_hash.hex)
+        self._completion.report(self._execution, self._reason, ending, prints)

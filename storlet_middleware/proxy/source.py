@@ -87,6 +87,16 @@ class Source:
             raise InternalError("the source was not read")
         return self.answer.headers
 
+    @property
+    def etag(self) -> str:
+        """The ETag of the source as Swift showed it; empty if it was not read, or is unknown."""
+        if self.answer is None:
+            return ""
+        headers = self.answer.headers
+        is_framed = names.BACKEND_RUN in headers
+        etag = headers.get(names.BACKEND_SOURCE_ETAG if is_framed else "Etag")
+        return (etag or "").strip('"')
+
     def close(self) -> None:
         """Release the answer if no result owns it."""
         if self.answer is not None:

@@ -7,6 +7,7 @@ stored.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from swift.common.swob import Request, Response
@@ -55,10 +56,16 @@ class Store:
         self._reverse = reverse
 
     def put(
-        self, result: Result, outputs: StoredOutputs, disclosure: Disclosure, source: Any
+        self,
+        result: Result,
+        chunks: Iterator[bytes],
+        outputs: StoredOutputs,
+        disclosure: Disclosure,
+        source: Any,
     ) -> Response:
         """Store ``result`` and the further ``outputs``; Swift's answer to the PUT of the result.
 
+        :param chunks: the output of the result.
         :param source: headers of Swift's answer for the source of a copy; ``None`` for a PUT.
         :raises StorletError: the storlet failed, or its metadata cannot be stored.
         """
@@ -75,7 +82,7 @@ class Store:
         )
         withheld = WithheldPut(self._proxy.app, put, reserve, self._proxy.logger, result.stalled)
         try:
-            withheld.feed(result.chunks())
+            withheld.feed(chunks)
             withheld.wait_fed()
             answer = outputs.commit(withheld, shown(self._target))
         except PutRefused as refused:

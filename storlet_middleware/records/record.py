@@ -66,7 +66,8 @@ class Kind(Enum):
     SECONDS = "seconds"
     BYTES = "bytes"
     FLAG = "boolean"
-    STORLETS = "list of {name, hash}"
+    BY_NAME = "values by name"
+    STORLETS = "list of {name, hash, sha256}"
     PATHS = "list of texts"
 
 
@@ -86,10 +87,14 @@ def _row(kind: Kind, seen: Seen, meaning: str, **more: Any) -> Any:
 
 @dataclass(frozen=True)
 class StorletRef:
-    """A storlet of a run; ``hash`` is the key of its version, empty if that was not resolved."""
+    """A storlet of a run; ``hash`` is the key of its version, empty if that was not resolved.
+
+    ``sha256`` is that of a bundle.
+    """
 
     name: str
     hash: str = ""
+    sha256: str = ""
 
 
 # fmt: off
@@ -102,7 +107,8 @@ class Record:
     account: str = _row(Kind.TEXT, Seen.CALLER, "the account of storlet and object")
     storlets: tuple[StorletRef, ...] = _row(
         Kind.STORLETS, Seen.WITHOUT_RULE,
-        "the storlets in their order, each with the hash of the version that ran")
+        "the storlets in their order, each with the hash of the version that ran, and the SHA-256"
+        " of a bundle")
     caller: str = _row(
         Kind.TEXT, Seen.CALLER, "name of the user; absent for anonymous and signed requests",
         default="")
@@ -116,6 +122,17 @@ class Record:
         Kind.PATHS, Seen.CALLER,
         "container and name of the objects of further outputs, which are stored if the code is"
         " ``ok``", default=())
+    parameters: Mapping[str, str] | None = _row(
+        Kind.BY_NAME, Seen.WITHOUT_RULE,
+        "parameters of the first storlet, without the manifest's defaults; absent if they are"
+        " longer than 4 KiB", default=None)
+    limits: Mapping[str, float] | None = _row(
+        Kind.BY_NAME, Seen.WITHOUT_RULE, "limits that the request lowered", default=None)
+    range: str = _row(Kind.TEXT, Seen.WITHOUT_RULE, "``X-Storlet-Range``", default="")
+    resources: tuple[str, ...] = _row(
+        Kind.PATHS, Seen.WITHOUT_RULE, "further inputs, each container and name", default=())
+    etag: str = _row(
+        Kind.TEXT, Seen.OWNER, "ETag of the object that was read", default="")
     rule: str = _row(Kind.TEXT, Seen.OWNER, "the rule that decided the run", default="")
     undoes_rule: bool = _row(
         Kind.FLAG, Seen.OWNER, "the first storlets reverse those that ran at the upload",
@@ -164,6 +181,10 @@ class Record:
         Kind.BYTES, Seen.WITHOUT_RULE, "bytes that the storlets read there", default=None)
     service_bytes_out: int | None = _row(
         Kind.BYTES, Seen.WITHOUT_RULE, "bytes that the storlets wrote there", default=None)
+    output_sha256: str = _row(
+        Kind.TEXT, Seen.WITHOUT_RULE,
+        "of a success where all runs are recorded: SHA-256 of an output of at most 16 MiB",
+        default="")
     traceparent: str = _row(
         Kind.TEXT, Seen.CALLER, "the request's header of this name (W3C Trace Context)",
         default="")
@@ -183,8 +204,10 @@ class Record:
     @property
     def size_bytes(self) -> int:
         """About the memory that the record takes until it is written."""
+        given = (text for pair in (self.parameters or {}).items() for text in pair)
         texts = (
-            self.object, self.target, *self.outputs, self.message, self.traceback, self.log,
+            self.object, self.target, *self.outputs, *self.resources, *given, self.message,
+            self.traceback, self.log,
         )
         return _FIXED_BYTES + sum(map(len, texts))
 
@@ -220,7 +243,7 @@ def _is_known(value: Any) -> bool:
 
 
 def _of_storlet(storlet: StorletRef) -> dict[str, str]:
-    return {"name": storlet.name} | ({"hash": storlet.hash} if storlet.hash else {})
+    return {name: value for name, value in vars(storlet).items() if value}
 
 
 def time_text(seconds: float) -> str:

@@ -38,6 +38,8 @@ _QUERIES_OF_SWIFT: Final = (*sorted(SWIFT_QUERIES), "temp_url_", "x-amz-", "file
 #: a plain object.
 _STORING_QUERIES: Final = ("multipart-manifest", "version-id")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
+#: The key of a storlet version.
+_VERSION: Final = re.compile("[0-9a-f]{64}")
 _REFUSED_WITH_COPY: Final = ("X-Copy-From-Account", "Destination-Account", "X-Fresh-Metadata")
 
 
@@ -57,6 +59,7 @@ class StorletRequest:
     COPY), ``outputs`` are those of the storlet's further outputs; all are in ``account``.
     ``limits`` are the request's own, by the names of
     :data:`storlet_middleware.engine.limits.TABLE`; only a rule sets ``run_on_object``.
+    ``if_version`` is the key of the only version that may run; empty: any.
     """
 
     method: str
@@ -73,6 +76,7 @@ class StorletRequest:
     run_on_object: bool = False
     wants_log: bool = False
     limits: Mapping[str, float] = field(default_factory=dict)
+    if_version: str = ""
 
     @property
     def input_count(self) -> int:
@@ -190,6 +194,7 @@ class _Parser:
             run_on_proxy=self._run_on_proxy(),
             wants_log=self._flag(names.GENERATE_LOG),
             limits=self._limits(storlet),
+            if_version=self._if_version(),
         )
         if self._given:
             self._faults += unknown_header_faults(
@@ -295,6 +300,14 @@ class _Parser:
                 self._faults.append(fault(names.OUTPUT, shown, wanted))
             taken[output] = "named twice"
         return outputs
+
+    def _if_version(self) -> str:
+        value = self._header(names.IF_VERSION)
+        if value is None or _VERSION.fullmatch(value):
+            return value or ""
+        wanted = "want the 64 hex digits of a storlet's hash in the record of a run"
+        self._faults.append(fault(names.IF_VERSION, value, wanted))
+        return ""
 
     def _run_on_proxy(self) -> bool:
         value = self._header(names.RUN_ON_PROXY)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Callable
@@ -210,6 +211,34 @@ def test_a_success_is_recorded_on_request(proxy: Proxy, swift: FakeSwift) -> Non
     parts = record["auth_seconds"] + record["queue_seconds"]
     assert parts <= record["first_byte_seconds"] <= record["total_seconds"]
     assert not {"log", "traceback", "message"} & set(record)
+
+
+def test_a_record_has_what_a_repetition_needs(proxy: Proxy, swift: FakeSwift) -> None:
+    wish(swift, "all")
+    headers = {**RUN, "X-Storlet-Range": "bytes=0-3", "X-Storlet-Limit-Memory": "64M"}
+    path = "c/o?colour=red&temp_url_sig=secret"
+    assert proxy.call("GET", path, {**headers, "X-Storlet-Parameter-1": "a:b"}).status == 200
+    assert proxy.call("PUT", "c/new", RUN, body=b"hello").status == 201
+    long = {**RUN, "X-Storlet-Parameter-1": "a:" + "x" * 4096}
+    assert proxy.call("GET", "c/o", long).status == 200
+    first, put, last = records_of(proxy, swift)
+    assert first["parameters"] == {"colour": "red", "a": "b"}
+    assert (first["range"], first["limits"]) == ("bytes=0-3", {"Memory": 64 << 20})
+    assert first["etag"] == hashlib.md5(b"hello", usedforsecurity=False).hexdigest()
+    assert first["output_sha256"] == hashlib.sha256(b"HELL").hexdigest()
+    assert put["output_sha256"] == hashlib.sha256(b"HELLO").hexdigest()
+    assert "etag" not in put
+    assert "parameters" not in last
+
+
+def test_another_version_than_the_required_one_does_not_run(proxy: Proxy, swift: FakeSwift) -> None:
+    wish(swift, "all")
+    assert proxy.call("GET", "c/o", RUN).status == 200
+    (record,) = records_of(proxy, swift)
+    wanted = {**RUN, "X-Storlet-If-Version": record["storlets"][0]["hash"]}
+    assert proxy.call("GET", "c/o", wanted).status == 200
+    answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-If-Version": "0" * 64})
+    assert (answer.status, answer.headers["X-Storlet-Error"]) == (412, "precondition.failed")
 
 
 def test_a_failure_is_recorded_with_its_reason_and_the_end_of_its_log(

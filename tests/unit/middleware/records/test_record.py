@@ -33,6 +33,8 @@ FULL = record(
     queue_seconds=0.0, cold_start_seconds=0.5, first_byte_seconds=0.2, cpu_seconds=0.1,
     peak_memory_bytes=4096, bytes_in=0, bytes_out=7, service_operations=3, service_bytes_in=5,
     service_bytes_out=0, traceparent="00-1", traceback="T", log="L",
+    parameters={"a": "b"}, limits={"Memory": 1}, range="bytes=0-1", resources=("c/o",), etag="e1",
+    output_sha256="00",
 )  # fmt: skip
 
 
@@ -47,7 +49,7 @@ def test_the_values_of_a_line_have_the_kinds_of_their_rows() -> None:
     values = json.loads(line)
     types: dict[Kind, Any] = {
         Kind.TEXT: str, Kind.TIME: str, Kind.COUNT: int, Kind.BYTES: int, Kind.FLAG: bool,
-        Kind.SECONDS: int | float, Kind.STORLETS: list, Kind.PATHS: list,
+        Kind.SECONDS: int | float, Kind.STORLETS: list, Kind.PATHS: list, Kind.BY_NAME: dict,
     }  # fmt: skip
     assert {row.name for row in TABLE if not isinstance(values[row.name], types[row.kind])} == set()
     assert values["time"] == "2026-11-23T19:00:00.000000Z"
@@ -131,7 +133,7 @@ def test_a_caller_without_a_rule_does_not_see_the_owners_fields() -> None:
     own = Viewer(False, "test:tester", "u1").view(full.mapping())
     assert own is not None
     hidden = set(full.mapping()) - set(own)
-    assert hidden == {"why", "node", "traceback", "log"}
+    assert hidden == {"why", "node", "traceback", "log", "etag"}
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,7 @@ WRONG_VALUES = {
     names.OUTPUT: "c/o",
     names.GENERATE_LOG: "maybe",
     names.LIMIT_PREFIX + "Memory": "much",
+    names.IF_VERSION: "newest",
 }
 
 

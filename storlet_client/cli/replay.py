@@ -1,0 +1,82 @@
+"""``replay``: a recorded run again, compared with its record."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any, BinaryIO
+
+import click
+
+from storlet_client import replay as replays
+from storlet_client.cli.context import DONE, PROBLEM, with_storlets
+from storlet_client.cli.groups import Group
+from storlet_client.cli.output import format_option, show_rows
+from storlet_client.cli.progress import written
+from storlet_client.errors import NotRepeatable
+from storlet_client.local import repeat
+from storlet_client.replay import Ran
+from storlet_client.storlets import Storlets
+
+
+def declare(group: Group) -> None:
+    """Add the command to ``group``."""
+
+    @group.example(
+        "replay",
+        examples="storlet replay tx0123456789-1\n"
+        "storlet replay tx0123456789-1 --any-version -o output\n"
+        "storlet replay tx0123456789-1 --local",
+    )
+    @with_storlets
+    @click.argument("invocation")
+    @click.option(
+        "--any-version",
+        is_flag=True,
+        help="With the object and the storlet as they are now, if they have changed.",
+    )
+    @click.option("--local", is_flag=True, help="In a sandbox of this machine, as 'storlet run'.")
+    @click.option("-o", "--output", help="File for the output.")
+    @format_option
+    @click.pass_context
+    def replay(
+        context: click.Context, /, storlets: Storlets, invocation: str, form: str, **options: Any
+    ) -> None:
+        """Repeat a recorded run, and compare outcome and output with its record.
+
+        It has the version, the parameters and the object of the record, and stores nothing. The
+        exit status is 1 if the two runs differ.
+        """
+        record = storlets.run_record(invocation)
+        faults = replays.faults_of(record, any_version=options["any_version"])
+        if faults:
+            raise NotRepeatable("; ".join(f"{invocation}: {each}" for each in faults))
+        rows = replays.compared(record, _repeat(storlets, record, options))
+        shown = [
+            {
+                "fact": row.name,
+                "recorded": row.recorded or "unknown",
+                "repeated": row.repeated,
+                "same": "yes" if row.is_same else "NO",
+            }
+            for row in rows
+        ]
+        show_rows(shown, ("fact", "recorded", "repeated", "same"), form, "")
+        context.exit(DONE if all(row.is_same for row in rows) else PROBLEM)
+
+
+def _repeat(storlets: Storlets, record: Mapping[str, Any], options: Mapping[str, Any]) -> Ran:
+    is_any = options["any_version"]
+    invocation = replays.invocation_of(storlets, record, any_version=is_any)
+    with ExitStack() as opened:
+        target: BinaryIO | None = None
+        if options["output"]:
+            target = opened.enter_context(written(options["output"]))
+        if not options["local"]:
+            return replays.on_cluster(storlets, record, invocation, target)
+        output = opened.enter_context(tempfile.TemporaryFile())
+        ran = repeat.here(storlets, record, invocation, output)
+        if target is not None:
+            repeat.keep(output, target)
+        return ran

@@ -1,0 +1,99 @@
+"""Repetition of a recorded run in a sandbox of this machine."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, BinaryIO
+
+from storlet_client import replay
+from storlet_client.errors import NotRepeatable, Refused
+from storlet_client.local.run import Input
+from storlet_client.local.sandbox import LocalNode
+from storlet_client.operations import Invocation
+from storlet_client.replay import Ran
+from storlet_client.storlets import Output, Storlets
+
+_CONDITION = 412
+_METADATA = "x-object-meta-"
+_DECLARED = "x-object-meta-storlet-"
+
+
+def here(
+    storlets: Storlets, record: Mapping[str, Any], invocation: Invocation, output: BinaryIO
+) -> Ran:
+    """Repeat the run; ``output`` is a file that gets the output.
+
+    :raises NotRepeatable: the run is of another kind, or object or storlet have changed.
+    """
+    ran = record["storlets"][0]
+    faults = []
+    if not ran.get("sha256"):
+        faults.append(f"{record['id']}: {ran['name']} is no bundle, and only bundles run here")
+    if invocation.byte_range:
+        faults.append(f"{record['id']}: it read a part of its object, which only a cluster does")
+    if faults:
+        raise NotRepeatable("; ".join(faults))
+    with TemporaryDirectory() as folder:
+        bundle = Path(folder, "bundle")
+        _fetch_bundle(storlets, record, invocation, bundle)
+        inputs = [_fetch(storlets, record, invocation.path, Path(folder, "0"), invocation.if_match)]
+        for number, path in enumerate(invocation.resources, 1):
+            inputs.append(_fetch(storlets, record, path, Path(folder, str(number)), ""))
+        with LocalNode(output.fileno()) as node:
+            outcome = node.run(bundle, inputs, invocation.parameters, invocation.limits)
+    if not outcome.is_ok:
+        return Ran(outcome.code, outcome.message)
+    output.seek(0)
+    digest = hashlib.sha256()
+    for chunk in iter(lambda: output.read(1 << 18), b""):
+        digest.update(chunk)
+    return Ran(replay.OK, "", output.tell(), digest.hexdigest())
+
+
+def _fetch_bundle(
+    storlets: Storlets, record: Mapping[str, Any], invocation: Invocation, place: Path
+) -> None:
+    name = invocation.storlet.partition("@")[0]
+    versions = storlets.versions(name)
+    version = replay.kept_version(record, versions)
+    if not invocation.if_version:
+        version = next((each for each in versions if each.current), None)
+    if version is None:
+        raise replay.gone(record)
+    with storlets.download_version(name, version) as stream:
+        _write(stream, place)
+
+
+def _fetch(
+    storlets: Storlets, record: Mapping[str, Any], path: str, place: Path, etag: str
+) -> Input:
+    try:
+        with storlets.read(path, etag) as stream:
+            _write(stream, place)
+            headers = stream.headers
+    except Refused as error:
+        if error.status == _CONDITION:
+            raise replay.changed(record) from error
+        raise
+    metadata = {
+        key[len(_METADATA) :].title(): value
+        for key, value in headers.items()
+        if key.startswith(_METADATA) and not key.startswith(_DECLARED)
+    }
+    return Input(place, metadata)
+
+
+def _write(stream: Output, place: Path) -> None:
+    with place.open("wb") as target:
+        for chunk in stream:
+            target.write(chunk)
+
+
+def keep(output: BinaryIO, target: BinaryIO) -> None:
+    """Copy an output from its begin."""
+    output.seek(0)
+    shutil.copyfileobj(output, target)

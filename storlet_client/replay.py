@@ -1,0 +1,212 @@
+"""Repetition of a recorded run, and the comparison of both.
+
+A repetition is a GET: nothing is stored.  It has the parameters, limits, range and further inputs
+of the record.  The server is to read the recorded object only (``If-Match``) and to run the
+recorded version only (``X-Storlet-If-Version``), so a change in between is noticed, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from storlet_client.errors import BrokenAnswer, NotRepeatable, NotThere, Refused
+from storlet_client.operations import BundleVersion, Invocation
+from storlet_client.storlets import Storlets
+
+OK = "ok"
+_CONDITION = 412
+#: The storlet failed, or exceeded a limit; any other error is none of its outcomes.
+_FAILED = 422
+_VERSION_HEADER = "X-Storlet-If-Version"
+#: A record is written some seconds after its run.
+_RECORD_SECONDS = 15.0
+_POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The end of a repetition; ``sha256`` and ``size`` are those of the output of a success."""
+
+    code: str
+    message: str = ""
+    size: int = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One compared fact."""
+
+    name: str
+    recorded: str
+    repeated: str
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both agree; the text of a failure may have times, and a hash may be unknown."""
+        is_judged = self.recorded and self.name != "message"
+        return not is_judged or self.recorded == self.repeated
+
+
+def faults_of(record: Mapping[str, Any], *, any_version: bool) -> list[str]:
+    """Why a run cannot be repeated."""
+    return _of_kind(record) or ([] if any_version else _of_change(record))
+
+
+def _of_kind(record: Mapping[str, Any]) -> list[str]:
+    """Runs that cannot be repeated at all."""
+    storlets, code = record.get("storlets", ()), record.get("code")
+    faults = [
+        ("rule" in record, f"rule {record.get('rule')} decided the run: repeat the plain request"),
+        (not storlets, "its record hides the storlet from you, because a rule decided the run"),
+        (len(storlets) > 1, f"it is a pipeline of {len(storlets)} storlets: only one is repeated"),
+        ("object" not in record, "it read the outputs of other runs, and no object"),
+        (
+            record.get("service_operations"),
+            "it used services of the store, which a repetition would use again",
+        ),
+        ("outputs" in record, "it has further outputs, which a repetition would store"),
+        (record.get("method") == "PUT", "it is a PUT: its input was the body of its request"),
+        (record.get("outcome") == "refused", f"its request was refused ({code}), so nothing ran"),
+        (record.get("outcome") == "cancelled", "its client left before its end: it has no outcome"),
+        (
+            len(storlets) == 1 and "parameters" not in record,
+            "its record has no parameters: they are too long, or the server was older",
+        ),
+    ]
+    return [text for is_fault, text in faults if is_fault]
+
+
+def _of_change(record: Mapping[str, Any]) -> list[str]:
+    """Runs of which it cannot be known whether their inputs have changed."""
+    also = "; --any-version repeats it with what is there now"
+    faults = []
+    if not record.get("etag"):
+        faults.append(f"its record has no ETag of its object, or hides it from you{also}")
+    if record.get("resources"):
+        faults.append(f"it read further inputs, whose ETags are not recorded{also}")
+    return faults
+
+
+def kept_version(
+    record: Mapping[str, Any], versions: Sequence[BundleVersion]
+) -> BundleVersion | None:
+    """The version of a bundle that ran; ``None`` if it is not kept any more."""
+    digest = record["storlets"][0]["sha256"]
+    return next((each for each in versions if each.sha256 == digest), None)
+
+
+def invocation_of(
+    storlets: Storlets, record: Mapping[str, Any], *, any_version: bool
+) -> Invocation:
+    """The request that repeats a run; :func:`faults_of` finds none in ``record``.
+
+    :raises NotRepeatable: the version of a bundle is not kept any more.
+    """
+    ran = record["storlets"][0]
+    return Invocation(
+        ran["name"] if any_version else _name(storlets, record),
+        record["object"],
+        record["parameters"],
+        byte_range=record.get("range", ""),
+        resources=record.get("resources", ()),
+        limits={name: f"{value:.12g}" for name, value in record.get("limits", {}).items()},
+        if_match="" if any_version else record["etag"],
+        if_version="" if any_version else ran.get("hash", ""),
+    )
+
+
+def _name(storlets: Storlets, record: Mapping[str, Any]) -> str:
+    ran = record["storlets"][0]
+    if not ran.get("sha256") or "@" in ran["name"]:
+        return str(ran["name"])
+    version = kept_version(record, storlets.versions(ran["name"]))
+    if version is None:
+        raise gone(record)
+    return f"{ran['name']}@{version.number}"
+
+
+def gone(record: Mapping[str, Any]) -> NotRepeatable:
+    """The error for a version that is not there any more."""
+    name = record["storlets"][0]["name"]
+    return NotRepeatable(
+        f"{record['id']}: the version of {name} that ran is not kept any more; --any-version"
+        " repeats the run with the current one"
+    )
+
+
+def changed(record: Mapping[str, Any]) -> NotRepeatable:
+    """The error for an object that is not the one that was read."""
+    return NotRepeatable(
+        f"{record['id']}: {record['object']} has changed since the run; --any-version repeats it"
+        " with what is there now"
+    )
+
+
+def on_cluster(
+    storlets: Storlets, record: Mapping[str, Any], invocation: Invocation, output: BinaryIO | None
+) -> Ran:
+    """Repeat the run on the cluster.
+
+    :param output: gets the output.
+    :raises NotRepeatable: the object or the storlet has changed.
+    """
+    digest, size, run_id = hashlib.sha256(), 0, ""
+    more = {
+        name: getattr(invocation, name)
+        for name in ("byte_range", "resources", "limits", "if_match", "if_version")
+    }
+    try:
+        with storlets.run(
+            invocation.storlet, invocation.path, invocation.parameters, **more
+        ) as stream:
+            run_id = stream.invocation
+            for chunk in stream:
+                digest.update(chunk)
+                size += len(chunk)
+                if output is not None:
+                    output.write(chunk)
+    except Refused as error:
+        if error.status == _CONDITION:
+            is_storlet = _VERSION_HEADER in error.message
+            raise (gone(record) if is_storlet else changed(record)) from error
+        if error.status != _FAILED:
+            raise
+        # The traceback follows.
+        return Ran(error.code, error.message.partition("\n")[0])
+    except BrokenAnswer:
+        return _of_record(storlets, run_id)
+    return Ran(OK, "", size, digest.hexdigest())
+
+
+def _of_record(storlets: Storlets, run_id: str) -> Ran:
+    """The end of a run that failed after its first bytes: its own record has the reason.
+
+    :raises BrokenAnswer: there is none, so the connection may have failed.
+    """
+    give_up = time.monotonic() + _RECORD_SECONDS
+    while time.monotonic() < give_up:
+        with contextlib.suppress(Refused, NotThere):
+            record = storlets.run_record(run_id)
+            return Ran(str(record["code"]), str(record.get("message", "")))
+        time.sleep(_POLL_SECONDS)
+    raise BrokenAnswer(f"{run_id}: the output broke off, and there is no record of it")
+
+
+def compared(record: Mapping[str, Any], ran: Ran) -> list[Row]:
+    """Outcome, message of a failure, and size and hash of an output."""
+    rows = [Row("outcome", str(record["code"]), ran.code)]
+    if ran.code != OK or record["code"] != OK:
+        return [*rows, Row("message", str(record.get("message", "")), _one_line(ran.message))]
+    rows.append(Row("bytes", str(record.get("bytes_out", "")), str(ran.size)))
+    return [*rows, Row("sha256", str(record.get("output_sha256", "")), ran.sha256)]
+
+
+def _one_line(text: str) -> str:
+    """A message as a record has it."""
+    return " ".join(text.split())[:1024]

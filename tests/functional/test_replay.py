@@ -1,0 +1,214 @@
+"""``storlet replay``: recorded runs again, on the cluster and here, compared with their records."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storlet_client.errors import BrokenAnswer, Refused
+from storlet_client.login import Token
+from storlet_client.operations import Manifest
+from storlet_client.storlets import Storlets
+from storlet_middleware import names
+from tests.support.accounts import unique
+from tests.support.bundles import bundle
+from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.http import Client
+from tests.support.waiting import retry_until
+
+SOURCE = b"""
+class Tool:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        data = in_files[0].read()
+        out_files[0].set_metadata({})
+        if params["how"] == "fail":
+            raise ValueError("on purpose")
+        if params["how"] == "late":
+            out_files[0].write(b"x" * (1 << 20))
+            raise ValueError("after the first byte")
+        out_files[0].write(VERSION + data + repr(len(in_files)).encode())
+"""
+
+
+def packed(version: bytes) -> bytes:
+    code = {"tool.py": (b"VERSION = " + repr(version).encode() + SOURCE, 0o644)}
+    kinds = {"how": {"type": "string", "default": "ok"}}
+    return bundle("tool", code, main="tool.Tool", parameters=kinds, inputs={"min": 1, "max": 2})
+
+
+@dataclass(frozen=True)
+class Account:
+    client: Client
+    storlets: Storlets
+    conf: Path
+
+    def get(self, how: str, **more: Any) -> str:
+        """The id of a run whose record is kept."""
+        with self.storlets.run("tool", "samples/input", {"how": how}, **more) as stream:
+            stream.read()
+        return stream.invocation
+
+    def failed(self, how: str) -> str:
+        with pytest.raises(Refused) as caught:
+            self.get(how)
+        return caught.value.invocation
+
+    def record(self, invocation: str) -> dict[str, Any]:
+        query = f"storlet-runs&id={invocation}"
+        answer = retry_until(lambda: _found(self.client.get("", query=query)), 20)
+        assert answer, "no record"
+        record: dict[str, Any] = json.loads(answer.body)
+        return record
+
+    def replay(self, invocation: str, *more: str) -> subprocess.CompletedProcess[str]:
+        self.record(invocation)
+        command = [sys.executable, "-W", "ignore", "-m", "storlet_client.cli.main",
+                   "--os-storage-url", self.client.storage_url, "--os-auth-token",
+                   self.client.token, "replay", invocation, *more]  # fmt: skip
+        environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": str(CHECKOUT),
+                       "STORLET_LOCAL_CONF": str(self.conf), "HOME": "/root"}  # fmt: skip
+        return subprocess.run(
+            command, capture_output=True, text=True, check=False, env=environment, timeout=120
+        )
+
+
+def _found(answer: Any) -> Any:
+    return answer if answer.status == 200 else None
+
+
+@pytest.fixture
+def account(users: dict[str, Client], cluster: Cluster) -> Iterator[Account]:
+    """A new account that records all runs, with the storlet and an object."""
+    client = users["admin:admin"].on(f"AUTH_{unique('replay')}")
+    assert client.put("").status in {201, 202}
+    with Storlets(Token(client.storage_url, client.token)) as storlets:
+        storlets.enable()
+        assert client.post("", headers={names.ACCOUNT_RECORDS: "all"}).status == 204
+        storlets.deploy_bundle("tool", packed(b"one "))
+        storlets.upload("samples/input", b"apple")
+        yield Account(client, storlets, cluster.storlet_conf)
+
+
+def test_a_record_has_what_a_repetition_needs(account: Account) -> None:
+    more = {"byte_range": "0-2", "resources": ("samples/input",), "limits": {"Memory": "64M"}}
+    record = account.record(account.get("ok", **more))
+    assert record["parameters"] == {"how": "ok"}
+    assert record["range"] == "bytes=0-2"
+    assert record["resources"] == ["samples/input"]
+    assert record["limits"] == {"Memory": 64 << 20}
+    assert record["etag"] == hashlib.md5(b"apple", usedforsecurity=False).hexdigest()
+    assert record["output_sha256"] == hashlib.sha256(b"one app2").hexdigest()
+    assert record["storlets"][0]["sha256"] == hashlib.sha256(packed(b"one ")).hexdigest()
+
+
+@pytest.mark.parametrize("where", [(), ("--local",)])
+def test_a_run_is_repeated_with_its_version_and_compared(
+    account: Account, where: tuple[str, ...], tmp_path: Path
+) -> None:
+    run, failed = account.get("ok"), account.failed("fail")
+    account.storlets.deploy_bundle("tool", packed(b"two "))
+    out = tmp_path / "out"
+    done = account.replay(run, *where, "-o", str(out), "-f", "json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert out.read_bytes() == b"one apple1"
+    assert [row["same"] for row in json.loads(done.stdout)] == ["yes"] * 3
+    done = account.replay(failed, *where, "-f", "csv")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "outcome,storlet.failed,storlet.failed,yes" in done.stdout
+    assert done.stdout.count("ValueError: on purpose") == 2
+
+
+@pytest.mark.parametrize("where", [(), ("--local",)])
+def test_a_changed_object_is_not_read_unless_any_version_will_do(
+    account: Account, where: tuple[str, ...]
+) -> None:
+    run = account.get("ok")
+    account.storlets.upload("samples/input", b"pear")
+    done = account.replay(run, *where)
+    assert (done.returncode, done.stdout) == (4, "")
+    assert "samples/input has changed since the run; --any-version" in done.stderr
+    done = account.replay(run, *where, "--any-version", "-f", "json")
+    assert done.returncode == 1, done.stderr
+    rows = {row["fact"]: row["same"] for row in json.loads(done.stdout)}
+    assert rows == {"outcome": "yes", "bytes": "NO", "sha256": "NO"}
+
+
+def test_a_version_that_is_gone_is_not_replaced_unless_any_version_will_do(
+    account: Account,
+) -> None:
+    run = account.get("ok")
+    account.storlets.delete("tool.storlet")
+    account.storlets.deploy_bundle("tool", packed(b"two "))
+    for where in ((), ("--local",)):
+        done = account.replay(run, *where)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert "is not kept any more; --any-version" in done.stderr
+    assert account.replay(run, "--any-version").returncode == 1
+
+
+def test_a_plain_storlet_that_was_replaced_is_not_run(account: Account) -> None:
+    manifest = Manifest("plain.Tool", "python")
+    account.storlets.deploy("plain.py", b"VERSION = b'one '" + SOURCE, manifest, check=False)
+    with account.storlets.run("plain.py", "samples/input", {"how": "ok"}) as stream:
+        assert stream.read() == b"one apple1"
+    run = stream.invocation
+    assert account.replay(run).returncode == 0
+    assert "only bundles run here" in account.replay(run, "--local").stderr
+    account.storlets.deploy("plain.py", b"VERSION = b'two '" + SOURCE, manifest, check=False)
+    done = account.replay(run)
+    assert (done.returncode, "is not kept any more" in done.stderr) == (4, True), done.stderr
+    done = account.replay(run, "--any-version")
+    assert done.returncode == 1, done.stderr
+
+
+def test_a_failure_after_the_first_byte_is_compared_by_its_record(account: Account) -> None:
+    late = account.storlets.run("tool", "samples/input", {"how": "late"})
+    with pytest.raises(BrokenAnswer), late as stream:
+        stream.read()
+    done = account.replay(stream.invocation, "-f", "csv")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "outcome,storlet.failed,storlet.failed,yes" in done.stdout
+
+
+def test_runs_that_cannot_be_repeated_are_refused_by_name(account: Account) -> None:
+    put = account.storlets.put("tool", "samples/put", b"x", {"how": "ok"})
+    resources = account.get("ok", resources=("samples/input",))
+    rules = b"version: 1\nrules:\n- name: made\n  when: {method: GET, container: samples}\n  run: tool\n"
+    for run, reason in (
+        (put.headers["x-storlet-invocation"], "it is a PUT"),
+        (resources, "it read further inputs"),
+        (_run_of_rule(account, rules), "rule made decided the run"),
+    ):
+        done = account.replay(run)
+        assert (done.returncode, done.stdout) == (4, ""), done.stderr
+        assert reason in done.stderr
+    assert account.replay(resources, "--any-version").returncode == 0
+    assert account.storlets.run_record(put.headers["x-storlet-invocation"])["method"] == "PUT"
+
+
+def _run_of_rule(account: Account, rules: bytes) -> str:
+    account.storlets.put_rules(rules, accept_warnings=True)
+    answer = account.client.get("samples/input")
+    account.storlets.delete_rules()
+    assert answer.status == 200, answer
+    return str(answer.headers["x-storlet-invocation"])
+
+
+def test_another_version_than_the_required_one_is_refused(account: Account) -> None:
+    headers = {"X-Run-Storlet": "tool", names.IF_VERSION: "0" * 64}
+    answer = account.client.get("samples/input", headers=headers)
+    assert answer.status == 412
+    assert b"X-Storlet-If-Version: storlet tool is another version" in answer.body
+    answer = account.client.get("samples/input", headers={**headers, names.IF_VERSION: "newest"})
+    assert (answer.status, b"want the 64 hex digits" in answer.body) == (400, True)
