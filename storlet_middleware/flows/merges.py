@@ -37,7 +37,8 @@ class Merges:
     """Runs the merge storlet of one distribution; construction checks the caller's access to it.
 
     :param run_id: of the distribution; the merges have it with a number.
-    :raises StorletError: the caller may not run the storlet, or it takes one input only.
+    :raises StorletError: the caller may not run the storlet, it takes one input only, or it
+        declares services.
     """
 
     def __init__(
@@ -67,6 +68,10 @@ class Merges:
         self._permissions = Permissions(proxy, context, [self._step], None)
         self._is_owner = self._permissions.check_access()
         self._permissions.resolve()
+        if self._step.storlet.services:
+            raise BadRequest(
+                f"merge: {part.storlet} declares services, which a merge does not have"
+            )
         declared = self._step.storlet.inputs
         most = proxy.config.limits.inputs
         self.most_inputs = min(most, declared[1]) if declared else most

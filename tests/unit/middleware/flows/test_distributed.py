@@ -396,5 +396,9 @@ def test_the_merge_is_checked_before_any_split_runs(
     answer = distribute(proxy, {**MERGED, "merge": "std:nop"})
     assert (answer.status, answer.error) == (400, "bad_request")
     assert b"merge: std:nop takes one input only" in answer.data
+    data.put_storlet("served.py", X_Object_Meta_Storlet_Services="read")
+    answer = distribute(proxy, {**MERGED, "merge": "served.py"})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert b"merge: served.py declares services" in answer.data
     assert node.workers.runs == []
     assert_ended(proxy, data)
