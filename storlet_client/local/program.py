@@ -67,6 +67,7 @@ def _environment(
         **{f"STORLET_PARAM_{key}": value for key, value in parameters.items() if "=" not in key},
         "STORLET_PARAMETERS": json.dumps(dict(parameters), ensure_ascii=False),
         "STORLET_INPUTS": json.dumps(facts, ensure_ascii=False),
+        "STORLET_OUTPUTS": json.dumps([{"fd": 1}]),
         "STORLET_METADATA_FD": str(_FIRST_NUMBER + len(inputs) - 1),
     }
 

@@ -90,7 +90,8 @@ struct storlet_run {
     size_t input_count;
     const struct storlet_input *inputs;
 
-    /* The number of outputs: 1. */
+    /* The number of outputs: 1, and the further ones that the request names. They may be written in
+     * any order. */
     size_t output_count;
 
     /* Read up to `size` bytes of an input. Returns their number, 0 at the end of the input, or -1

@@ -37,6 +37,8 @@ OTHERWISE = (
     "an exception",
     "a storlet may close its streams",
     "what is printed",
+    "further outputs have data and metadata",
+    "the metadata of a further output",
 )
 
 
@@ -64,6 +66,20 @@ def program(request: pytest.FixtureRequest) -> Iterator[Storlet]:
 def test_a_run_of_a_program_matches_its_transcript(program: Storlet, case: dict[str, Any]) -> None:
     check(play(program, case), case)
     assert program.run(b"after").output == b"after"
+
+
+def test_a_program_writes_further_outputs_without_metadata(program: Storlet) -> None:
+    result = program.run(b"in", b" more", do="outputs", further=2)
+    assert result.done.is_ok, result.done
+    assert result.outputs == [b"0:in0:in", b"1:in1:in", b"2:in2:in"]
+    assert [result.metadata_of(number) for number in range(3)] == [{"number": "0"}, {}, {}]
+
+
+def test_a_program_with_further_outputs_must_leave_no_process(program: Storlet) -> None:
+    """It could still write to a further output, and those bytes would be missing."""
+    result = program.run(do="leave_orphan", further=1)
+    assert result.done.code == messages.FAILED
+    assert "still holds its output" in (result.done.message or "")
 
 
 def test_a_program_that_fails_is_an_error_with_the_end_of_its_log(program: Storlet) -> None:

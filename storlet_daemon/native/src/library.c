@@ -113,18 +113,18 @@ static ssize_t read_input(struct storlet_run *api, size_t input, void *buffer, s
     return count;
 }
 
-static bool ensure_metadata(struct call *call) {
-    return call->run->has_metadata || send_metadata(call->run, NULL);
+static bool ensure_metadata(struct run *run, size_t output) {
+    return run->has_metadata[output] || send_metadata(run, output, NULL);
 }
 
 static int write_output(struct storlet_run *api, size_t output, const void *data, size_t size) {
     struct call *call = call_of(api, output, api->output_count);
-    if (call == NULL || !ensure_metadata(call)) {
+    if (call == NULL || !ensure_metadata(call->run, output)) {
         return -1;
     }
     const char *rest = data;
     while (size > 0) {
-        ssize_t count = write(call->run->invocation->output, rest, size);
+        ssize_t count = write(call->run->invocation->outputs[output], rest, size);
         if (count < 0 && errno != EINTR) {
             fail_by_errno(call->run, "writing the output");
             return -1;
@@ -143,7 +143,7 @@ static int set_metadata(struct storlet_run *api, size_t output, const struct sto
     if (call == NULL) {
         return -1;
     }
-    if (call->run->has_metadata) {
+    if (call->run->has_metadata[output]) {
         errno = EALREADY;
         fail(&call->run->outcome, CODE_FAILED,
              "metadata is set twice, or after the first byte of the output");
@@ -159,7 +159,7 @@ static int set_metadata(struct storlet_run *api, size_t output, const struct sto
             return -1;
         }
     }
-    bool is_sent = send_metadata(call->run, metadata);
+    bool is_sent = send_metadata(call->run, output, metadata);
     json_decref(metadata);
     errno = EMSGSIZE;
     return is_sent ? 0 : -1;
@@ -167,7 +167,8 @@ static int set_metadata(struct storlet_run *api, size_t output, const struct sto
 
 static int output_fd(struct storlet_run *api, size_t output) {
     struct call *call = call_of(api, output, api->output_count);
-    return call != NULL && ensure_metadata(call) ? call->run->invocation->output : -1;
+    bool is_there = call != NULL && ensure_metadata(call->run, output);
+    return is_there ? call->run->invocation->outputs[output] : -1;
 }
 
 static void log_line(struct storlet_run *api, const char *line) {
@@ -235,7 +236,7 @@ static struct call *next_call(struct run *run) {
         .execution_path = path,
         .input_count = invocation->input_count,
         .inputs = call->inputs,
-        .output_count = 1,
+        .output_count = invocation->output_count,
         .read = read_input,
         .write = write_output,
         .set_metadata = set_metadata,
@@ -285,7 +286,10 @@ static void explain(struct run *run, int result) {
 void library_run(struct run *run) {
     struct call *call = next_call(run);
     pid_t pid = getpid();
-    set_flags(run->invocation->output, F_GETFL, F_SETFL, 0, O_NONBLOCK);
+    size_t outputs = run->invocation->output_count;
+    for (size_t i = 0; i < outputs; i++) {
+        set_flags(run->invocation->outputs[i], F_GETFL, F_SETFL, 0, O_NONBLOCK);
+    }
     if (run->log.fd >= 0) {
         print_into(run->log.fd);
     }
@@ -301,7 +305,8 @@ void library_run(struct run *run) {
     }
     if (result != 0) {
         explain(run, result);
-    } else if (!run->has_metadata) {
-        send_metadata(run, NULL);
+        return;
+    }
+    for (size_t i = 0; i < outputs && ensure_metadata(run, i); i++) {
     }
 }

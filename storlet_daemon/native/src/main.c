@@ -149,7 +149,7 @@ static void serve(int connection) {
             run.config = &config;
             run.invocation = &invocation;
             run.connection = connection;
-            run.has_metadata = false;
+            memset(run.has_metadata, 0, sizeof run.has_metadata);
             run_once(&run);
             return;
         }

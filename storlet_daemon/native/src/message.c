@@ -226,6 +226,32 @@ static bool parse_inputs(struct parser *parser, json_t *fields, struct invocatio
     return true;
 }
 
+/* The output and the further ones. */
+static bool parse_outputs(struct parser *parser, json_t *fields, struct invocation *invocation) {
+    json_t *further = field(fields, "further_outputs");
+    if (!descriptor(parser, field(fields, "output"), "output", &invocation->outputs[0])) {
+        return false;
+    }
+    invocation->output_count = 1;
+    if (further == NULL) {
+        return true;
+    }
+    if (!json_is_array(further)) {
+        return refuse(parser, "further_outputs is not a list");
+    }
+    if (json_array_size(further) > parser->record->count) {
+        return refuse(parser, "there are more outputs than descriptors");
+    }
+    for (size_t i = 0; i < json_array_size(further); i++) {
+        int *output = &invocation->outputs[invocation->output_count];
+        if (!descriptor(parser, json_array_get(further, i), "a further output", output)) {
+            return false;
+        }
+        invocation->output_count++;
+    }
+    return true;
+}
+
 static bool parse_log(struct parser *parser, json_t *fields, struct invocation *invocation) {
     json_t *log = field(fields, "log");
     invocation->log = -1;
@@ -292,8 +318,8 @@ static bool parse(struct parser *parser, struct invocation *invocation) {
     if (!parse_head(parser, fields, invocation) ||
         !texts(parser, fields, "parameters", &invocation->parameters) ||
         !parse_inputs(parser, fields, invocation) ||
-        !descriptor(parser, field(fields, "output"), "output", &invocation->output) ||
-        !parse_log(parser, fields, invocation) || !parse_limits(parser, fields, invocation)) {
+        !parse_outputs(parser, fields, invocation) || !parse_log(parser, fields, invocation) ||
+        !parse_limits(parser, fields, invocation)) {
         return false;
     }
     uint64_t all = ((uint64_t)1 << record->count) - 1;
@@ -329,7 +355,9 @@ void close_invocation(struct invocation *invocation) {
     for (size_t i = 0; i < invocation->input_count; i++) {
         close_one(&invocation->inputs[i].fd);
     }
-    close_one(&invocation->output);
+    for (size_t i = 0; i < invocation->output_count; i++) {
+        close_one(&invocation->outputs[i]);
+    }
     close_one(&invocation->log);
     json_decref(invocation->fields);
 }
@@ -437,9 +465,8 @@ static json_t *texts_of(json_t *metadata) {
     return made;
 }
 
-/* Send the metadata of the output; NULL stands for none. False: it failed, and the outcome is set.
- */
-bool send_metadata(struct run *run, json_t *metadata) {
+/* Send the metadata of an output; NULL stands for none. False: it failed, and the outcome is set. */
+bool send_metadata(struct run *run, size_t output, json_t *metadata) {
     json_t *sent = texts_of(metadata);
     char *text = json_dumps(sent, JSON_COMPACT);
     size_t size = text == NULL ? 0 : strlen(text);
@@ -451,9 +478,10 @@ bool send_metadata(struct run *run, json_t *metadata) {
              max);
         return false;
     }
-    run->has_metadata = true;
+    run->has_metadata[output] = true;
     /* If the filter has gone, the supervisor ends this process. */
-    send_fields(run->connection, json_pack("{ss so}", "type", "metadata", "metadata", sent));
+    send_fields(run->connection, json_pack("{ss si so}", "type", "metadata", "output",
+                                           (int)output, "metadata", sent));
     return true;
 }
 

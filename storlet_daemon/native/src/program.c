@@ -4,12 +4,13 @@
  *   descriptor 0       the first input
  *   1                  the output
  *   2                  the log
- *   3, 4, ...          the further inputs, in their order
+ *   3, 4, ...          the further inputs, in their order, then the further outputs
  *   STORLET_METADATA_FD  the output's metadata, a JSON object, before the first byte of the output
  *
  * The output is a pipe, from which this process moves it to the filter's stream without copying it.
  * So the metadata can be sent before the first byte, and the end of the pipe shows whether a
- * process that the program left still holds it. Inputs are the program's own; only a range that
+ * process that the program left still holds it. Further outputs are the program's own and have no
+ * metadata; a program that has some must leave no process behind. Inputs are the program's own; only a range that
  * ends within its file is sent through a pipe, too. One loop moves all of these.
  */
 #define _GNU_SOURCE
@@ -120,7 +121,9 @@ static bool system_failed(struct run *run, const char *what) {
 /* Give the program `fd` as its next descriptor. It is moved above all numbers of the program, so
  * that none is overwritten before it is used. */
 static bool give(struct run *run, struct program *program, int fd) {
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, (int)run->invocation->input_count + FIRST_NUMBER + 1);
+    const struct invocation *invocation = run->invocation;
+    int least = (int)(invocation->input_count + invocation->output_count) + FIRST_NUMBER + 1;
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, least);
     close(fd);
     if (high < 0) {
         return system_failed(run, "the program's descriptors");
@@ -162,7 +165,15 @@ static bool give_input(struct run *run, struct program *program, struct input *i
     return true;
 }
 
-/* Number by number: first input, output, log, further inputs, metadata. */
+/* Give the program a further output; its metadata comes before its first byte, and is empty. */
+static bool give_output(struct run *run, struct program *program, size_t number) {
+    int fd = run->invocation->outputs[number];
+    run->invocation->outputs[number] = -1;
+    set_flags(fd, F_GETFL, F_SETFL, 0, O_NONBLOCK);
+    return send_metadata(run, number, NULL) && give(run, program, fd);
+}
+
+/* Number by number: first input, output, log, further inputs, further outputs, metadata. */
 static bool prepare(struct run *run, struct program *program) {
     struct invocation *invocation = run->invocation;
     int output;
@@ -171,14 +182,20 @@ static bool prepare(struct run *run, struct program *program) {
         return false;
     }
     fcntl(output, F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
-    set_flags(invocation->output, F_GETFL, F_SETFL, O_NONBLOCK, 0);
-    program->output = (struct flow){.from = output, .to = invocation->output, .left = INT64_MAX};
-    invocation->output = -1;
+    set_flags(invocation->outputs[0], F_GETFL, F_SETFL, O_NONBLOCK, 0);
+    program->output =
+        (struct flow){.from = output, .to = invocation->outputs[0], .left = INT64_MAX};
+    invocation->outputs[0] = -1;
     if (!give_pipe(run, program, true, &program->log)) {
         return false;
     }
     for (size_t i = 1; i < invocation->input_count; i++) {
         if (!give_input(run, program, &invocation->inputs[i])) {
+            return false;
+        }
+    }
+    for (size_t i = 1; i < invocation->output_count; i++) {
+        if (!give_output(run, program, i)) {
             return false;
         }
     }
@@ -228,6 +245,15 @@ static json_t *inputs_as_json(const struct invocation *invocation) {
     return inputs;
 }
 
+static json_t *outputs_as_json(const struct invocation *invocation) {
+    json_t *outputs = json_array();
+    for (size_t i = 0; i < invocation->output_count; i++) {
+        int number = i == 0 ? 1 : FIRST_NUMBER + (int)(invocation->input_count + i) - 2;
+        json_array_append_new(outputs, json_pack("{si}", "fd", number));
+    }
+    return outputs;
+}
+
 static char **environment_of(struct run *run, const struct program *program) {
     size_t inherited = 0;
     while (environ[inherited] != NULL) {
@@ -237,7 +263,7 @@ static char **environment_of(struct run *run, const struct program *program) {
     parameters = parameters == NULL ? json_object() : json_copy(parameters);
     json_object_set_new(parameters, "storlet_execution_path",
                         json_string(run->config->execution_path));
-    size_t most = inherited + json_object_size(parameters) + 4;
+    size_t most = inherited + json_object_size(parameters) + 5;
     struct environment made = {.texts = calloc(most, sizeof(char *))};
     if (made.texts == NULL) {
         json_decref(parameters);
@@ -258,6 +284,7 @@ static char **environment_of(struct run *run, const struct program *program) {
     add(&made, "STORLET_METADATA_FD", "", number);
     add_json(&made, "STORLET_PARAMETERS", parameters);
     add_json(&made, "STORLET_INPUTS", inputs_as_json(run->invocation));
+    add_json(&made, "STORLET_OUTPUTS", outputs_as_json(run->invocation));
     return made.texts;
 }
 
@@ -341,12 +368,12 @@ static void read_metadata(struct program *program) {
 
 /* Send the metadata, once, before the first byte of the output. */
 static bool ensure_metadata(struct run *run, struct program *program) {
-    if (run->has_metadata) {
+    if (run->has_metadata[0]) {
         return true;
     }
     read_metadata(program);
     if (program->metadata_size == 0) {
-        return send_metadata(run, NULL);
+        return send_metadata(run, 0, NULL);
     }
     json_error_t error;
     json_t *metadata = json_loadb(program->metadata_text, program->metadata_size, 0, &error);
@@ -358,7 +385,7 @@ static bool ensure_metadata(struct run *run, struct program *program) {
         fail(&run->outcome, CODE_FAILED, "the metadata is not a JSON object: %.200s",
              metadata == NULL ? error.text : "another value");
     } else {
-        is_sent = send_metadata(run, metadata);
+        is_sent = send_metadata(run, 0, metadata);
     }
     json_decref(metadata);
     program->metadata_size = 0;
@@ -374,7 +401,7 @@ static void end_of_output(struct flow *output) {
 static bool has_output(struct run *run, struct program *program) {
     struct flow *output = &program->output;
     struct pollfd source = {.fd = output->from, .events = POLLIN};
-    if (run->has_metadata) {
+    if (run->has_metadata[0]) {
         return true;
     }
     if (poll(&source, 1, 0) > 0 && (source.revents & POLLIN) != 0) {
@@ -461,7 +488,8 @@ static void turn(struct run *run, struct program *program, bool *has_exited) {
 
 static void require_all_output(struct run *run, struct program *program) {
     struct flow *output = &program->output;
-    if (run->outcome.code == NULL && output->from >= 0) {
+    bool may_be_written = run->invocation->output_count > 1 && has_children();
+    if (run->outcome.code == NULL && (output->from >= 0 || may_be_written)) {
         /* Bytes written from now on would be missing from a result that looks complete. */
         fail(&run->outcome, CODE_FAILED,
              "a process that the program started still holds its output: wait for its end first");

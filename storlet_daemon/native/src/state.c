@@ -95,12 +95,14 @@ struct state *state_of_process(void) {
 }
 
 void note_donated(struct state *state, const struct invocation *invocation) {
-    int fds[DESCRIPTORS_MAX + 2];
+    int fds[2 * DESCRIPTORS_MAX + 2];
     size_t count = 0;
     for (size_t i = 0; i < invocation->input_count; i++) {
         fds[count++] = invocation->inputs[i].fd;
     }
-    fds[count++] = invocation->output;
+    for (size_t i = 0; i < invocation->output_count; i++) {
+        fds[count++] = invocation->outputs[i];
+    }
     fds[count++] = invocation->log;
     state->donated_count = 0;
     for (size_t i = 0; i < count && state->donated_count < DESCRIPTORS_MAX; i++) {

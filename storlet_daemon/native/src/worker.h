@@ -60,7 +60,8 @@ struct invocation {
     json_t *parameters;
     size_t input_count;
     struct input inputs[DESCRIPTORS_MAX];
-    int output;
+    size_t output_count;
+    int outputs[DESCRIPTORS_MAX + 1]; /* by their numbers */
     int log;
     int64_t log_limit;
     size_t metadata_max;
@@ -92,7 +93,7 @@ struct run {
     const struct config *config;
     struct invocation *invocation;
     int connection;
-    bool has_metadata;
+    bool has_metadata[DESCRIPTORS_MAX + 1]; /* of each output */
     struct log log;
     struct outcome outcome;
 };
@@ -106,7 +107,7 @@ bool send_text(int socket, const char *text);
 bool send_load_failed(int channel, const struct outcome *outcome);
 bool send_begin(int channel, const char *id, int connection);
 bool send_end(int channel, bool recycle, bool failed);
-bool send_metadata(struct run *run, json_t *metadata);
+bool send_metadata(struct run *run, size_t output, json_t *metadata);
 bool send_done(int connection, const struct outcome *outcome, const struct usage *usage);
 
 /* text.c */

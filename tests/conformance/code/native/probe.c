@@ -85,6 +85,52 @@ static int do_write(run_t *run) {
     return say(run, parameter(run, "text", ""));
 }
 
+static int do_outputs(run_t *run) {
+    char data[4096];
+    ssize_t size = run->read(run, 0, data, sizeof data);
+    for (int turn = 0; turn < 2; turn++) {
+        for (size_t number = run->output_count; number-- > 0;) {
+            char text[16];
+            snprintf(text, sizeof text, "%zu", number);
+            struct storlet_field field = {"number", text};
+            if (turn == 0 && run->set_metadata(run, number, &field, 1) != 0) {
+                return errno;
+            }
+            strcat(text, ":");
+            run->write(run, number, text, strlen(text));
+            run->write(run, number, data, (size_t)size);
+        }
+    }
+    return 0;
+}
+
+static int do_fill_last(run_t *run) {
+    const char *size = parameter(run, "size", "0");
+    static char block[100000];
+    memset(block, 'x', sizeof block);
+    for (size_t left = strtoul(size, NULL, 10); left > 0;) {
+        size_t part = left < sizeof block ? left : sizeof block;
+        if (run->write(run, run->output_count - 1, block, part) != 0) {
+            return errno;
+        }
+        left -= part;
+    }
+    return say(run, size);
+}
+
+static int do_raise_after_further(run_t *run) {
+    run->write(run, 1, "half", 4);
+    run->fail(run, "on purpose");
+    return -1;
+}
+
+static int do_further_metadata(run_t *run) {
+    char value[1024] = "";
+    memset(value, 'x', strtoul(parameter(run, "size", "0"), NULL, 10));
+    struct storlet_field field = {"a", value};
+    return run->set_metadata(run, 1, &field, 1) != 0 ? errno : 0;
+}
+
 static int do_pid(run_t *run) {
     return say_number(run, getpid());
 }
@@ -316,15 +362,16 @@ static int do_keep_duplicate(run_t *run) {
 }
 
 static int do_child(run_t *run) {
+    /* Before the fork: the metadata is sent once. */
+    int output = run->output_fd(run, 0);
     pid_t pid = fork();
     if (pid == 0) {
         dup2(run->inputs[0].fd, 0);
-        dup2(run->output_fd(run, 0), 1);
+        dup2(output, 1);
         execlp("tr", "tr", "a-z", "A-Z", NULL);
         _exit(127);
     }
     int status = 0;
-    run->output_fd(run, 0);
     return waitpid(pid, &status, 0) == pid ? status : errno;
 }
 
@@ -448,7 +495,8 @@ static const struct {
     ACTION(leave_handler), ACTION(leave_changes),  ACTION(state),        ACTION(keep_duplicate),
     ACTION(child),         ACTION(hold_memory),    ACTION(threads),      ACTION(processes),
     ACTION(open),          ACTION(scratch),        ACTION(signal),       ACTION(spy),
-    ACTION(close_all),     ACTION(end_early),      ACTION(forge),
+    ACTION(close_all),     ACTION(end_early),      ACTION(forge),        ACTION(outputs),
+    ACTION(fill_last),     ACTION(raise_after_further),                  ACTION(further_metadata),
 };
 
 int probe(run_t *run) {

@@ -20,10 +20,8 @@ static ssize_t read_input(struct storlet_run *run, size_t input, void *buffer, s
 
 static int write_output(struct storlet_run *run, size_t output, const void *data, size_t size) {
     const char *rest = data;
-    (void)run;
-    (void)output;
     while (size > 0) {
-        ssize_t count = write(1, rest, size);
+        ssize_t count = write(run->output_fd(run, output), rest, size);
         if (count < 0) {
             return -1;
         }
@@ -37,7 +35,9 @@ static int set_metadata(struct storlet_run *run, size_t output, const struct sto
                         size_t count) {
     json_t *metadata = json_object();
     (void)run;
-    (void)output;
+    if (output > 0) {
+        return 0; /* a program's further outputs have none */
+    }
     for (size_t i = 0; i < count; i++) {
         json_object_set_new(metadata, fields[i].name, json_string(fields[i].value));
     }
@@ -46,9 +46,11 @@ static int set_metadata(struct storlet_run *run, size_t output, const struct sto
     return size < 0 ? -1 : 0;
 }
 
+static json_t *outputs;
+
 static int output_fd(struct storlet_run *run, size_t output) {
     (void)run;
-    return (int)output + 1;
+    return (int)json_integer_value(json_object_get(json_array_get(outputs, output), "fd"));
 }
 
 static void log_line(struct storlet_run *run, const char *line) {
@@ -70,10 +72,11 @@ static struct storlet_field *fields_of(json_t *object, size_t *count) {
 int main(void) {
     json_t *inputs = json_loads(getenv("STORLET_INPUTS"), 0, NULL);
     json_t *parameters = json_loads(getenv("STORLET_PARAMETERS"), 0, NULL);
+    outputs = json_loads(getenv("STORLET_OUTPUTS"), 0, NULL);
     struct storlet_input known[32];
     struct storlet_run run = {.input_count = json_array_size(inputs),
                               .inputs = known,
-                              .output_count = 1,
+                              .output_count = json_array_size(outputs),
                               .read = read_input,
                               .write = write_output,
                               .set_metadata = set_metadata,
