@@ -465,7 +465,8 @@ static json_t *texts_of(json_t *metadata) {
     return made;
 }
 
-/* Send the metadata of an output; NULL stands for none. False: it failed, and the outcome is set. */
+/* Send the metadata of an output; NULL stands for none. False: it failed, and the outcome is set.
+ */
 bool send_metadata(struct run *run, size_t output, json_t *metadata) {
     json_t *sent = texts_of(metadata);
     char *text = json_dumps(sent, JSON_COMPACT);

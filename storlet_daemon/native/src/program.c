@@ -10,8 +10,8 @@
  * The output is a pipe, from which this process moves it to the filter's stream without copying it.
  * So the metadata can be sent before the first byte, and the end of the pipe shows whether a
  * process that the program left still holds it. Further outputs are the program's own and have no
- * metadata; a program that has some must leave no process behind. Inputs are the program's own; only a range that
- * ends within its file is sent through a pipe, too. One loop moves all of these.
+ * metadata; a program that has some must leave no process behind. Inputs are the program's own;
+ * only a range that ends within its file is sent through a pipe, too. One loop moves all of these.
  */
 #define _GNU_SOURCE
 #include "worker.h"
