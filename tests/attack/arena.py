@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.attack.attack import Attack
 
 STORLETS: Final = Path(__file__).parent / "storlets"
-NAMES: Final = {"python": "hostile.py", "java": "hostile-1.0.jar"}
+NAMES: Final = {"python": "hostile.py", "java": "hostile-1.0.jar", "native": "hostile.so"}
 OUTPUT_BYTES: Final = 8 << 20
 SCRATCH_BYTES: Final = 4 << 20
 LOG_BYTES: Final = 64 << 10
@@ -82,8 +82,15 @@ class Arena:
     def java(self) -> JavaClasses:
         return JavaClasses(self.cluster.java_api_jar, [], STORLETS / "java")
 
+    @functools.cached_property
+    def native(self) -> bytes:
+        # It needs this module.
+        from tests.attack.native import built  # noqa: PLC0415
+
+        return built()
+
     def tenant(self, account: str = "") -> Tenant:
-        """A new account with the hostile storlets of both languages; no storlet has run in it."""
+        """A new account with the hostile storlets of all languages; no storlet has run in it."""
         tenant = make_tenant(self.users["admin:admin"], quote(account))
         answer = Dependency("gremlin.py", SOURCE.read_bytes()).upload(tenant.client)
         must(answer.status == 201, answer)
@@ -97,6 +104,9 @@ class Arena:
             self.java.jar("hostile"),
             declaration("java", "hostile.Hostile", **DEADLINES),
         )
+        must(answer.status == 201, answer)
+        headers = declaration("native", "hostile.so:hostile", **DEADLINES)
+        answer = tenant.client.put(f"storlet/{NAMES['native']}", self.native, headers)
         must(answer.status == 201, answer)
         return tenant
 

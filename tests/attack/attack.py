@@ -11,6 +11,7 @@ from tests.attack.arena import Attacker
 BOTH: Final = ("python", "java")
 PYTHON: Final = ("python",)
 JAVA: Final = ("java",)
+NATIVE: Final = ("native",)
 #: The HTTP client attacks, not a storlet.
 HTTP: Final = ("python",)
 

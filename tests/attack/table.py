@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.attack import escape, exhaustion, lies, names, nodes, rules, sharing
+from tests.attack import escape, exhaustion, lies, names, native, nodes, rules, sharing
 from tests.attack.attack import Attack
 
 TABLE: Final[tuple[Attack, ...]] = (
     *escape.ROWS,
     *names.ROWS,
     *lies.ROWS,
+    *native.ROWS,
     *exhaustion.ROWS,
     *sharing.ROWS,
     *rules.ROWS,
