@@ -1,0 +1,63 @@
+"""Both forms of a native storlet beside Python in the same run: GET of 1 KiB and of 100 MiB.
+
+The program is ``cat`` of this machine; the shared object is ``storlets/native/identity.c``.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from tests.bench.bench import WARM_UP, Bench, Family
+from tests.bench.figures import Figure
+from tests.bench.site import LARGE, LARGE_BYTES, PLAIN, SMALL, STORLETS, Code, Treatment
+from tests.support.cluster import CHECKOUT
+
+SOURCE: Final = STORLETS / "native/identity.c"
+INCLUDE: Final = CHECKOUT / "storlet_daemon/native"
+TREATMENTS: Final = (
+    Treatment("python", "Python", {"X-Run-Storlet": "identity.py"}),
+    Treatment("program", "program", {"X-Run-Storlet": "cat.bin"}),
+    Treatment("object", "shared object", {"X-Run-Storlet": "identity.so"}),
+)
+
+
+def codes() -> tuple[Code, Code]:
+    """The program and the shared object."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "identity.so")
+        options = ["-O2", "-fPIC", "-shared", f"-I{INCLUDE}", "-o", str(target), str(SOURCE)]
+        subprocess.run(["gcc", *options], check=True)
+        built = target.read_bytes()
+    program = Path(shutil.which("cat") or "/bin/cat").read_bytes()
+    return (
+        Code("cat.bin", "native", "cat.bin", program),
+        Code("identity.so", "native", "identity.so:identity", built),
+    )
+
+
+def measure(bench: Bench) -> Iterator[Figure]:
+    """One client, one connection, at the object node."""
+    account, treatments = bench.site.main, list(TREATMENTS)
+    for code in codes():
+        account.upload(code)
+    small = {t.key: account.request("GET", SMALL, t.headers) for t in [PLAIN, *treatments]}
+    large = {t.key: account.request("GET", LARGE, t.headers) for t in [PLAIN, *treatments]}
+
+    def milliseconds(treatment: Treatment) -> float:
+        return account.connection.exchange(small[treatment.key]).whole * 1000
+
+    def rate(treatment: Treatment) -> float:
+        return LARGE_BYTES / account.connection.exchange(large[treatment.key]).whole / 1e6
+
+    bench.alternate(treatments, WARM_UP, milliseconds)
+    samples = bench.alternate(treatments, bench.plan.latency, milliseconds)
+    family = Family("native", "GET 1 KiB p50", "ms", suffix=".p50")
+    yield from family.figures(treatments, samples)
+    bench.alternate(treatments, 1, rate)
+    rates = Family("native", "GET 100 MiB", "MB/s", suffix=".rate", is_rate=True)
+    yield from rates.figures(treatments, bench.alternate(treatments, bench.plan.large, rate))
