@@ -170,10 +170,6 @@ def semaphore(count: int) -> Semaphore:
     return made
 
 
-#: Interval at which a child process is polled.
-_PROCESS_PAUSE_SECONDS: Final = 0.02
-
-
 def run_process(
     command: Sequence[str], given: bytes | BinaryIO, environment: Mapping[str, str], seconds: float
 ) -> tuple[int, bytes]:
@@ -201,11 +197,12 @@ def run_process(
             cwd="/",
         )
         try:
-            give_up = monotonic() + seconds
-            while process.poll() is None:
-                if monotonic() > give_up:
-                    raise WaitExpired
-                sleep(_PROCESS_PAUSE_SECONDS)
+            ended = os.pidfd_open(process.pid)
+            try:
+                wait_readable(ended, seconds)
+            finally:
+                os.close(ended)
+            process.wait()
         finally:
             if process.poll() is None:
                 process.kill()
