@@ -64,7 +64,7 @@ ROWS: Final = (
     Row("stream", "GET of 100 MiB through identity", stream.get, 15, 12),
     Row("put", "PUT of 100 MiB through identity", stream.put, 30, 15),
     Row("copy", "COPY of 100 MiB through identity", stream.copy, 50, 30),
-    Row("native", "programs and shared objects", native.measure, 45),
+    Row("native", "programs and shared objects", native.measure, 45, only_named=True),
     Row("load", "requests a second with 16 and 64 clients", load.measure, 125, 35),
     Row("first", "first calls", first.measure, 60, 35),
     Row("bundle", "a bundle with numpy", bundles.measure, 90, only_named=True),
