@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from storlet_middleware.engine import handover
+from storlet_middleware.engine import handover, output
 from storlet_middleware.engine.output import OutputStream, checked_metadata
 from storlet_middleware.errors import Unprocessable
 from tests.unit.middleware.engine.invocations import failure, make, run
@@ -106,3 +106,20 @@ def test_metadata_is_counted_in_bytes_of_names_and_values(
     if size:
         with pytest.raises(Unprocessable, match=f"longer than {size - 1} bytes"):
             checked_metadata(metadata, size - 1)
+
+
+def test_small_pieces_gather_and_large_ones_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each reader of an output has its turn, and its own pace."""
+    sleeps: list[float] = []
+    monkeypatch.setattr(output, "sleep", lambda seconds=0.0: sleeps.append(seconds))
+    pace = output.ReadPace()
+    for _ in range(30):
+        pace.before_read()
+        pace.after_read(1)
+    assert sleeps == [0.002] * 13
+    pace.after_read(1 << 20)
+    pace.before_read()
+    assert len(sleeps) == 13
+    for _ in range(8):
+        pace.after_read(1 << 20)
+    assert 0.0 in sleeps

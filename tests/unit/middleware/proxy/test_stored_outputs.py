@@ -13,6 +13,9 @@ from swift.common.swob import Response
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors
 from storlet_middleware.concurrency import sleep
+from storlet_middleware.errors import StorletError
+from storlet_middleware.proxy import stored_outputs
+from storlet_middleware.proxy.withheld_put import Reserve
 from storlet_middleware.wsgi.strings import wsgi
 from tests.unit.middleware.support import (
     ACCOUNT,
@@ -22,6 +25,7 @@ from tests.unit.middleware.support import (
     Proxy,
     WorkerRun,
     assert_idle,
+    wait_until,
 )
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
@@ -226,6 +230,31 @@ def test_a_client_that_leaves_stores_nothing(make_proxy: Make, swift: FakeSwift)
     sleep(0)
     assert stored(swift) == {}
     assert "code=client.gone" in proxy.logger.text
+    assert_idle(proxy)
+
+
+def test_a_slow_client_does_not_hold_the_puts_of_further_outputs(
+    make_proxy: Make, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reserve = Reserve(1000, 4000, 0.02)
+    monkeypatch.setattr(stored_outputs, "reserve_for", lambda *_: reserve)
+    statuses: list[int] = []
+
+    def put(request: Any) -> Response:
+        answer = swift.respond(request)
+        statuses.append(answer.status_int)
+        return answer
+
+    swift.hooks["PUT", f"/v1/{ACCOUNT}/c/one"] = put
+    proxy = make_proxy(splitting(data=LARGE))
+    answer = proxy.start("GET", "c/o", TWO)
+    body = iter(answer.app_iter)
+    next(body)
+    assert wait_until(lambda: statuses == [499])
+    with pytest.raises(StorletError, match="paused for too long"):
+        list(body)
+    assert stored(swift) == {}
+    assert "code=storlet.timeout.idle" in proxy.logger.text
     assert_idle(proxy)
 
 
