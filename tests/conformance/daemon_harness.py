@@ -385,6 +385,8 @@ class Run:
             self._writing.append(writing)
         self._log_limit = log_limit
         self._log = _log_file(log_limit) if log_limit else -1
+        self.services: messages.Services | None = None
+        self._services_fd = -1
         self.events: list[Any] = []
         self.outputs = [b""] * (1 + further)
 
@@ -399,10 +401,24 @@ class Run:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
+    def serve(self, *operations: str) -> socket.socket:
+        """The store's end of the services, which the invocation then has."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.settimeout(PATIENCE_SECONDS)
+        self._services_fd = theirs.detach()
+        self.services = messages.Services(0, operations)
+        return ours
+
     def send(self, parameters: Mapping[str, str], metadata_bytes: int = 4096) -> None:
         """Send the invocation and donate its descriptors."""
         fds = [item.open(Path("/tmp")) for item in self._inputs] + self._writing
-        first, donated = len(self._inputs), len(fds)
+        first = len(self._inputs)
+        outputs = range(first + 1, len(fds))
+        services = None
+        if self.services is not None:
+            services = messages.Services(len(fds), self.services.operations)
+            fds.append(self._services_fd)
+        donated = len(fds)
         log = None
         if self._log_limit:
             log = messages.Log(len(fds), self._log_limit)
@@ -417,7 +433,8 @@ class Run:
             parameters=parameters,
             log=log,
             limits=messages.Limits(metadata_bytes),
-            further_outputs=[messages.Output(fd) for fd in range(first + 1, donated)] or None,
+            further_outputs=[messages.Output(fd) for fd in outputs] or None,
+            services=services,
         )
         try:
             framing.send(self.connection, invoke, fds)

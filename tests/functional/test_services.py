@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.functional.test_objects import KINDS, WHOLE
+from tests.functional.test_signed_urls import KEY, signature
 from tests.functional.wards import (
     CONTENT,
     ETAG,
@@ -301,3 +302,47 @@ def test_limits_are_refused_by_name(asker: Client, owner: Client, container: str
     assert (name, code) == ("LimitExceeded", "storlet.limit.services")
     assert "Service-Bytes" in text
     assert outcomes(ask(asker, path, ["open", f"/{path}"]))[0][0] == "ok"
+
+
+# --- hostile storlets -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("asked", "code", "text"),
+    [
+        (["garbage"], "storlet.services", "invalid request for a service"),
+        # It waits for itself, and not for the store: the deadline holds.
+        (["flood", "/{path}"], "storlet.timeout.first_byte", "no output within"),
+        (["die", "/{path}"], "storlet.failed", ""),
+    ],
+    ids=["garbage", "flood", "killed"],
+)
+def test_a_storlet_that_abuses_its_services_fails_alone(
+    asker: Client, owner: Client, container: str, asked: list[str], code: str, text: str
+) -> None:
+    path = f"{container}/big"
+    assert owner.put(path, b"x" * 3_000_000).status == 201
+    given = [each.format(path=path) for each in asked]
+    answer = ask(asker, path, given, X_Storlet_Limit_Timeout_First_Byte="2s")
+    assert (answer.status, answer.error) == (422, code), answer
+    assert text in answer.text
+    assert outcomes(ask(asker, path, ["stat", f"/{path}"]))[0][0] == "ok"
+
+
+def test_a_signed_url_runs_a_rules_storlet_without_services(ward: Ward) -> None:
+    """The signature covers one object, and the storlet of the rule would read others."""
+    assert ward.admin.post("", {"X-Account-Meta-Temp-Url-Key": KEY}).status == 204
+    when = "{method: GET, container: patients}"
+    run = json.dumps({"storlet": ASKER, "parameters": {"ask": '[["stat", "/open/a.csv"]]'}})
+    ward.rule(f"version: 1\nrules:\n- name: index\n  when: {when}\n  run: {run}\n", accept=True)
+    try:
+        [[first, *_]] = outcomes(ward.physician.get("patients/a.csv"))
+        assert first == "ok"
+        [[name, code, _]] = outcomes(
+            Client(ward.admin.storage_url, "").get(
+                "patients/a.csv", query=signature(ward.admin, "GET", "patients/a.csv")
+            )
+        )
+        assert (name, code) == ("Denied", "services.none")
+    finally:
+        ward.rule(RULES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import threading
 import time
 from typing import Any
@@ -85,3 +86,23 @@ class Asker:
         for thread in threads:
             thread.join()
         return [sorted(set(sums)), len(sums)]
+
+    # hostile uses of the socket
+
+    def do_garbage(self) -> list[Any]:
+        services._channel._socket.send(b"garbage")
+        time.sleep(60)
+        return []
+
+    def do_flood(self, path: str) -> list[Any]:
+        """Send requests, and read no reply."""
+        channel = services._channel
+        while True:
+            channel._send("stat", {"path": path})
+
+    def do_die(self, path: str) -> list[Any]:
+        """Be killed while a file is open."""
+        file = services.open(path)
+        file.read(1)
+        os.kill(os.getpid(), 9)
+        return []
