@@ -85,6 +85,23 @@ def build(
         return {own: (_jar(classes, source), _FILE_MODE), **files}, lines
 
 
+def runtime(work: Path, sources: Path) -> list[str]:
+    """The class path of the authors' API and of the classes of ``sources``, made below ``work``.
+
+    :raises ProjectError: a program is missing, or Maven failed.
+    """
+    _require(("java", "a JDK, version 17 or later"), ("javac", "a JDK"), ("mvn", "Maven"))
+    libraries, classes = work / "api", work / "api-classes"
+    libraries.mkdir()
+    _resolve((), work, libraries)
+    names = [str(path) for top in (_API, sources) for path in sorted(top.rglob("*.java"))]
+    options = ["--release", RELEASE, "-g", "-encoding", "UTF-8", "-proc:none", "-nowarn"]
+    done = _run(["javac", *options, "-cp", f"{libraries}/*", "-d", str(classes), *names])
+    if done.returncode:
+        raise ProjectError([f"the authors' API cannot be compiled: {done.stdout.rstrip()}"])
+    return [str(classes), f"{libraries}/*"]
+
+
 def _require(*needs: tuple[str, str]) -> None:
     faults = [
         f"{command} is missing: install {package}, and put it on PATH"

@@ -22,7 +22,8 @@ from storlet_client.cli.progress import written
 from storlet_client.errors import ConfigurationError
 from storlet_client.local import cases, sandbox
 from storlet_client.local import subject as subjects
-from storlet_client.local.run import Input, Outcome, run
+from storlet_client.local.here import run_here
+from storlet_client.local.run import Input, Outcome
 from storlet_client.local.sandbox import LocalNode
 
 _FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
@@ -38,7 +39,8 @@ def declare(group: Group) -> None:
         examples="storlet run fruit fruit/sample.txt -p text=apple\n"
         "storlet run fruit-0.1.0.storlet fruit/sample.txt\n"
         "storlet run . photo.jpg -p width=200 --limit Memory=64M -o small.jpg\n"
-        "storlet run --no-sandbox fruit fruit/sample.txt -p text=apple",
+        "storlet run --no-sandbox fruit fruit/sample.txt -p text=apple\n"
+        "storlet run --no-sandbox --debug grape grape/sample.txt",
     )
     @click.argument("source", type=_SOURCE, metavar="PROJECT|BUNDLE")
     @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
@@ -54,6 +56,11 @@ def declare(group: Group) -> None:
         show_default=True,
         help="In a sandbox as in a cluster, or in this process for a debugger.",
     )
+    @click.option(
+        "--debug",
+        is_flag=True,
+        help="Java, with --no-sandbox: wait for a debugger on a port, which is printed.",
+    )
     @click.pass_context
     def run_(
         context: click.Context, /, source: Path, files: tuple[Path, ...], **options: Any
@@ -62,11 +69,12 @@ def declare(group: Group) -> None:
 
         The sandbox is that of a node of a cluster, with its limits and errors. It needs Linux with
         Docker, root, and the package swift-storlets. --no-sandbox runs a Python storlet in this
-        process, so debuggers work (breakpoint() in the source); without limits and isolation, and
-        with the libraries that are installed here. Log and metadata go to standard error.
+        process, so debuggers work (breakpoint() in the source), with the libraries that are
+        installed here; and a Java storlet in a JVM. Then there are no limits and no isolation. Log
+        and metadata go to standard error.
         """
         began = time.monotonic()
-        _refuse_limits(options)
+        _refuse_contradictions(options)
         metadata = pairs(options["metadata"], "-m")
         inputs = [Input(path, metadata if not n else {}) for n, path in enumerate(files)]
         try:
@@ -132,16 +140,22 @@ def _run(source: Path, inputs: list[Input], output: int, options: Mapping[str, A
     subject = subjects.read(source)
     parameters = pairs(options["parameters"], "-p")
     if not options["sandbox"]:
-        with subject.as_project() as project:
-            return run(project, inputs, os.dup(output), parameters)
+        tell = _tell if options["debug"] else None
+        return run_here(subject, inputs, os.dup(output), parameters, tell)
     limits = pairs(options["limits"], "--limit")
     with subject.as_bundle() as bundle, LocalNode(output) as node:
         return node.run(bundle, inputs, parameters, limits)
 
 
-def _refuse_limits(options: Mapping[str, Any]) -> None:
+def _tell(address: str) -> None:
+    click.echo(f"storlet: waiting for a debugger (jdwp) on {address}", err=True)
+
+
+def _refuse_contradictions(options: Mapping[str, Any]) -> None:
     if options["limits"] and not options["sandbox"]:
         raise ConfigurationError(["--limit needs a sandbox: leave out --no-sandbox"])
+    if options["debug"] and options["sandbox"]:
+        raise ConfigurationError(["--debug is for a run without a sandbox: add --no-sandbox"])
 
 
 def _show(outcome: Outcome, seconds: float) -> None:

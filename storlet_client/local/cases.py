@@ -23,10 +23,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 from xml.etree import ElementTree as ET
 
-from storlet_client.builder import project as projects
 from storlet_client.builder.project import Project, ProjectError
 from storlet_client.bundle import manifest
-from storlet_client.local.run import Input, Outcome, run
+from storlet_client.local import subject as subjects
+from storlet_client.local.here import run_here
+from storlet_client.local.run import Input, Outcome
 from storlet_client.local.sandbox import LocalNode
 
 #: Seconds that a case may take in a process of its own; a sandbox has its own deadlines.
@@ -243,10 +244,10 @@ def _main() -> None:
     """The child: run the case that standard input describes."""
     asked = json.load(sys.stdin)
     output = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    project = projects.read(Path(asked["project"]))
+    subject = subjects.read(Path(asked["project"]))
     try:
         inputs = [Input(Path(path)) for path in asked["inputs"]]
-        outcome = run(project, inputs, output, asked["parameters"])
+        outcome = run_here(subject, inputs, output, asked["parameters"])
     except ProjectError as error:
         outcome = Outcome("bad_request", "; ".join(error.faults))
     place = Path(asked["outcome"])

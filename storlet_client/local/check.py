@@ -2,7 +2,7 @@
 
 All faults come at once:
 
-* native code (``.so``) for another machine, another Python or another operating system
+* native code for another machine, another Python or another operating system
 * each library, imported in a sandbox; not only those that the storlet itself imports at its start
 * the storlet, loaded as a run loads it: module imported, class found
 
@@ -85,11 +85,7 @@ def native_faults(code: Mapping[str, bytes], machine: str, python: str = "311") 
     for path, data in sorted(code.items()):
         if path.endswith(_OF_OTHERS):
             yield f"{path}: native code of another operating system; a sandbox is Linux"
-        elif not re.search(r"\.so(\.|$)", path):
-            continue
-        elif data[:4] != b"\x7fELF":
-            yield f"{path}: not a native library of Linux"
-        else:
+        elif data[:4] == b"\x7fELF":
             number = int.from_bytes(data[18:20], "little")
             if number != _MACHINES.get(machine, number):
                 built = _NAMES.get(number, f"machine {number}")
@@ -97,6 +93,8 @@ def native_faults(code: Mapping[str, bytes], machine: str, python: str = "311") 
             tag = _CPYTHON.search(PurePosixPath(path).name)
             if tag and tag[1] != python:
                 yield f"{path}: built for CPython {tag[1]}; the sandbox has {python}"
+        elif re.search(r"\.so(\.|$)", path):
+            yield f"{path}: not a native library of Linux"
 
 
 def libraries(code: Iterable[str]) -> list[str]:

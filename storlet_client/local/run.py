@@ -76,7 +76,9 @@ def run(
     with ExitStack() as opened:
         target = author.StorletOutputFile(output, _METADATA_BYTES, metadata.update)
         opened.callback(target.abandon)
-        values = _checked(document, len(inputs), parameters)
+        if document["language"] == "java":
+            raise ProjectError(["java runs in a JVM only: use storlet run or storlet test"])
+        values = checked(document, len(inputs), parameters)
         opened.enter_context(_importing(project))
         log = opened.enter_context(tempfile.TemporaryFile())
         storlet_class, failure = _load(document["main"])
@@ -108,7 +110,7 @@ def _run_program(
     """Build a native project, and run its program."""
     document = project.document
     with os.fdopen(output, "wb") as target:
-        values = _checked(document, len(inputs), parameters)
+        values = checked(document, len(inputs), parameters)
         path = project.folder / SOURCE / document["main"]
         # The code of a bundle is there already.
         if not path.is_file():
@@ -147,13 +149,15 @@ def _with_metadata(ended: program.Ended) -> Outcome:
     return Outcome(OK, metadata=texts, log=ended.log)
 
 
-def _checked(
+def checked(
     document: Mapping[str, Any], count: int, parameters: Mapping[str, str]
 ) -> dict[str, str]:
-    """The parameters with defaults."""
-    if document["language"] == "java" or ":" in document["main"]:
-        kind = "java" if document["language"] == "java" else "a shared object"
-        raise ProjectError([f"{kind} runs in a sandbox only: leave out --no-sandbox"])
+    """The parameters of a run with defaults.
+
+    :raises ProjectError: a parameter does not fit, or the number of inputs.
+    """
+    if document["language"] == "native" and ":" in document["main"]:
+        raise ProjectError(["a shared object runs in a sandbox only: leave out --no-sandbox"])
     values, faults = manifest.parameters_of_run(document.get("parameters", {}), parameters)
     faults += manifest.faults_of_count(manifest.input_counts(document), count)
     if faults:

@@ -40,14 +40,20 @@ class Subject:
             yield bundler.build(self.path, Path(folder), wheels.Sandbox())
 
     @contextmanager
+    def as_built(self) -> Iterator[Project]:
+        """A project with the code of the bundle below ``src/``, during the block only."""
+        with self.as_bundle() as bundle, TemporaryDirectory() as folder:
+            _unpack(bundle, Path(folder, SOURCE))
+            yield Project(Path(folder), self.document)
+
+    @contextmanager
     def as_project(self) -> Iterator[Project]:
-        """The project; that of a bundle has the code below ``src/`` during the block only."""
+        """The project, or that of a bundle as :meth:`as_built`."""
         if not self.is_bundle:
             yield Project(self.path, self.document)
             return
-        with TemporaryDirectory() as folder:
-            _unpack(self.path, Path(folder, SOURCE))
-            yield Project(Path(folder), self.document)
+        with self.as_built() as project:
+            yield project
 
 
 def read(path: Path) -> Subject:
@@ -74,3 +80,4 @@ def _unpack(bundle: Path, target: Path) -> None:
                 place = target / info.filename[len(archive.CODE) :]
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(zipped.read(info))
+                place.chmod((info.external_attr >> 16) & 0o777)

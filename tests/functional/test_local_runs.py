@@ -235,3 +235,21 @@ def test_a_java_project_is_checked(tmp_path: Path) -> None:
     made = template.make(tmp_path / "grape", "java")
     done = storlet("check", str(made))
     assert done.communicate(timeout=120)[0] == b"grape 0.1.0 loads in the sandbox\n"
+
+
+def test_a_java_project_runs_in_a_jvm_here(tmp_path: Path) -> None:
+    made = template.make(tmp_path / "grape", "java")
+    source = made / "src/Grape.java"
+    words = ("--no-sandbox", str(made), str(made / "sample.txt"))
+    done = storlet("run", *words, "-p", "text=apple", "-m", "colour=red")
+    out, err = done.communicate(timeout=120)
+    assert (done.returncode, out) == (0, b"one apple\nthree apples\n"), err
+    assert b"kept 2 lines" in err
+    assert b"metadata colour: red" in err
+    text = source.read_text().replace("int kept = 0;", 'int kept = Integer.parseInt("no");')
+    source.write_text(text)
+    done = storlet("run", *words)
+    out, err = done.communicate(timeout=120)
+    assert (done.returncode, out) == (4, b""), err
+    assert b"storlet: storlet.failed: java.lang.NumberFormatException" in err
+    assert b"at Grape.invoke(Grape.java" in err

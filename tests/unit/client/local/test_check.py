@@ -87,6 +87,7 @@ def test_a_library_whose_import_ends_the_run_is_named(
         ("lib/a.cpython-311-x86_64-linux-gnu.so", X86, ""),
         ("lib/a.abi3.so", X86, ""),
         ("lib/a.solution", b"", ""),
+        ("fruit", ARM, "fruit: built for aarch64; the sandbox of this machine is x86_64"),
         ("lib/a.so", ARM, "lib/a.so: built for aarch64; the sandbox of this machine is x86_64"),
         (
             "lib/a.cpython-39-x.so",

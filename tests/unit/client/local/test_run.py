@@ -98,7 +98,7 @@ def test_each_run_imports_the_source_again(project: Project, tmp_path: Path) -> 
 
 def test_a_project_of_another_language_is_refused(project: Project) -> None:
     java = Project(project.folder, {**project.document, "language": "java"})
-    with pytest.raises(ProjectError, match="runs in a sandbox only"):
+    with pytest.raises(ProjectError, match="runs in a JVM only"):
         run(java, [], os.open(os.devnull, os.O_WRONLY), {})
 
 

@@ -1,0 +1,34 @@
+"""One run here and without a sandbox, in the way of the storlet's language."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+
+from storlet_client.local import jvm
+from storlet_client.local.run import Input, Outcome, run
+from storlet_client.local.subject import Subject
+
+
+def run_here(
+    subject: Subject,
+    inputs: Sequence[Input],
+    output: int,
+    parameters: Mapping[str, str],
+    tell: jvm.Tell | None = None,
+) -> Outcome:
+    """Run the storlet, and write its output to a descriptor that this call closes in any case.
+
+    :param tell: a JVM waits for a debugger, and this is called with its address.
+    :raises OSError: an input cannot be opened.
+    :raises ProjectError: the project cannot be built, a parameter does not fit, or the number of
+        inputs is not one of the manifest.
+    """
+    if subject.document["language"] != "java":
+        with subject.as_project() as project:
+            return run(project, inputs, output, parameters)
+    try:
+        with subject.as_built() as project:
+            return jvm.run(project, inputs, output, parameters, tell)
+    finally:
+        os.close(output)

@@ -1,0 +1,89 @@
+"""One run of a Java storlet in a JVM of its own here, so that a debugger can be attached.
+
+The storlet gets the authors' API, which is compiled from its source.  There is no isolation, and no
+limit but that of the metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Callable
+
+from storlet_client.builder import jars
+from storlet_client.builder.project import SOURCE, Project
+from storlet_client.local.run import FAILED, Input, Outcome, checked
+
+_CLASS = "org.openstack.storlet.local.LocalRun"
+_SOURCES = Path(__file__).parent / "java"
+_METADATA = "metadata."
+
+Tell = Callable[[str], object]
+
+
+def run(
+    project: Project,
+    inputs: Sequence[Input],
+    output: int,
+    parameters: Mapping[str, str],
+    tell: Tell | None = None,
+) -> Outcome:
+    """Run the storlet, whose jars are below ``src/``; its output goes to a descriptor.
+
+    :param tell: if given, the JVM waits for a debugger, and this is called with its address.
+    :raises ProjectError: a parameter does not fit, or a program is missing.
+    """
+    values = checked(project.document, len(inputs), parameters)
+    code = project.folder / SOURCE
+    values["storlet_execution_path"] = str(code)
+    with TemporaryDirectory() as folder:
+        work = Path(folder)
+        path = os.pathsep.join([*jars.runtime(work, _SOURCES), f"{code}/*"])
+        asked, ended, log = work / "asked", work / "ended", work / "log"
+        asked.write_bytes(_packed(project.document["main"], inputs, values, log))
+        command = ["java", *_debugger(tell), "-cp", path, _CLASS, str(asked), str(ended)]
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, check=False)
+        text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
+        if not ended.exists():
+            status = f"the storlet ended its process (exit status {done.returncode})"
+            return Outcome(FAILED, status, log=text)
+        return _outcome(ended.read_bytes(), text)
+
+
+def _debugger(tell: Tell | None) -> list[str]:
+    """The options of the JVM: it waits for a debugger on a port of this machine only."""
+    if tell is None:
+        return []
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    tell(address)
+    return [f"-agentlib:jdwp=transport=dt_socket,server=y,suspend=y,quiet=y,address={address}"]
+
+
+def _packed(main: str, inputs: Sequence[Input], parameters: Mapping[str, str], log: Path) -> bytes:
+    """The request: pairs of texts, each ended by a zero byte."""
+    pairs = {"main": main, "log": str(log)}
+    for number, each in enumerate(inputs):
+        pairs[f"input.{number}"] = str(each.path.resolve())
+        pairs.update({f"{_METADATA}{number}.{key}": text for key, text in each.metadata.items()})
+    pairs.update({f"parameter.{key}": text for key, text in parameters.items()})
+    return "".join(f"{key}\0{text}\0" for key, text in pairs.items()).encode()
+
+
+def _outcome(packed: bytes, log: str) -> Outcome:
+    pairs = dict(_pairs(packed))
+    metadata = {
+        key[len(_METADATA) :]: text for key, text in pairs.items() if key.startswith(_METADATA)
+    }
+    message, traceback = pairs.get("message", ""), pairs.get("traceback", "")
+    return Outcome(pairs["code"], message, traceback, metadata, log)
+
+
+def _pairs(packed: bytes) -> Iterator[tuple[str, str]]:
+    texts = packed.decode("utf-8", "replace").split("\0")
+    return zip(texts[::2], texts[1::2])
