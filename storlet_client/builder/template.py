@@ -221,6 +221,7 @@ _PARAMETERS = {
     "csv": " -p columns=NAME,NAME",
     "image": " -p width=100 -o small.png",
     "merge": " --resource CONTAINER/OTHER",
+    "service": " -p table=/CONTAINER/TABLE",
 }
 _IGNORED = "dist/\ntarget/\n__pycache__/\n"
 _INPUT = "one apple\ntwo pears\nthree apples\n"

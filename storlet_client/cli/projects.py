@@ -37,7 +37,7 @@ def declare(group: Group) -> None:
     @click.option(
         "--template", "kind", type=click.Choice(template.kinds()), default=template.FILTER,
         show_default=True, help="What the storlet does: filter lines, keep columns of CSV, make"
-        " thumbnails, merge sorted objects.",
+        " thumbnails, merge sorted objects, read a table in the store.",
     )  # fmt: skip
     def init(name: str, language: str, kind: str) -> None:
         """Make a folder with a storlet that works: storlet.toml, source, test cases with samples.

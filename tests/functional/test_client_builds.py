@@ -92,6 +92,7 @@ def test_a_python_project_with_pandas_runs(storlets: Storlets, tmp_path: Path) -
         ("python", "csv"),
         ("python", "image"),
         ("python", "merge"),
+        ("python", "service"),
         ("java", "filter"),
         ("java", "csv"),
         ("java", "merge"),
@@ -102,6 +103,11 @@ def test_a_new_project_passes_its_cases_in_the_cluster(
 ) -> None:
     folder = template.make(tmp_path / "fresh", language, kind)
     assert storlets.deploy_bundle("fresh", build(folder).read_bytes(), check=True) == 1
+    if kind == "service":
+        storlets.upload("tables/codes.csv", b"HFA,Haifa\nTLV,Tel Aviv\n")
+        storlets.upload("samples/input", (folder / "sample.txt").read_bytes())
+        with storlets.run("fresh", "samples/input", {"table": "/tables/codes.csv"}) as output:
+            assert output.read() == b"Haifa\nTel Aviv\nHaifa\n"
 
 
 def test_a_java_project_with_a_library_runs(storlets: Storlets, folder: Path) -> None:

@@ -100,7 +100,7 @@ def test_a_project_of_each_template_is_valid(tmp_path: Path, language: str, kind
     assert "storlet invoke two-words" in (folder / "README.rst").read_text()
 
 
-@pytest.mark.parametrize("kind", ["filter", "csv", "merge"])
+@pytest.mark.parametrize("kind", ["filter", "csv", "merge", "service"])
 def test_the_cases_of_a_new_python_project_pass(tmp_path: Path, kind: str) -> None:
     made = project.read(template.make(tmp_path / "some-thing", "python", kind))
     found = list(cases.results(made, "", cases.InProcesses(made)))

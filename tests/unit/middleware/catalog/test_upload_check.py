@@ -285,8 +285,8 @@ def test_case_that_could_not_run_is_no_verdict(proxy: Proxy, swift: FakeSwift, n
         return node._answer(request)
 
     def gone(run: WorkerRun) -> None:
+        Path(node.workers.path).unlink()  # first: the case connects as soon as the code is loaded
         run.send(messages.Started())
-        Path(node.workers.path).unlink()
 
     node.answer, node.workers.script = answer, gone
     found = check(proxy, with_cases({}))
