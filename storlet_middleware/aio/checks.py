@@ -111,7 +111,8 @@ def test(arguments: Sequence[str]) -> int:
     log = cache.cache_root() / "test.log"
     needs = [packages.PYTHON, packages.CURL, packages.TMUX]
     needs += [packages.JDK, packages.MAVEN, packages.GCC] if java.SCRIPT.exists() else []
-    needs += [packages.GCC, packages.JANSSON] if native.SCRIPT.exists() else []
+    if native.SCRIPT.exists():
+        needs += [packages.GCC, packages.JANSSON, *packages.TOOLCHAINS]
     packages.install(needs, log)
     tools = venv.tools(log)
     pytest = [str(tools / "bin/python3"), "-m", "pytest", "-p", "no:cacheprovider"]

@@ -81,6 +81,12 @@ JANSSON: Final = Need(
     lambda: Path("/usr/include/jansson.h").exists(),
     "reads and writes JSON in the native worker",
 )
+#: Compilers of native samples and projects, which only tests build.
+TOOLCHAINS: Final = (
+    Need("g++", ("g++",), _has("g++"), "builds the native sample in C++"),
+    Need("cargo", ("cargo",), _has("cargo"), "builds native storlets in Rust"),
+    Need("go", ("golang-go",), _has("go"), "builds the native sample in Go"),
+)
 MEMCACHED: Final = Need("memcached", ("memcached",), _has("memcached"), "Swift's cache")
 DEBOOTSTRAP: Final = Need(
     "debootstrap",

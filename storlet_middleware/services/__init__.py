@@ -9,5 +9,5 @@
 Every operation is a WSGI request with the identity of the caller of the run.  It enters the proxy's
 filter again, so authorization, rules and the guards of large objects and links are those of a
 client's request, by the same code.  No credential enters a sandbox, and no grant of the outer run
-holds for the operation.  See ``docs/decisions/0027-services.rst``.
+holds for the operation.  See ``docs/decisions/0033-services.rst``.
 """

@@ -43,6 +43,14 @@ def test_no_error_code_is_a_literal_beside_the_table() -> None:
     assert found == set()
 
 
+def test_every_decision_has_a_number_of_its_own_and_its_title_has_it() -> None:
+    pages = sorted((ROOT / "docs" / "decisions").glob("[0-9]*.rst"))
+    numbers = [path.name.split("-")[0] for path in pages]
+    assert len(set(numbers)) == len(numbers)
+    titles = [path.read_text(encoding="utf-8").split(".")[0] for path in pages]
+    assert titles == numbers
+
+
 @pytest.mark.parametrize(
     "header", [*names.CLIENT_HEADERS, names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER]
 )

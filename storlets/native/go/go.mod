@@ -1,3 +1,3 @@
 module crc
 
-go 1.20
+go 1.19
