@@ -379,7 +379,8 @@ class ReadGuard:
                 for origin in origins(read):
                     self._require(origin, "HEAD")
         etag = headers.get("x-symlink-target-etag")
-        is_made_by_client = "x-symlink-target" in headers
+        # Swift repeats a POST to a version's link at the version itself.
+        is_made_by_client = "x-symlink-target" in headers or self._method == "POST"
         if is_made_by_client and etag and (found.content is None or found.content.etag != etag):
             rule = covering_rule(self._judge, target.sibling(None, None))
             if rule is not None:

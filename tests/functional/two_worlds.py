@@ -215,6 +215,7 @@ TARGETS: Final = (
     "patients/new",
     "kept/n",
 )
+STORLETS: Final = ("mark.py", "mask.py", "keep.py", "fail.py", "none.py", "std:nop", "std:sequence")
 CONTAINERS: Final = ("patients", "open", "inbox", "kept", "old", "archive")
 
 
@@ -265,12 +266,13 @@ class Requests:
         if self._random.random() > chance:
             return {}
         return (
-            {"X-Run-Storlet": self._one(("mark.py", "mask.py", "keep.py", "fail.py", "none.py"))}
+            {"X-Run-Storlet": self._one(STORLETS)}
             | self._maybe(0.2, {"X-Storlet-Run-On-Proxy": ""})
             | self._maybe(0.2, {"X-Storlet-Range": self._span()})
             | self._maybe(0.2, {"X-Storlet-Extra-Resources": "/" + self._one(OBJECTS)})
             | self._maybe(0.1, {"X-Storlet-Generate-Log": "true"})
             | self._maybe(0.2, {"X-Storlet-Parameter-1": "mark:#"})
+            | self._maybe(0.1, {"X-Storlet-Output": "/" + self._one(TARGETS)})
         )
 
     def _general(self) -> dict[str, str]:

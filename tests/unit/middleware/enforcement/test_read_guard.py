@@ -193,6 +193,18 @@ def test_static_link_does_not_reveal_the_etag_of_a_replaced_target(
     assert swift.guarded(Judge(), method, "open/link?symlink=get").status == 200
 
 
+def test_post_to_a_static_link_does_not_reveal_the_etag_of_a_replaced_target(
+    swift: Pipeline,
+) -> None:
+    etag = hashlib.md5(b"public", usedforsecurity=False).hexdigest()
+    swift.request("PUT", "open/link", {"X-Symlink-Target": "open/o", "X-Symlink-Target-Etag": etag})
+    judge = Judge("AUTH_a/other/o")
+    assert swift.guarded(judge, "POST", "open/link").status == 307
+    swift.request("PUT", "open/o", body=b"others")
+    assert_refused(swift.guarded(judge, "POST", "open/link"))
+    assert swift.guarded(Judge(), "POST", "open/link").status == 307
+
+
 def test_chain_of_static_links_does_not_reveal_the_etag_of_its_end(swift: Pipeline) -> None:
     swift.request(
         "PUT", "open/first", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
