@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from swift.common.swob import Request
 
+from storlet_middleware.errors import BackendFailed
 from storlet_middleware.flows.caller_requests import CallerRequests
+from storlet_middleware.flows.sequence import read_object
 from storlet_middleware.wsgi.context import CONTEXT, AuthorizationChain
+from storlet_middleware.wsgi.storlet_request import ObjectPath
 
 
 def seen_of(headers: dict[str, str], **environ: Any) -> dict[str, Any]:
@@ -36,6 +40,8 @@ def test_the_request_is_the_callers_and_nothing_of_the_outer_one() -> None:
         "If-None-Match": "*",
         "Range": "bytes=0-1",
         "X-Account-Meta-A": "b",
+        "X-Backend-Storage-Policy-Index": "1",
+        "X-Newest": "true",
         "User-Agent": "tests",
     }
     seen = seen_of(
@@ -45,6 +51,9 @@ def test_the_request_is_the_callers_and_nothing_of_the_outer_one() -> None:
             "swift.authorize": AuthorizationChain(authorize),
             "swift.authorize_override": True,
             "swift_owner": True,
+            "swift.infocache": {"account/AUTH_a": {"status": 200}},
+            "swift.proxy_access_log_made": True,
+            "s3api.auth_details": {},
             "eventlet.input": object(),
             CONTEXT: object(),
         },
@@ -61,10 +70,30 @@ def test_the_request_is_the_callers_and_nothing_of_the_outer_one() -> None:
         "HTTP_X_ACCOUNT_META_A",
         "swift.authorize_override",
         "swift_owner",
+        "swift.infocache",
+        # Each of them has a line in the access log, as the requests of Swift's own middlewares.
+        "swift.proxy_access_log_made",
+        "s3api.auth_details",
         "eventlet.input",
+        "HTTP_X_BACKEND_STORAGE_POLICY_INDEX",
+        "HTTP_X_NEWEST",
         CONTEXT,
     }
     assert gone.isdisjoint(seen)
+
+
+def test_an_answer_that_is_short_is_no_answer() -> None:
+    """Swift's check of lengths is to the left of the filter."""
+
+    def short(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Length", "9")])
+        return [] if environ["REQUEST_METHOD"] == "HEAD" else [b"/c/a\n"]
+
+    outer = Request.blank("/v1/AUTH_a", method="POST")
+    requests = CallerRequests(short, outer.environ, ("v1", "AUTH_a"))
+    with pytest.raises(BackendFailed, match="after 5 of 9 bytes"):
+        read_object(requests, ObjectPath("c", "list"), 100)
+    assert not b"".join(requests.send("HEAD", "c/list").chunks)
 
 
 def test_without_authentication_there_is_none() -> None:
