@@ -54,9 +54,10 @@ from storlet_middleware.wsgi.storlet_request import (
     unknown_header_faults,
 )
 
-#: 10,000 paths of 1,282 bytes.
-_BODY_BYTES: Final = 16 << 20
-#: This fraction of an account's runs in a server process may be distributions.
+#: 10,000 paths of 400 bytes; an object with paths may have longer ones.  JSON takes twenty times as
+#: much memory as its text, and the process does nothing else while it parses.
+_BODY_BYTES: Final = 4 << 20
+#: A caller may have this fraction of an account's runs in a server process as distributions.
 _OF_RUNS: Final = 8
 LINES: Final = "application/x-ndjson"
 _TEXT: Final = "text/plain; charset=utf-8"
@@ -76,7 +77,7 @@ class Distributed:
         self._app = app
         self._proxy = proxy
         self._require_enabled = require_enabled
-        self._running: dict[str, int] = {}
+        self._running: dict[tuple[str, str], int] = {}
 
     def answer(self, context: RequestContext) -> Answer:
         """The answer to one request.
@@ -86,10 +87,17 @@ class Distributed:
         environ = context.environ
         account = context.require_operation().path.account
         self._require_allowed(environ)
-        body = _body(environ, self._proxy.client_timeout_seconds)
-        distribution = parse(body, self._proxy.config, account)
-        self._acquire(account)
-        flow = _Flow(self._app, self._proxy, context, distribution, self._release)
+        # Each object is authorized on its own, so the caller may be any user: the count of one must
+        # not keep others of the account away.
+        key = (account, user_of(environ))
+        self._acquire(key)
+        try:
+            body = _body(environ, self._proxy.client_timeout_seconds)
+            distribution = parse(body, self._proxy.config, account)
+            flow = _Flow(self._app, self._proxy, context, distribution, lambda: self._release(key))
+        except BaseException:
+            self._release(key)
+            raise
         try:
             return flow.answer()
         except ClientGone:
@@ -112,18 +120,21 @@ class Distributed:
         if faults:
             raise BadRequest("; ".join(faults))
 
-    def _acquire(self, account: str) -> None:
-        """Count a distribution of ``account``; its splits count as runs of their own."""
-        most = max(1, self._proxy.config.invocation.max_inflight_per_tenant // _OF_RUNS)
-        own = self._running.get(account, 0)
-        if own >= most:
-            raise TenantBusy(f"the account has {most} distributions running through this server")
-        self._running[account] = own + 1
+    def _acquire(self, key: tuple[str, str]) -> None:
+        """Count a distribution; its splits count as runs of their own.
 
-    def _release(self, account: str) -> None:
-        self._running[account] -= 1
-        if not self._running[account]:
-            del self._running[account]
+        :param key: the account, and the caller.
+        """
+        most = max(1, self._proxy.config.invocation.max_inflight_per_tenant // _OF_RUNS)
+        own = self._running.get(key, 0)
+        if own >= most:
+            raise TenantBusy(f"the caller has {most} distributions running through this server")
+        self._running[key] = own + 1
+
+    def _release(self, key: tuple[str, str]) -> None:
+        self._running[key] -= 1
+        if not self._running[key]:
+            del self._running[key]
 
 
 class _Flow:
@@ -135,7 +146,7 @@ class _Flow:
         proxy: Proxy,
         context: RequestContext,
         distribution: Distribution,
-        release: Callable[[str], None],
+        release: Callable[[], None],
     ) -> None:
         self._proxy = proxy
         self._context = context
@@ -170,8 +181,12 @@ class _Flow:
         if LINES in self._environ.get("HTTP_ACCEPT", ""):
             return self._streamed(self._lines(splits, given.order or ARRIVAL), LINES)
         spool = Spool(self._budget)
-        for line in self._lines(splits, given.order or LISTING):
-            spool.write(line)
+        try:
+            for line in self._lines(splits, given.order or LISTING):
+                spool.write(line)
+        except BaseException:
+            spool.close()
+            raise
         return self._complete(spool, {"Content-Type": LINES})
 
     def _merges(self, part: Part) -> Merges:
@@ -257,7 +272,7 @@ class _Flow:
             if self._tree is not None:
                 self._tree.close()
         finally:
-            self._release(self._account)
+            self._release()
         self._proxy.logger.info(
             "distribution done id=%s account=%s objects=%d failed=%d code=%s ms=%.1f",
             self._id,

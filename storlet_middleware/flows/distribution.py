@@ -7,7 +7,8 @@
      "merge": {"storlet": "std:sum"},
      "concurrency": 8, "on-failure": "fail"}
 
-All faults are reported in one answer, and unknown keys with the nearest known one.
+All faults are reported in one answer, and unknown keys with the nearest known one.  One body must
+not occupy a server process, so all that is not a list of objects is small.
 """
 
 from __future__ import annotations
@@ -19,7 +20,14 @@ from typing import Any, Final
 
 from storlet_middleware.config import Config, nearest
 from storlet_middleware.errors import BadRequest, fault
-from storlet_middleware.flows.sequence import limits_of, parameters_of, storlet_fault
+from storlet_middleware.flows.sequence import (
+    MOST_FAULTS,
+    joined,
+    json_of,
+    limits_of,
+    parameters_of,
+    storlet_fault,
+)
 from storlet_middleware.wsgi.storlet_request import ObjectPath
 
 _KEYS: Final = ("objects", "split", "merge", "order", "concurrency", "on-failure")
@@ -27,6 +35,13 @@ _SELECTION: Final = ("container", "prefix", "suffix", "glob", "metadata", "manif
 _STORLET: Final = ("storlet", "parameters", "limits")
 LISTING, ARRIVAL = "listing", "arrival"
 CONCATENATE: Final = "concat"
+#: All of a body but a list of objects.
+_MOST_CHARACTERS: Final = 64 << 10
+_SHOWN_CHARACTERS: Final = 80
+#: The longest name of an object in Swift.
+_NAME_BYTES: Final = 1024
+#: Keys of user metadata; Swift's default maximum for an object.
+_MOST_METADATA: Final = 90
 
 
 @dataclass(frozen=True)
@@ -77,11 +92,17 @@ def parse(body: bytes, config: Config, account: str) -> Distribution:
     :raises BadRequest: with all faults.
     """
     try:
-        document = json.loads(body)
+        document = json_of(body)
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body: {error}: want a JSON object with objects and split") from None
     if not isinstance(document, dict):
         raise BadRequest("the body: want a JSON object with objects and split")
+    listed = isinstance(document.get("objects"), list)
+    small = {key: value for key, value in document.items() if not (listed and key == "objects")}
+    if len(json.dumps(small, ensure_ascii=False)) > _MOST_CHARACTERS:
+        raise BadRequest(
+            f"the body: more than {_MOST_CHARACTERS} characters besides a list of objects"
+        )
     return _Parser(document, config, account).parse()
 
 
@@ -89,7 +110,7 @@ def path_of(text: Any) -> ObjectPath:
     """``/container/object`` as text, not quoted; raises ``ValueError``."""
     container, slash, name = str(text).removeprefix("/").partition("/")
     if not isinstance(text, str) or not container or not slash or not name or "\0" in text:
-        raise ValueError(f"{text!r}: want /container/object")
+        raise ValueError(f"{repr(text)[:_SHOWN_CHARACTERS]}: want /container/object")
     return ObjectPath(container, name)
 
 
@@ -122,7 +143,7 @@ class _Parser:
         if parsed.merge is not None and parsed.order:
             self._faults.append("order: a merge gets the results in the order of the listing")
         if self._faults:
-            raise BadRequest("; ".join(self._faults))
+            raise BadRequest(joined(self._faults))
         return parsed
 
     # --- objects ----------------------------------------------------------------------------------
@@ -165,6 +186,11 @@ class _Parser:
             for key, text in texts.items()
             if not isinstance(text, str)
         ]
+        self._faults += [
+            f"objects.{key}: more than {_NAME_BYTES} bytes, which no name has"
+            for key, text in texts.items()
+            if isinstance(text, str) and len(text.encode()) > _NAME_BYTES
+        ]
         container = str(texts["container"])
         if not container or "/" in container:
             self._faults.append(fault("objects.container", container, "want the name of one"))
@@ -174,6 +200,8 @@ class _Parser:
         ):
             self._faults.append("objects.metadata: want an object with texts")
             metadata = {}
+        if len(metadata) > _MOST_METADATA:
+            self._faults.append(f"objects.metadata: more than {_MOST_METADATA} keys")
         return Selection(**{key: str(text) for key, text in texts.items()}, metadata=metadata)
 
     # --- the rest ---------------------------------------------------------------------------------
@@ -209,6 +237,7 @@ class _Parser:
         return value
 
     def _refuse_unknown(self, where: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
+        unknown = [key for key in given if key not in known]
         self._faults += [
-            f"{where}{key}: unknown{nearest(key, list(known))}" for key in given if key not in known
+            f"{where}{key}: unknown{nearest(key, list(known))}" for key in unknown[:MOST_FAULTS]
         ]

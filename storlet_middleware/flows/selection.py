@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import fnmatch
+import io
 import json
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
 
 from storlet_middleware import errors, names
+from storlet_middleware.concurrency import Pace
 from storlet_middleware.errors import AccessDenied, BackendFailed, BadRequest, StorletError
 from storlet_middleware.flows.caller_requests import CallerRequests
 from storlet_middleware.flows.distribution import Distribution, Selection, path_of
@@ -22,6 +25,8 @@ _LINE_BYTES: Final = 1282
 _PAGE_BYTES: Final = 16 << 20
 #: Entries that are listed for one that is selected, at most.
 _LISTED_PER_OBJECT: Final = 10
+#: Wrong lines of an object with paths that an answer names.
+_MOST_FAULTS: Final = 10
 
 
 def objects_of(distribution: Distribution, requests: CallerRequests, most: int) -> list[ObjectPath]:
@@ -50,33 +55,35 @@ def objects_of(distribution: Distribution, requests: CallerRequests, most: int) 
 
 
 def _of_manifest(place: ObjectPath, requests: CallerRequests, most: int) -> list[ObjectPath]:
-    text = read_object(requests, place, most * _LINE_BYTES).decode("utf-8", "replace")
+    content = read_object(requests, place, most * _LINE_BYTES)
     found, faults = [], []
-    for number, line in enumerate(text.split("\n"), 1):
-        path = line.removesuffix("\r")
+    pace = Pace()
+    for number, line in enumerate(io.BytesIO(content), 1):
+        pace.pause()
+        path = line.removesuffix(b"\n").removesuffix(b"\r")
         if not path:
             continue
         try:
-            found.append(path_of(path))
+            found.append(path_of(path.decode("utf-8", "replace")))
         except ValueError as error:
             faults.append(f"line {number}: {error}")
+        if len(found) > most or len(faults) >= _MOST_FAULTS:
+            break
     if faults:
-        shown = "; ".join(faults[:10])
-        raise BadRequest(f"/{place.container}/{place.name}: {shown}")
+        raise BadRequest(f"/{place.container}/{place.name}: {'; '.join(faults)}")
     return found
 
 
 def _of_container(wanted: Selection, requests: CallerRequests, most: int) -> list[ObjectPath]:
     found: list[ObjectPath] = []
+    # fnmatch.fnmatchcase keeps thousands of compiled patterns.
+    matches = re.compile(fnmatch.translate(wanted.glob or "*")).match
     for count, name in enumerate(_listed(wanted, requests), 1):
         if count > most * _LISTED_PER_OBJECT:
             raise BadRequest(
                 f"objects: more than {most * _LISTED_PER_OBJECT} entries to look at: use prefix"
             )
-        is_selected = name.endswith(wanted.suffix) and (
-            not wanted.glob or fnmatch.fnmatchcase(name, wanted.glob)
-        )
-        if is_selected:
+        if name.endswith(wanted.suffix) and matches(name):
             found.append(ObjectPath(wanted.container, name))
         if len(found) > most:
             break
@@ -86,8 +93,10 @@ def _of_container(wanted: Selection, requests: CallerRequests, most: int) -> lis
 def _listed(wanted: Selection, requests: CallerRequests) -> Iterator[str]:
     query = {"format": "json", "prefix": wanted.prefix, "limit": str(PAGE_ENTRIES)}
     while page := _page(wanted.container, requests, query):
+        pace = Pace()
         for entry in page:
             yield str(entry["name"])
+            pace.pause()
         query["marker"] = str(page[-1]["name"])
 
 

@@ -43,6 +43,9 @@ STEPS_OBJECT: Final = "steps-object"
 MOST_STEPS: Final = 16
 _MOST_BYTES: Final = 256 << 10
 _KEYS: Final = ("storlet", "parameters", "limits")
+#: Faults that an answer names.  To look for names that are near to thousands of unknown ones would
+#: stop the server process for seconds.
+MOST_FAULTS: Final = 40
 
 
 class Sequences:
@@ -126,14 +129,14 @@ class _Parser:
         listed = self._listed(text)
         requests = [self._step(number, each) for number, each in enumerate(listed, 1)]
         if self._faults:
-            raise BadRequest("; ".join(self._faults))
+            raise BadRequest(joined(self._faults))
         requests[-1] = replace(requests[-1], outputs=self._request.outputs)
         return requests
 
     def _listed(self, text: str) -> list[Any]:
         wanted = f'want a JSON list of 1 to {MOST_STEPS} steps: [{{"storlet": "NAME"}}, ...]'
         try:
-            listed = json.loads(text)
+            listed = json_of(text)
         except (ValueError, RecursionError) as error:
             raise BadRequest(f"{STEPS}: {error}: {wanted}") from None
         if not isinstance(listed, list) or not 1 <= len(listed) <= MOST_STEPS:
@@ -146,10 +149,10 @@ class _Parser:
         if not isinstance(step, dict):
             self._faults.append(fault(where, str(given), "want a name, or an object with storlet"))
             return self._request
+        unknown = [key for key in step if key not in _KEYS]
         self._faults += [
             f"{where}: unknown key {key!r}{nearest(key, list(_KEYS))}"
-            for key in step
-            if key not in _KEYS
+            for key in unknown[:MOST_FAULTS]
         ]
         storlet = self._storlet(where, step.get("storlet"))
         is_first = number == 1
@@ -189,11 +192,27 @@ class _Parser:
 # --- the parts of a step, in any flow -------------------------------------------------------------
 
 
+def json_of(given: str | bytes) -> Any:
+    """The value of a text of JSON; raises ``ValueError``, also for half of a surrogate pair, which
+    no name and no parameter can have.
+    """
+    value = json.loads(given)
+    json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def joined(faults: list[str]) -> str:
+    """The faults as one text."""
+    more = len(faults) - MOST_FAULTS
+    return "; ".join([*faults[:MOST_FAULTS], *([f"and {more} more"] if more > 0 else [])])
+
+
 def storlet_fault(name: Any) -> str:
     """Why ``name`` is no storlet that a flow can run; empty if it can be one."""
-    if not isinstance(name, str) or not name or "/" in name or not name.isprintable():
+    if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
         return f"{name!r}: want the name of a storlet"
-    if name in names.FLOWS:
+    # A header loses its outer spaces.
+    if name.strip() in names.FLOWS:
         return f"{name}: a flow cannot be a part of a flow"
     return ""
 
@@ -225,6 +244,8 @@ def limits_of(
     """Limits of JSON, and their faults."""
     if not isinstance(given, dict):
         return {}, [f"limits: {given!r}: want an object"]
+    if len(given) > MOST_FAULTS:
+        return {}, [f"limits: {len(given)} of them: want {MOST_FAULTS} at most"]
     headers = {names.LIMIT_PREFIX + name.title(): str(value) for name, value in given.items()}
     values, faults = limits.requested(headers)
     trust_class = config.class_of(account, storlet)

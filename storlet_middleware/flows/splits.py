@@ -141,6 +141,9 @@ class Splits:
                 self._deliver(number, self._split(self._paths[number]))
         except Killed:
             raise
+        except Timeout as error:
+            # The filter and the server expect exceptions.
+            self._fail(BackendFailed(f"Swift did not answer: {error!r}"[:300]))
         except BaseException as error:  # noqa: BLE001 - the owner of the splits raises it
             self._fail(error)
 
@@ -236,7 +239,10 @@ def _refused(path: ObjectPath, answer: Answer, status: int) -> Outcome:
         code = errors.SWIFT_REFUSED if status < 500 else errors.BACKEND_FAILED
         message = answer.status
     known = status if status in errors.REASONS else errors.row_of(code).status
-    return Outcome(path, code, known, message or answer.status, may_repeat=status in _NOT_RUN)
+    # With legacy_status, a storlet that has failed is a 503, too.
+    has_failed = errors.row_of(code).status not in _NOT_RUN and code != errors.SWIFT_REFUSED
+    may_repeat = status in _NOT_RUN and not has_failed
+    return Outcome(path, code, known, message or answer.status, may_repeat=may_repeat)
 
 
 def headers_of(part: Part) -> dict[str, str]:

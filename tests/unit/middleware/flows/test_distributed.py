@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from swift.common.exceptions import ChunkReadTimeout
 from swift.common.swob import HTTPServiceUnavailable
 
 from storlet_middleware.flows import splits
@@ -207,6 +208,43 @@ def test_only_what_has_not_run_is_repeated(
     before = len(node.workers.runs)
     assert distribute(proxy, {"objects": ["/c/b.log"], "split": "std:nop"}).status == 422
     assert len(node.workers.runs) == before + 1
+    assert_ended(proxy, data)
+
+
+def test_a_storlet_that_has_run_is_not_repeated_with_legacy_status(
+    swift: FakeSwift, node: Node, short_dir: Path
+) -> None:
+    proxy = Proxy(swift, make_config(short_dir), legacy_status="true")
+    swift.put("c", "o", b"x")
+    node.workers.script = lambda worker: worker.fail()
+    answer = distribute(proxy, {"objects": ["/c/o"], "split": "std:nop"})
+    assert answer.error == "storlet.failed"
+    assert len(node.workers.runs) == 1
+
+
+def test_a_timeout_of_swift_is_a_failure(proxy: Proxy, data: FakeSwift) -> None:
+    def late(request: Any) -> Any:
+        raise ChunkReadTimeout(1)
+
+    data.hooks["HEAD", f"{ACCOUNT_PATH}/c/b.log"] = late
+    objects = {"container": "c", "metadata": {"Colour": "red"}}
+    answer = distribute(proxy, {"objects": objects, "split": "std:nop"})
+    assert (answer.status, answer.error) == (503, "backend.failed")
+    assert_ended(proxy, data)
+
+
+def test_a_caller_does_not_use_up_the_distributions_of_others(
+    swift: FakeSwift, data: FakeSwift, node: Node, short_dir: Path
+) -> None:
+    proxy = Proxy(swift, make_config(short_dir, invocation__max_inflight_per_tenant="8"))
+    data.containers["c"].read = READER
+    document = {**ALL, "concurrency": 1}
+    begun = start(proxy, document, LINES, user=READER)
+    assert next(begun.app_iter)
+    second = distribute(proxy, document, user=READER)
+    assert (second.status, second.error) == (429, "tenant.busy")
+    assert len(rows(distribute(proxy, document))) == 12
+    begun.app_iter.close()
     assert_ended(proxy, data)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +26,38 @@ def test_the_defaults(tmp_path: Path) -> None:
 def test_a_body_that_is_no_object_is_refused(tmp_path: Path, body: bytes) -> None:
     with pytest.raises(BadRequest, match="want a JSON object with objects and split"):
         parse(body, make_config(tmp_path), ACCOUNT)
+
+
+SMALL = {"objects": {"container": "c"}, "split": "std:nop"}
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({f"key-{number}": 1 for number in range(3000)}, "unknown"),
+        ({"x": "a" * (70 << 10)}, "more than 65536 characters besides a list of objects"),
+        ({"split": {"storlet": "std:nop", "limits": dict.fromkeys(map(str, range(99)), 1)}}, "99"),
+        ({"split": "std:distributed "}, "a flow cannot be a part of a flow"),
+        ({"objects": {"container": "c", "glob": "?" * 1025}}, "objects.glob: more than 1024 bytes"),
+        (
+            {"objects": {"container": "c", "metadata": dict.fromkeys(map(str, range(91)), "")}},
+            "objects.metadata: more than 90 keys",
+        ),
+        ({"objects": ["/c/\ud800"]}, "surrogates not allowed"),
+        (
+            {"split": {"storlet": "std:nop", "parameters": {"a": "\ud800"}}},
+            "surrogates not allowed",
+        ),
+        ({"objects": [f"{number}" * 500 for number in range(99)]}, "and 59 more"),
+    ],
+)
+def test_what_would_occupy_the_process_is_refused(
+    tmp_path: Path, more: dict[str, Any], text: str
+) -> None:
+    body = json.dumps({**SMALL, **more}).encode()
+    with pytest.raises(BadRequest, match=text) as caught:
+        parse(body, make_config(tmp_path), ACCOUNT)
+    assert len(str(caught.value)) < 16_000
 
 
 def test_paths() -> None:
