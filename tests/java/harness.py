@@ -24,6 +24,8 @@ from pathlib import Path
 from typing import Any, Self
 
 PATIENCE_SECONDS = 20.0
+#: The age at which a worker ends: beyond that of any test.
+AGE_SECONDS = 600.0
 WORKER = "org.openstack.storlet.daemon.Worker"
 FLAGS = (
     "-Xshare:auto",
@@ -206,6 +208,7 @@ class Worker:
             main,
             "/execution/path",
             str(runs),
+            str(AGE_SECONDS),
         ]
         with theirs:
             self.process = subprocess.Popen(

@@ -55,6 +55,16 @@ def test_metadata_that_is_not_set_is_empty(worker: Worker, what: str) -> None:
     assert len(outcome.output) == lengths[what]
 
 
+@pytest.mark.parametrize("is_file", [False, True])
+def test_an_input_is_read_whole_or_skipped_also_where_it_has_no_position(
+    worker: Worker, is_file: bool
+) -> None:
+    data = b"0123456789" * 20_000
+    outcome = worker.run([Part(data, is_file=is_file)], "read whole")
+    assert outcome.is_ok()
+    assert outcome.output == data[:3] + b"2" + data[5:] + b"0"
+
+
 def test_one_instance_serves_many_invocations_and_leaks_nothing(worker: Worker) -> None:
     before = at_rest(worker)
     for number in range(2, 40):

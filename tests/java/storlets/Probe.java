@@ -66,6 +66,12 @@ public class Probe implements IStorlet {
                     input.getStream().transferTo(target);
                 }
                 break;
+            case "read whole":
+                target.write(source.readNBytes(3));
+                target.write(Long.toString(source.skip(2)).getBytes(StandardCharsets.US_ASCII));
+                target.write(source.readAllBytes());
+                target.write(Long.toString(source.skip(1)).getBytes(StandardCharsets.US_ASCII));
+                break;
             case "zip":
                 zip(inputs, target);
                 break;
