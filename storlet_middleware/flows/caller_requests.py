@@ -14,7 +14,7 @@ from urllib.parse import quote, urlencode
 from swift.common.swob import Request, WsgiBytesIO
 from swift.common.utils import close_if_possible
 
-from storlet_middleware.errors import BackendFailed
+from storlet_middleware.errors import AccessDenied, BackendFailed
 from storlet_middleware.services import identity
 from storlet_middleware.services.nesting import nesting_of
 from storlet_middleware.wsgi.answer import Answer
@@ -30,11 +30,15 @@ class CallerRequests:
     :param app: the filter itself.
     :param environ: the client's request.
     :param place: API version and account.
+    :raises AccessDenied: the request is not one of a caller with rights of its own.
     """
 
     def __init__(self, app: WSGIApp, environ: Mapping[str, Any], place: tuple[str, str]) -> None:
         self._app = app
         self._place = place
+        refusal = identity.refusal(environ)
+        if refusal:
+            raise AccessDenied(f"the request cannot read other objects: {refusal}", status=401)
         self._environ = identity.environ_of(environ)
         # Errors are shown as text.
         del self._environ["HTTP_ACCEPT"]

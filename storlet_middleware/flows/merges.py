@@ -98,11 +98,13 @@ class Merges:
                 raise self._shown(error) from error
             raise
         finally:
-            if execution.result is not None:
-                execution.result.close()
-            execution.release_slots()
-            for spool in inputs:
-                spool.close()
+            try:
+                if execution.result is not None:
+                    execution.result.close()
+            finally:
+                execution.release_slots()
+                for spool in inputs:
+                    spool.close()
             completion.report(execution, Reason.SEVERAL_INPUTS, ending)
         return output
 

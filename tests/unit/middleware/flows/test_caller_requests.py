@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from swift.common.swob import Request
 
-from storlet_middleware.errors import BackendFailed
+from storlet_middleware.errors import AccessDenied, BackendFailed
 from storlet_middleware.flows.caller_requests import CallerRequests
 from storlet_middleware.flows.sequence import read_object
 from storlet_middleware.wsgi.context import CONTEXT, AuthorizationChain
@@ -49,7 +49,6 @@ def test_the_request_is_the_callers_and_nothing_of_the_outer_one() -> None:
         **{
             "REMOTE_USER": "test:tester",
             "swift.authorize": AuthorizationChain(authorize),
-            "swift.authorize_override": True,
             "swift_owner": True,
             "swift.infocache": {"account/AUTH_a": {"status": 200}},
             "swift.proxy_access_log_made": True,
@@ -68,7 +67,6 @@ def test_the_request_is_the_callers_and_nothing_of_the_outer_one() -> None:
         "HTTP_IF_NONE_MATCH",
         "HTTP_RANGE",
         "HTTP_X_ACCOUNT_META_A",
-        "swift.authorize_override",
         "swift_owner",
         "swift.infocache",
         # Each of them has a line in the access log, as the requests of Swift's own middlewares.
@@ -98,3 +96,18 @@ def test_an_answer_that_is_short_is_no_answer() -> None:
 
 def test_without_authentication_there_is_none() -> None:
     assert "swift.authorize" not in seen_of({})
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [
+        {"swift.authorize_override": True},
+        {"REMOTE_USER": "test:tester", "swift.authorize_override": True},
+        {"REMOTE_USER": ".wsgi.tempurl"},
+        {"REMOTE_USER": ".wsgi.pre_authed"},
+    ],
+)
+def test_a_request_without_rights_of_its_own_has_none(environ: dict[str, Any]) -> None:
+    """Container sync, a signed URL, a middleware of Swift: their authorization is of one path."""
+    with pytest.raises(AccessDenied, match="the request cannot read other objects"):
+        seen_of({}, **environ)
