@@ -162,7 +162,7 @@ class WithheldPut:
         if self._task is None and self._body.exceeds_reserve:
             self._begin()
         while True:
-            self._require_open()
+            self.require_open()
             if self._body.has_room:
                 return
             self._body.room.wait(None)
@@ -191,7 +191,7 @@ class WithheldPut:
     def wait_fed(self) -> None:
         """Return at the end of the chunks; raises what they raise, and as :meth:`write`."""
         while not self._has_fed:
-            self._require_open()
+            self.require_open()
             self._body.state.wait(None)
 
     # --- the owner --------------------------------------------------------------------------------
@@ -205,9 +205,9 @@ class WithheldPut:
     def wait_flushed(self) -> None:
         """Return when Swift has taken all bytes; raises as :meth:`write`."""
         while not self._body.is_flushed:
-            self._require_open()
+            self.require_open()
             self._body.state.wait(None)
-        self._require_open()
+        self.require_open()
 
     def release(self) -> None:
         """Let the body end, after :meth:`wait_flushed`; does not wait."""
@@ -259,8 +259,10 @@ class WithheldPut:
             self._body.state.ring()
             self._body.room.ring()
 
-    def _require_open(self) -> None:
-        """Raise if Swift has answered before the end of the body, or the PUT is broken."""
+    def require_open(self) -> None:
+        """Raise if Swift has answered before the end of the body, or the PUT is broken; does not
+        wait.
+        """
         if self._body.error is not None:
             raise self._body.error
         if self._answer is None:
@@ -280,7 +282,9 @@ def commit(puts: Sequence[WithheldPut]) -> list[Response]:
         put.flush()
     for put in puts:
         put.wait_flushed()
-    # No wait between these: all or none.
+    # No wait from here on: all or none.  A PUT may have failed while another one was waited for.
+    for put in puts:
+        put.require_open()
     for put in puts:
         put.release()
     return [put.answer() for put in puts]
@@ -385,7 +389,9 @@ class _Body:
         if self._freed:
             return min(self._size, size, self._freed)
         excess = self._size - self._reserve.size_bytes
-        return min(excess, size) if excess >= min(size, self._reserve.piece_bytes) else 0
+        # The writer waits when the window is full: a read that wants more gets that.
+        least = min(size, self._reserve.piece_bytes, _WINDOW_BYTES)
+        return min(excess, size) if excess >= least else 0
 
     def _take(self, count: int) -> bytes:
         parts, left = [], count

@@ -21,7 +21,7 @@ from storlet_middleware.proxy.withheld_put import (
     commit,
     reserve_for,
 )
-from tests.unit.middleware.support import ACCOUNT, FakeSwift, Logger
+from tests.unit.middleware.support import ACCOUNT, FakeSwift, Logger, wait_until
 
 #: Pieces of 10 bytes, four of which are kept.
 SMALL = Reserve(10, 40, 30.0)
@@ -200,6 +200,55 @@ def test_no_end_is_released_before_all_bytes_of_all_are_taken(make: Make) -> Non
     gates[0] = True
     assert [answer.status_int for answer in task.wait()] == [201, 201]
     assert (fast.stored, slow.stored) == (b"", b"")
+
+
+@pytest.mark.parametrize("status", [408, 503])
+def test_none_is_stored_where_one_fails_while_another_is_waited_for(
+    make: Make, status: int
+) -> None:
+    is_failing, is_going = [False], [False]
+
+    class Failing(Store):
+        def respond(self, request: Request) -> Response:
+            while request.environ["wsgi.input"]._size:
+                request.environ["wsgi.input"].read(10)
+            try:
+                with ChunkReadTimeout(0.01):
+                    request.environ["wsgi.input"].read(10)
+            except ChunkReadTimeout:
+                pass
+            is_failing[0] = True
+            return Response(status=status, request=request)
+
+    class Slow(Store):
+        def respond(self, request: Request) -> Response:
+            while not is_going[0]:
+                sleep(0)
+            return super().respond(request)
+
+    failing, slow = Failing(), Slow()
+    puts = [make(failing), make(slow)]
+    task = spawn(commit, puts)
+    assert wait_until(lambda: is_failing[0])
+    is_going[0] = True
+    with pytest.raises((PutRefused, StorletError)):
+        task.wait()
+    for put in puts:
+        put.close()
+    assert (slow.is_broken, slow.stored) == (True, None)
+
+
+def test_reads_larger_than_the_window_do_not_wait_for_a_pause(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # client_chunk_size = 1 MiB with erasure coding.
+    monkeypatch.setattr(withheld_put, "_WINDOW_BYTES", 20)
+    store = Store(read_bytes=100)
+    put = make(store, Reserve(100, 400, 30.0))
+    put.feed(iter([b"x" * 10] * 200))
+    assert wait_until(lambda: put._has_fed)
+    assert commit([put])[0].status_int == 201
+    assert store.stored == b"x" * 2000
 
 
 def test_a_put_that_is_closed_is_broken_and_stores_nothing(make: Make) -> None:
