@@ -109,7 +109,8 @@ struct storlet_run {
                         size_t count);
 
     /* The descriptor of an output, for system calls and child processes. Sends empty metadata first
-     * if none was set. Do not close it. Returns -1 with errno for an output that does not exist. */
+     * if none was set. Do not close it. Returns -1 with errno for an output that does not exist.
+     * After it, the run fails if the function leaves a child process: that could still write. */
     int (*output_fd)(struct storlet_run *run, size_t output);
 
     /* Add a line to the invocation's log. Standard output and standard error are in the log, too.

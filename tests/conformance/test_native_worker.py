@@ -104,6 +104,12 @@ def test_a_program_whose_child_holds_the_output_has_failed(program: Storlet) -> 
     until(lambda: not is_alive(int(result.output)), 2)
 
 
+def test_metadata_that_fills_its_pipe_does_not_stop_the_program(program: Storlet) -> None:
+    result = program.run(do="metadata_large", size="70000")
+    assert result.done.code == messages.LIMIT_METADATA
+    assert result.output == b""
+
+
 def test_a_program_that_is_cancelled_is_killed(program: Storlet) -> None:
     with running(program.start(do="spin")) as run:
         run.event()
@@ -168,6 +174,29 @@ def test_changes_of_the_process_are_undone(single: Storlet) -> None:
 def test_a_child_process_reads_and_writes_the_descriptors(single: Storlet) -> None:
     result = single.run(b"text", do="child")
     assert (result.output, result.metadata) == (b"TEXT", {})
+
+
+@pytest.mark.parametrize(("start", "end"), [(0, 0), (1, 2), (1, 3), (0, 99)])
+def test_a_range_has_no_byte_more_for_reads_of_one_byte(
+    single: Storlet, start: int, end: int
+) -> None:
+    data = bytes(range(65, 65 + 26))
+    result = single.run(InputFile(data, start=start, end=end), do="bytes")
+    assert result.done.is_ok, result.done
+    assert result.output == data[start : end + 1]
+
+
+def test_the_last_possible_end_of_a_range_is_no_overflow(single: Storlet, program: Storlet) -> None:
+    for storlet, do in ((single, "bytes"), (program, "echo")):
+        result = storlet.run(InputFile(b"abc", start=0, end=(1 << 63) - 1), do=do)
+        assert (result.output, result.done.is_ok) == (b"abc", True)
+
+
+def test_a_process_that_may_still_write_the_output_is_a_failure(single: Storlet) -> None:
+    """Its bytes would be missing from a result that looks complete."""
+    result = single.run(do="leave_writer")
+    assert result.done.code == messages.FAILED
+    assert "left a process that may hold the output" in (result.done.message or "")
 
 
 @pytest.mark.parametrize("text", ["garbage", '{"type":"ready"}', '{"type":"begin","id":"x"}'])

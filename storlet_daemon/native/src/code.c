@@ -209,7 +209,7 @@ static bool check_script(struct head *head, const char *name, struct outcome *ou
             outcome, name,
             "needs the interpreter of its first line, which is not in this sandbox: ", interpreter);
     }
-    if (head->at.bytes[at + length] == '\r') {
+    if (at + length < head->size && head->at.bytes[at + length] == '\r') {
         return refuse(outcome, name,
                       "ends its first line with a carriage return: save it with Unix line ends",
                       "");

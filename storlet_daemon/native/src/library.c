@@ -22,6 +22,7 @@
 struct call {
     struct storlet_run api;
     struct run *run; /* NULL: it has ended */
+    bool has_given;  /* the descriptor of an output, perhaps to a child process */
     int fds[DESCRIPTORS_MAX];
     int64_t left[DESCRIPTORS_MAX]; /* bytes of a range that ends within its file */
     struct storlet_input inputs[DESCRIPTORS_MAX];
@@ -100,7 +101,7 @@ static ssize_t read_input(struct storlet_run *api, size_t input, void *buffer, s
     if (call == NULL) {
         return -1;
     }
-    if ((int64_t)(size >> 1) > call->left[input] >> 1) {
+    if (size > (uint64_t)call->left[input]) {
         size = (size_t)call->left[input];
     }
     ssize_t count;
@@ -167,8 +168,11 @@ static int set_metadata(struct storlet_run *api, size_t output, const struct sto
 
 static int output_fd(struct storlet_run *api, size_t output) {
     struct call *call = call_of(api, output, api->output_count);
-    bool is_there = call != NULL && ensure_metadata(call->run, output);
-    return is_there ? call->run->invocation->outputs[output] : -1;
+    if (call == NULL || !ensure_metadata(call->run, output)) {
+        return -1;
+    }
+    call->has_given = true;
+    return call->run->invocation->outputs[output];
 }
 
 static void log_line(struct storlet_run *api, const char *line) {
@@ -218,7 +222,7 @@ static void prepare_inputs(struct call *call, const struct invocation *invocatio
         struct storlet_input *input = &call->inputs[i];
         set_flags(given->fd, F_GETFL, F_SETFL, 0, O_NONBLOCK);
         call->fds[i] = given->fd;
-        call->left[i] = given->end < 0 ? INT64_MAX : given->end - given->start + 1;
+        call->left[i] = bytes_of(given);
         input->fd = given->end < 0 ? given->fd : -1;
         input->metadata = fields_of(given->metadata, NULL, NULL, &input->metadata_count);
     }
@@ -229,6 +233,7 @@ static struct call *next_call(struct run *run) {
     const struct invocation *invocation = run->invocation;
     const char *path = run->config->execution_path;
     call->run = run;
+    call->has_given = false;
     prepare_inputs(call, invocation);
     call->api = (struct storlet_run){
         .abi_version = STORLET_ABI_VERSION,
@@ -305,6 +310,13 @@ void library_run(struct run *run) {
     }
     if (result != 0) {
         explain(run, result);
+        return;
+    }
+    if (call->has_given && has_children()) {
+        /* Bytes written from now on would be missing from a result that looks complete. */
+        fail(&run->outcome, CODE_FAILED,
+             "%.200s left a process that may hold the output: wait for its end first",
+             function_name);
         return;
     }
     for (size_t i = 0; i < outputs && ensure_metadata(run, i); i++) {

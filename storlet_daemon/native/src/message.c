@@ -115,9 +115,13 @@ __attribute__((format(printf, 2, 3))) static bool refuse(struct parser *parser, 
     return false;
 }
 
+/* The number of levels, counted up to the first one that is too deep. */
 static size_t depth_of(json_t *value, size_t level) {
-    if (level > DEPTH_MAX || !(json_is_object(value) || json_is_array(value))) {
+    if (!(json_is_object(value) || json_is_array(value))) {
         return level - 1;
+    }
+    if (level > DEPTH_MAX) {
+        return level;
     }
     size_t deepest = level;
     if (json_is_array(value)) {
@@ -207,6 +211,11 @@ static bool parse_input(struct parser *parser, json_t *object, struct input *inp
     }
     return input->end < 0 || input->end >= input->start ||
            refuse(parser, "an input ends before it starts");
+}
+
+int64_t bytes_of(const struct input *input) {
+    int64_t before_last = input->end - input->start;
+    return input->end < 0 || before_last == INT64_MAX ? INT64_MAX : before_last + 1;
 }
 
 static bool parse_inputs(struct parser *parser, json_t *fields, struct invocation *invocation) {

@@ -32,6 +32,8 @@
 #define OUTPUT_PIPE_BYTES (256 * 1024)
 #define CHUNK (1024 * 1024)
 #define FLOWS_MAX (DESCRIPTORS_MAX + 1)
+/* Of what is waited for: before the ranges are the exit, the log, the output and the metadata. */
+#define RANGES_AT 4
 
 static char program_path[4096];
 static char program_name[256];
@@ -159,7 +161,7 @@ static bool give_input(struct run *run, struct program *program, struct input *i
                           .to = flow->to,
                           .is_file = true,
                           .offset = input->start,
-                          .left = input->end - input->start + 1};
+                          .left = bytes_of(input)};
     input->fd = -1;
     program->range_count++;
     return true;
@@ -208,14 +210,22 @@ static bool prepare(struct run *run, struct program *program) {
 struct environment {
     size_t count;
     char **texts;
+    bool is_cut; /* no memory for one: a program must not run with less than it was given */
 };
+
+/* Takes ownership of `text`. */
+static void add_text(struct environment *environment, char *text) {
+    if (text != NULL) {
+        environment->texts[environment->count++] = text;
+    } else {
+        environment->is_cut = true;
+    }
+}
 
 static void add(struct environment *environment, const char *name, const char *key,
                 const char *value) {
     char *text;
-    if (asprintf(&text, "%s%s=%s", name, key, value) >= 0) {
-        environment->texts[environment->count++] = text;
-    }
+    add_text(environment, asprintf(&text, "%s%s=%s", name, key, value) >= 0 ? text : NULL);
 }
 
 /* A name with '=' would be cut there, and a text ends at a NUL: these are in the JSON only. */
@@ -228,6 +238,8 @@ static void add_json(struct environment *environment, const char *name, json_t *
     char *text = json_dumps(value, JSON_COMPACT);
     if (text != NULL) {
         add(environment, name, "", text);
+    } else {
+        environment->is_cut = true;
     }
     free(text);
     json_decref(value);
@@ -254,6 +266,13 @@ static json_t *outputs_as_json(const struct invocation *invocation) {
     return outputs;
 }
 
+static void free_texts(char **texts) {
+    for (size_t i = 0; texts != NULL && texts[i] != NULL; i++) {
+        free(texts[i]);
+    }
+    free(texts);
+}
+
 static char **environment_of(struct run *run, const struct program *program) {
     size_t inherited = 0;
     while (environ[inherited] != NULL) {
@@ -270,7 +289,7 @@ static char **environment_of(struct run *run, const struct program *program) {
         return NULL;
     }
     for (size_t i = 0; i < inherited; i++) {
-        made.texts[made.count++] = strdup(environ[i]);
+        add_text(&made, strdup(environ[i]));
     }
     const char *key;
     json_t *value;
@@ -285,14 +304,11 @@ static char **environment_of(struct run *run, const struct program *program) {
     add_json(&made, "STORLET_PARAMETERS", parameters);
     add_json(&made, "STORLET_INPUTS", inputs_as_json(run->invocation));
     add_json(&made, "STORLET_OUTPUTS", outputs_as_json(run->invocation));
-    return made.texts;
-}
-
-static void free_texts(char **texts) {
-    for (size_t i = 0; texts != NULL && texts[i] != NULL; i++) {
-        free(texts[i]);
+    if (made.is_cut) {
+        free_texts(made.texts);
+        return NULL;
     }
-    free(texts);
+    return made.texts;
 }
 
 /* --- start -------------------------------------------------------------------------------------
@@ -354,15 +370,22 @@ static void read_log(struct run *run, struct program *program) {
 }
 
 /* Read what the program has written as metadata by now; it is complete before the output begins. */
-static void read_metadata(struct program *program) {
-    ssize_t size;
+static void read_metadata(struct run *run, struct program *program) {
     while (program->metadata >= 0 && program->metadata_size < sizeof program->metadata_text) {
-        size = read(program->metadata, program->metadata_text + program->metadata_size,
-                    sizeof program->metadata_text - program->metadata_size);
+        ssize_t size = read(program->metadata, program->metadata_text + program->metadata_size,
+                            sizeof program->metadata_text - program->metadata_size);
+        if (size == 0) {
+            close(program->metadata);
+            program->metadata = -1;
+        }
         if (size <= 0) {
             return;
         }
         program->metadata_size += (size_t)size;
+    }
+    if (run->outcome.code == NULL && program->metadata >= 0) {
+        fail(&run->outcome, CODE_LIMIT_METADATA, "the metadata has more than %zu bytes",
+             run->invocation->metadata_max);
     }
 }
 
@@ -371,17 +394,17 @@ static bool ensure_metadata(struct run *run, struct program *program) {
     if (run->has_metadata[0]) {
         return true;
     }
-    read_metadata(program);
+    read_metadata(run, program);
+    if (run->outcome.code != NULL) {
+        return false;
+    }
     if (program->metadata_size == 0) {
         return send_metadata(run, 0, NULL);
     }
     json_error_t error;
     json_t *metadata = json_loadb(program->metadata_text, program->metadata_size, 0, &error);
     bool is_sent = false;
-    if (program->metadata_size >= sizeof program->metadata_text) {
-        fail(&run->outcome, CODE_LIMIT_METADATA, "the metadata has more than %zu bytes",
-             run->invocation->metadata_max);
-    } else if (!json_is_object(metadata)) {
+    if (!json_is_object(metadata)) {
         fail(&run->outcome, CODE_FAILED, "the metadata is not a JSON object: %.200s",
              metadata == NULL ? error.text : "another value");
     } else {
@@ -452,7 +475,7 @@ static void watch(struct pollfd *one, int fd, short events) {
 
 /* Wait for the next event, and handle it. */
 static void turn(struct run *run, struct program *program, bool *has_exited) {
-    struct pollfd ready[3 + DESCRIPTORS_MAX];
+    struct pollfd ready[RANGES_AT + DESCRIPTORS_MAX];
     struct flow *output = &program->output;
     watch(&ready[0], *has_exited ? -1 : program->exit, POLLIN);
     watch(&ready[1], program->log, POLLIN);
@@ -461,12 +484,13 @@ static void turn(struct run *run, struct program *program, bool *has_exited) {
           : output->is_blocked ? output->to
                                : output->from,
           output->is_blocked ? POLLOUT : POLLIN);
+    watch(&ready[3], program->metadata, POLLIN);
     for (size_t i = 0; i < program->range_count; i++) {
-        watch(&ready[3 + i], program->ranges[i].to, POLLOUT);
+        watch(&ready[RANGES_AT + i], program->ranges[i].to, POLLOUT);
     }
     /* After the exit, wait for nothing but room for the output that is there. */
     int wait = *has_exited && !output->is_blocked ? 0 : -1;
-    if (poll(ready, 3 + program->range_count, wait) < 0) {
+    if (poll(ready, RANGES_AT + program->range_count, wait) < 0) {
         if (errno != EINTR) {
             system_failed(run, "poll");
         }
@@ -475,8 +499,12 @@ static void turn(struct run *run, struct program *program, bool *has_exited) {
     if (ready[1].revents != 0) {
         read_log(run, program);
     }
+    if (ready[3].revents != 0) {
+        /* Now, because a program that fills the pipe would never get to its output. */
+        read_metadata(run, program);
+    }
     for (size_t i = 0; i < program->range_count; i++) {
-        if (ready[3 + i].revents != 0) {
+        if (ready[RANGES_AT + i].revents != 0) {
             move_range(run, &program->ranges[i]);
         }
     }
@@ -530,7 +558,7 @@ static void explain_exit(struct run *run, int status) {
 
 /* Metadata that comes after the first byte of the output would be lost. */
 static void require_no_late_metadata(struct run *run, struct program *program) {
-    read_metadata(program);
+    read_metadata(run, program);
     if (run->outcome.code == NULL && program->metadata_size > 0) {
         fail(&run->outcome, CODE_FAILED,
              "metadata was written after the first byte of the output, or twice");

@@ -201,7 +201,7 @@ bool state_restore(struct state *state) {
 bool has_children(void) {
     pid_t pid;
     do {
-        pid = waitpid(-1, NULL, WNOHANG);
+        pid = waitpid(-1, NULL, WNOHANG | __WALL);
     } while (pid > 0 || (pid < 0 && errno == EINTR));
     return pid == 0;
 }

@@ -102,6 +102,8 @@ struct run {
 enum received { RECEIVED, RECEIVED_NOTHING, RECEIVED_FAULT };
 enum received receive_invocation(int connection, struct invocation *invocation,
                                  char fault[SUMMARY_MAX]);
+/* The most bytes that the storlet may read of an input: INT64_MAX without an end. */
+int64_t bytes_of(const struct input *input);
 void close_invocation(struct invocation *invocation);
 bool send_text(int socket, const char *text);
 bool send_load_failed(int channel, const struct outcome *outcome);

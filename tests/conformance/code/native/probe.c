@@ -375,6 +375,25 @@ static int do_child(run_t *run) {
     return waitpid(pid, &status, 0) == pid ? status : errno;
 }
 
+/* A child that may write to the output after the end of the run. */
+static int do_leave_writer(run_t *run) {
+    return run->output_fd(run, 0) >= 0 && start_sleep(true) > 0 ? 0 : EIO;
+}
+
+/* The input byte by byte, with what may be overwritten behind the byte. */
+static int do_bytes(run_t *run) {
+    char data[64] = "";
+    for (ssize_t size; (size = run->read(run, 0, data, 1)) != 0;) {
+        if (size != 1 || data[1] != 0) {
+            return EOVERFLOW;
+        }
+        if (run->write(run, 0, data, 1) != 0) {
+            return errno;
+        }
+    }
+    return 0;
+}
+
 static int do_hold_memory(run_t *run) {
     size_t size = strtoul(parameter(run, "mib", "0"), NULL, 10) << 20;
     volatile char *held = malloc(size);
@@ -497,6 +516,7 @@ static const struct {
     ACTION(open),          ACTION(scratch),        ACTION(signal),       ACTION(spy),
     ACTION(close_all),     ACTION(end_early),      ACTION(forge),        ACTION(outputs),
     ACTION(fill_last),     ACTION(raise_after_further),                  ACTION(further_metadata),
+    ACTION(leave_writer),  ACTION(bytes),
 };
 
 int probe(run_t *run) {
