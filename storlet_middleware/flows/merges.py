@@ -87,9 +87,9 @@ class Merges:
         steps, times = [step], Times(monotonic())
         execution = Execution(self._proxy.launcher, steps, fetcher, self._permissions.resolve_again)
         completion = Completion(self._proxy, self._environ, step.id, steps, None, times)
-        completion.prepare()
         output, ending = Spool(self._budget), SUCCESS
         try:
+            completion.prepare()
             self._run(execution, inputs, output)
         except BaseException as error:
             output.close()

@@ -12,7 +12,9 @@ import pytest
 from swift.common.exceptions import ChunkReadTimeout
 from swift.common.swob import HTTPServiceUnavailable
 
-from storlet_middleware.flows import splits
+from storlet_middleware.errors import BackendFailed
+from storlet_middleware.flows import merges, splits, spool
+from storlet_middleware.proxy.completion import Completion
 from storlet_middleware.routes import Route
 from tests.unit.middleware.support import (
     ACCOUNT,
@@ -422,6 +424,39 @@ def test_a_failed_split_or_merge_fails_the_request(
     assert (answer.status, answer.error) == (422, "storlet.failed")
     assert b"merge: " in answer.data
     assert_ended(proxy, data)
+
+
+@pytest.mark.parametrize("where", ["prepare", "run", "split"])
+def test_a_failure_leaves_no_intermediate_result(
+    swift: FakeSwift, data: FakeSwift, node: Node, short_dir: Path,
+    monkeypatch: pytest.MonkeyPatch, where: str,
+) -> None:  # fmt: skip
+    made: list[spool.Spool] = []
+
+    class Recorded(spool.Spool):
+        def __init__(self, budget: spool.Budget) -> None:
+            super().__init__(budget)
+            made.append(self)
+
+    def broken(completion: Any) -> None:
+        raise BackendFailed("no account")
+
+    def fails(worker: WorkerRun) -> None:
+        worker.fail() if "." in worker.invoke.id else joining(worker)
+
+    monkeypatch.setattr(splits, "Spool", Recorded)
+    monkeypatch.setattr(merges, "Spool", Recorded)
+    if where == "prepare":
+        # Of merges only: the runs of splits import the class themselves.
+        monkeypatch.setattr(
+            merges, "Completion", type("Broken", (Completion,), {"prepare": broken})
+        )
+    node.workers.script = {"prepare": joining, "run": fails, "split": failing}[where]
+    proxy = Proxy(swift, make_config(short_dir, limits__inputs="3"))
+    assert distribute(proxy, MERGED).status >= 400
+    assert_ended(proxy, data)
+    assert made
+    assert wait_until(lambda: all(each.size == 0 for each in made))
 
 
 def test_the_merge_is_checked_before_any_split_runs(
