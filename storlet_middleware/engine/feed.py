@@ -51,6 +51,7 @@ class Feeder:
         sender's checks (length, hash) happen and its connection stays usable.
     :param is_ours: no connection of a client or a server depends on the source, so a read of it may
         be interrupted.
+    :param release: takes the writing end in the end, instead of closing it.
     """
 
     def __init__(
@@ -61,9 +62,11 @@ class Feeder:
         *,
         drains: bool = False,
         is_ours: bool = False,
+        release: Callable[[int], None] = os.close,
     ) -> None:
         self._source = source
         self._fd = fd
+        self._release = release
         self._on_failure = on_failure
         self.drains = drains
         self._is_ours = is_ours
@@ -136,7 +139,7 @@ class Feeder:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             forget(fd)
-            os.close(fd)
+            self._release(fd)
 
     def _close(self) -> None:
         self._close_stream()

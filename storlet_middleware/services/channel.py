@@ -16,15 +16,20 @@ closed, ``failed`` is sent.
 **Bounds.**  A sandbox is not trusted.  A request that is no message of the protocol, or whose id is
 not above those before, ends the run.  Above ``concurrency`` nothing is read until an operation has
 ended; above ``rate`` the next request waits; above ``operations``, ``files`` and ``bytes`` the
-request or the stream fails.  A worker that never reads its replies blocks its own operations only:
-what is in flight is bounded, no system call waits for it, and the deadlines of the run hold.
+request or the stream fails.  A stream is an open file until the storlet has read or closed it: the
+kernel keeps the unread bytes, at the expense of this process.  A worker that never reads its
+replies blocks its own operations only: what is in flight is bounded, no system call waits for it,
+and the deadlines of the run hold.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import socket
+import struct
+import termios
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final
 
@@ -41,6 +46,7 @@ from storlet_middleware.concurrency import (
     refuse_descriptors,
     semaphore,
     sleep,
+    socket_class,
     socket_pair,
     spawn,
     wait_readable,
@@ -77,6 +83,7 @@ class Channel:
         self._reader: GreenTask | None = None
         self._tasks: set[GreenTask] = set()
         self._feeders: set[Feeder] = set()
+        self._unread = _Unread()
         self._room = semaphore(limits.concurrency)
         self._sending = semaphore(1)
         self._last_id = -1
@@ -123,6 +130,7 @@ class Channel:
         reader, self._reader = self._reader, None
         with contextlib.ExitStack() as stack:
             stack.callback(self._close_socket)
+            stack.callback(self._unread.close)
             # Only now: a task may make a feeder until it has ended.
             stack.callback(self._stop_feeders)
             for task in [*self._tasks]:
@@ -228,7 +236,9 @@ class Channel:
         if self._count > limits.operations:
             raise _limit(f"more than {limits.operations} operations (Service-Operations)")
         self._feeders = {feeder for feeder in self._feeders if not feeder.is_over}
-        if request.HAS_STREAM and len(self._feeders) + self._opening > limits.files:
+        if not request.HAS_STREAM:
+            return
+        if len(self._feeders) + self._unread.count() + self._opening > limits.files:
             raise _limit(f"more than {limits.files} open files (Service-Files)")
 
     def _failed(self, number: int, error: BaseException) -> ServiceFailed:
@@ -249,9 +259,19 @@ class Channel:
             self._send(framing.encode(outcome))
             return
         reply = framing.encode(Opened(number, outcome.facts, outcome.has_more))
-        reading, writing = stream(reader_is_ours=False)
+        try:
+            reading, writing = stream(reader_is_ours=False)
+        except OSError as error:
+            outcome.body.close()
+            self._send(framing.encode(self._failed(number, _no_stream(error))))
+            return
         body = _Counted(outcome.body, number, self)
-        feeder = Feeder(body, writing, lambda error: self._break_stream(number, error))
+        feeder = Feeder(
+            body,
+            writing,
+            lambda error: self._break_stream(number, error),
+            release=self._unread.take,
+        )
         self._feeders.add(feeder)
         try:
             self._send(reply, reading)
@@ -261,8 +281,7 @@ class Channel:
             if not isinstance(error, OSError):
                 raise
             # The kernel limits the descriptors in messages that are not received yet.
-            failed = BackendFailed(f"no stream for the storlet: {os.strerror(error.errno or 0)}")
-            self._send(framing.encode(self._failed(number, failed)))
+            self._send(framing.encode(self._failed(number, _no_stream(error))))
         finally:
             os.close(reading)
 
@@ -321,6 +340,51 @@ class _Counted:
 
     def close(self) -> None:
         self._body.close()
+
+
+class _Unread:
+    """Streams that have ended here, with bytes that the storlet has not read yet.
+
+    The storlet sees the end of the stream; our end stays open, because only it shows whether all
+    was read.
+    """
+
+    def __init__(self) -> None:
+        self._streams: list[socket.socket] = []
+
+    def take(self, fd: int) -> None:
+        """End the stream of which ``fd`` is the writing end, and own it."""
+        ended = socket_class(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fd)
+        ended.shutdown(socket.SHUT_WR)
+        self._streams.append(ended)
+
+    def count(self) -> int:
+        """How many are unread; closes the others."""
+        unread = []
+        for ended in self._streams:
+            if _unread_bytes(ended):
+                unread.append(ended)
+            else:
+                ended.close()
+        self._streams = unread
+        return len(unread)
+
+    def close(self) -> None:
+        """Close all; the storlet may read the rest."""
+        streams, self._streams = self._streams, []
+        for ended in streams:
+            ended.close()
+
+
+def _unread_bytes(ours: socket.socket) -> int:
+    """The bytes in a stream, as the kernel counts them for the writer: 0 if all was read, or the
+    reader has closed it.
+    """
+    return int(struct.unpack("i", fcntl.ioctl(ours, termios.TIOCOUTQ, bytes(4)))[0])
+
+
+def _no_stream(error: OSError) -> BackendFailed:
+    return BackendFailed(f"no stream for the storlet: {os.strerror(error.errno or 0)}")
 
 
 def _limit(text: str) -> StoreRefusal:

@@ -13,6 +13,7 @@ import pytest
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.messages import Described, OpenObject, StatObject
 from storlet_middleware.errors import BackendFailed, StorletError
+from storlet_middleware.services import channel
 from storlet_middleware.services.operations import Stream
 from storlet_middleware.services.requests import StoreRefusal
 from tests.unit.middleware.services.asking import Asking, Bytes, read_all
@@ -172,6 +173,58 @@ def test_limits_of_operations_files_and_bytes_fail_by_name(make: Make) -> None:
     _, descriptors = asking.reply()
     assert "Service-Bytes" in asking.reply()[0].message
     assert read_all(descriptors) == b"x" * 6
+
+
+@pytest.mark.parametrize("is_received", [True, False])
+def test_a_stream_is_an_open_file_until_it_was_read_or_closed(
+    make: Make, *, is_received: bool
+) -> None:
+    # All bytes fit into the kernel's buffer, so the stream has ended on our side.
+    asking = make(files=2)
+    asking.answer = lambda _: Stream(Bytes([b"x" * 1000]))
+    asking.send(OpenObject(1, "/c/o"), OpenObject(2, "/c/o"))
+    kept: list[Any] = []
+
+    def next_reply() -> Any:
+        reply, descriptors = asking.reply()
+        while isinstance(reply, messages.StreamEnded):
+            reply, descriptors = asking.reply()
+        kept.append(descriptors)
+        return reply
+
+    if is_received:
+        next_reply(), next_reply()
+    assert wait_until(lambda: asking.performed and not asking.channel._tasks)
+    assert wait_until(lambda: all(feeder.is_over for feeder in asking.channel._feeders))
+    asking.send(OpenObject(3, "/c/o"))
+    if not is_received:
+        next_reply(), next_reply()
+    assert "Service-Files" in next_reply().message
+    assert read_all(kept[0]) == b"x" * 1000
+    asking.send(OpenObject(4, "/c/o"))
+    assert isinstance(next_reply(), messages.Opened)
+    for descriptors in kept[1:]:
+        descriptors.close()
+    asking.send(OpenObject(5, "/c/o"), OpenObject(6, "/c/o"))
+    assert all(isinstance(next_reply(), messages.Opened) for _ in range(2))
+    for descriptors in kept:
+        descriptors.close()
+
+
+def test_a_process_without_descriptors_fails_the_request(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*, reader_is_ours: bool) -> Any:
+        raise OSError(24, os.strerror(24))  # EMFILE
+
+    asking = make()
+    body = Bytes([b"x"])
+    asking.answer = lambda _: Stream(body)
+    monkeypatch.setattr(channel, "stream", refuse)
+    asking.send(OpenObject(1, "/c/o"))
+    failed, _ = asking.reply()
+    assert (failed.code, failed.status) == ("backend.failed", 503)
+    assert body.is_closed
 
 
 def test_a_worker_that_reads_no_replies_blocks_itself_only(make: Make) -> None:
