@@ -63,12 +63,15 @@ class Project:
         files, faults = {}, []
         for path in manifest.files_at_upload(self.document):
             wrong = archive.fault_of_test_file(path)
-            if not wrong and not (self.folder / path).is_file():
+            place = self.folder / path
+            if not wrong and not place.is_file():
                 wrong = f"there is no such file in {self.folder}"
+            elif not wrong and not place.resolve().is_relative_to(self.folder.resolve()):
+                wrong = "a symbolic link to a file outside of the project"
             if wrong:
                 faults.append(f"tests: {path}: {wrong}")
             else:
-                files[path] = (self.folder / path).read_bytes()
+                files[path] = place.read_bytes()
         size = sum(map(len, files.values()))
         if size > archive.MAX_TESTS_BYTES:
             faults.append(

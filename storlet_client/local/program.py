@@ -37,19 +37,17 @@ def run(
     :raises OSError: an input cannot be opened, or the program cannot be started.
     """
     opened = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path, _ in inputs]
-    reading, writing = os.pipe()
-    with tempfile.TemporaryFile() as log:
+    # Files, so that no program waits for this process, and no process that it leaves delays it.
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as written:
         try:
             # 0, 1, 2, further inputs, metadata.
-            given = [opened[0], output, log.fileno(), *opened[1:], writing]
+            given = [opened[0], output, log.fileno(), *opened[1:], written.fileno()]
             status = _start(program, arguments, given, _environment(inputs, parameters))
-            os.close(writing)
-            writing = -1
-            metadata = os.read(reading, _METADATA_BYTES)
         finally:
-            for number in (*opened, reading, writing):
-                if number >= 0:
-                    os.close(number)
+            for number in opened:
+                os.close(number)
+        written.seek(0)
+        metadata = written.read(_METADATA_BYTES)
         log.seek(0)
         text = log.read().decode("utf-8", "replace")
     return Ended(_fault(status, text), text, metadata)

@@ -141,6 +141,8 @@ def _with_metadata(ended: program.Ended) -> Outcome:
         metadata = json.loads(ended.metadata or b"{}")
     except ValueError as error:
         return Outcome(FAILED, f"the metadata is not a JSON object: {error}", log=ended.log)
+    if not isinstance(metadata, dict):
+        return Outcome(FAILED, "the metadata is not a JSON object: another value", log=ended.log)
     texts = {
         key: value if isinstance(value, str) else json.dumps(value)
         for key, value in metadata.items()

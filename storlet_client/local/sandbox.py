@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -128,8 +129,12 @@ class LocalNode:
 
 
 def _regular(path: Path, copy: Path) -> Path:
-    """``path``, or a copy of what another kind of file, such as a pipe, has."""
-    if path.is_file():
+    """``path``, or a copy of what another kind of file, such as a pipe, has.
+
+    A file that every user may write is copied, too: a storlet could open its descriptor once more,
+    for writing, where the kernel is without Landlock.
+    """
+    if path.is_file() and not path.stat().st_mode & stat.S_IWOTH:
         return path.resolve()
     with path.open("rb") as source, copy.open("wb") as target:
         shutil.copyfileobj(source, target)

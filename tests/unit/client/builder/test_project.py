@@ -112,6 +112,17 @@ def test_files_of_cases_are_read_once(tmp_path: Path) -> None:
     assert project.read(folder).test_files() == {"in": b"in", "out": b"out"}
 
 
+def test_no_link_brings_a_file_from_outside_into_a_bundle(tmp_path: Path) -> None:
+    folder = make(tmp_path / "p", CASES % "out")
+    (tmp_path / "secret").write_text("secret")
+    (folder / "real").write_text("inside")
+    (folder / "in").symlink_to("real")
+    (folder / "out").symlink_to("../secret")
+    with pytest.raises(ProjectError, match="out: a symbolic link to a file outside") as error:
+        project.read(folder).test_files()
+    assert len(error.value.faults) == 1
+
+
 @pytest.mark.parametrize(
     ("path", "text"),
     [

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -69,6 +70,12 @@ def test_metadata_is_written_to_its_descriptor(tmp_path: Path) -> None:
     assert outcome.metadata == {"a": "b", "n": "1"}
 
 
+def test_a_process_that_is_left_does_not_delay_the_end(tmp_path: Path) -> None:
+    outcome, _ = outcome_of(tmp_path, "sleep 30 & echo $! >&2")
+    os.kill(int(outcome.log), signal.SIGKILL)  # it is still there
+    assert outcome.is_ok
+
+
 @pytest.mark.parametrize(
     ("script", "code", "message"),
     [
@@ -79,6 +86,16 @@ def test_metadata_is_written_to_its_descriptor(tmp_path: Path) -> None:
             'eval "exec 9>&$STORLET_METADATA_FD"; head -c 5000 /dev/zero | tr "\\0" 1 >&9',
             "storlet.limit.metadata",
             "the metadata has 5000 bytes, more than 4096",
+        ),
+        (
+            'eval "exec 9>&$STORLET_METADATA_FD"; head -c 100000 /dev/zero | tr "\\0" 1 >&9',
+            "storlet.limit.metadata",
+            "the metadata has ",
+        ),
+        (
+            'eval "exec 9>&$STORLET_METADATA_FD"; echo "[1]" >&9',
+            "storlet.failed",
+            "the metadata is not a JSON object: another value",
         ),
     ],
 )

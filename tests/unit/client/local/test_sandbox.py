@@ -48,6 +48,19 @@ def test_requests_are_answered_and_output_comes(
     assert str(source) in outcome.log
 
 
+def test_a_file_that_every_user_may_write_is_given_as_a_copy(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A storlet could open the descriptor of the file itself once more, for writing."""
+    use(monkeypatch, ECHO)
+    source = tmp_path / "in"
+    source.write_bytes(b"x")
+    source.chmod(0o666)
+    with LocalNode(2) as node:
+        log = node.run(tmp_path / "b", [Input(source)], {}).log
+    assert str(source) not in log
+
+
 def test_a_pipe_is_given_as_a_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     use(monkeypatch, ECHO)
     reader, writer = os.pipe()
