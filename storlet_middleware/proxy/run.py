@@ -151,6 +151,12 @@ class Run:
             self._disclosure.is_owner = self._permissions.check_access()
             self._nesting = self._nesting.inside(step.request.storlet for step in self._steps)
             self._permissions.resolve()
+            if (
+                self._execution.is_pipeline
+                and self._request.source
+                and not self._disclosure.is_owner
+            ):
+                self._source.require_allowed()
             if self._steps[0].storlet.services and self._placement != placement.PROXY:
                 self._placement, self._reason = placement.PROXY, placement.Reason.SERVICES
             self._completion.prepare()

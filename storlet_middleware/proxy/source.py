@@ -28,14 +28,15 @@ from storlet_middleware.errors import (
 )
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.wsgi import dynamic_object, gate
+from storlet_middleware.wsgi import authorization, dynamic_object, gate
 from storlet_middleware.wsgi.bodies import ClientBody, GuardedBody, SourceAnswer
 from storlet_middleware.wsgi.byte_ranges import ByteRange
 from storlet_middleware.wsgi.caller import user_of
-from storlet_middleware.wsgi.context import RequestContext
+from storlet_middleware.wsgi.context import AuthorizationChain, RequestContext, swift_authorize
 from storlet_middleware.wsgi.grants import GrantedReads, Reader
 from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal, client_environ, path_info
+from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 #: Headers of the client's request that select a part of the answer.
@@ -101,6 +102,24 @@ class Source:
         """Release the answer if no result owns it."""
         if self.answer is not None:
             close_if_possible(self.answer.app_iter)
+
+    def require_allowed(self) -> None:
+        """Raise Swift's refusal of a caller that may not read the source, before it is read.
+
+        Every caller may run the library, so without this check a caller without any rights could
+        wait for slots of the account.
+        """
+        request = self._request
+        path = object_path(request.version, request.account, self.path.container, self.path.name)
+        refusal = authorization.authorize(self._environ, self._proxy.app, "GET", path).refusal
+        if refusal is None:
+            return
+        asked = Request(self._get_environ(self.path))
+        authorize = asked.environ.get("swift.authorize")
+        grants = authorize.grants if isinstance(authorize, AuthorizationChain) else ()
+        swift = swift_authorize(self._environ)
+        if swift is None or not any(grant.allows(asked, swift) for grant in grants):
+            raise SwiftRefusal(refusal)
 
     # --- inputs -----------------------------------------------------------------------------------
 

@@ -95,6 +95,26 @@ def test_the_steps_may_be_an_object(proxy: Proxy, data: FakeSwift) -> None:
     assert data.unclosed() == 0
 
 
+@pytest.mark.parametrize(("user", "status"), [("", 401), (READER, 403)])
+def test_a_caller_without_rights_waits_for_no_slot(
+    proxy: Proxy, data: FakeSwift, monkeypatch: pytest.MonkeyPatch, user: str, status: int
+) -> None:
+    """Every caller may run the library, and a pipeline has its slots before it reads the object."""
+    admitted: list[Any] = []
+    launcher = proxy.filter._proxy.launcher
+    admit = launcher.admit_together
+    monkeypatch.setattr(
+        launcher, "admit_together", lambda demands: admitted.append(demands) or admit(demands)
+    )
+    query = urlencode({"steps": json.dumps(["std:nop", "std:nop"])})
+    answer = proxy.call("GET", f"c/o?{query}", SEQUENCE, user=user)
+    assert (answer.status, admitted) == (status, [])
+    data.containers["c"].read = READER
+    assert proxy.call("GET", f"c/o?{query}", SEQUENCE, user=READER).status == 200
+    assert admitted
+    assert_idle(proxy)
+
+
 def test_the_object_with_the_steps_is_read_in_the_callers_name(
     proxy: Proxy, data: FakeSwift
 ) -> None:
