@@ -76,6 +76,7 @@ class Permissions:
             step.version = self._resolve(step)
             self._check_version(step)
             self._check_limits(step)
+            self._check_descriptors(step)
             self._check_declared_inputs(step)
             self._fill_parameters(step)
 
@@ -129,6 +130,15 @@ class Permissions:
             raise BadRequest(
                 f"{names.OUTPUT}: {given} outputs and {request.input_count} inputs: together at"
                 f" most {_MOST_DESCRIPTORS} are allowed"
+            )
+
+    def _check_descriptors(self, step: Step) -> None:
+        """Refuse a message that the socket for services makes too large."""
+        request, most = step.request, _MOST_DESCRIPTORS - 1
+        if step.storlet.services and request.descriptor_count > most:
+            raise BadRequest(
+                f"storlet {request.storlet} has services: {request.input_count} inputs and"
+                f" {len(request.outputs)} further outputs: together at most {most} are allowed"
             )
 
     def _check_declared_inputs(self, step: Step) -> None:

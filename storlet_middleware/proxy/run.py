@@ -166,7 +166,7 @@ class Run:
             self._times.first_byte = monotonic()
             if self._request.target is None:
                 return self._respond(result, self._watch)
-            response = self._store(result)
+            response = self._store(result, self._watch)
             self._end(Ending.of_answer(response))
             if self._is_log_lost:
                 response.headers[names.LOG_LOST] = "true"
@@ -250,14 +250,16 @@ class Run:
         chunks = result.chunks()
         return self._output_hash.through(chunks) if self._completion.needs_hash else chunks
 
-    def _store(self, result: Result) -> Response:
+    def _store(self, result: Result, watch: ClientWatch) -> Response:
         request = self._request
         if request.target is None:
             raise AssertionError("the request has no target")
         source = None if self._source.answer is None else self._source.headers
         reverse = self._plan.reverse if self._plan is not None else ""
         place = Store(self._proxy, self._environ, request, request.target, reverse)
-        answer = place.put(result, self._chunks(result), self._outputs, self._disclosure, source)
+        # Objects may be stored if the client disconnects during the commit: the run is no failure.
+        chunks = watch.until_end(self._chunks(result))
+        answer = place.put(result, chunks, self._outputs, self._disclosure, source)
         self._is_usage_final = True
         answer.headers.update(self.headers())
         answer.headers.update(span_headers(result, self._disclosure))
@@ -322,13 +324,15 @@ class Run:
             self._watch.stop()
         result = self._execution.result
         try:
-            # First: a reader of an output may wait for its PUT.
-            self._outputs.close()
-            if result is not None:
-                result.close()
-                self._is_usage_final = result.has_run
-            else:
-                self._source.close()
+            try:
+                # First: a reader of an output may wait for its PUT.
+                self._outputs.close()
+            finally:
+                if result is not None:
+                    result.close()
+                    self._is_usage_final = result.has_run
+                else:
+                    self._source.close()
         finally:
             self._execution.release_slots()
             # Also if Swift's close fails: the account's run must not stay counted.

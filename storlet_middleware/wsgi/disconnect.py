@@ -94,6 +94,11 @@ class ClientWatch:
             self._is_armed = True
         self._is_armed = False
 
+    def until_end(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """Yield ``chunks``, in any green thread; the watch pauses at their end."""
+        yield from chunks
+        self.pause()
+
     def pause(self) -> None:
         """Raise nothing until :meth:`guard` waits for a chunk: other code, which runs until then,
         does not expect :class:`ClientGone`."""

@@ -347,6 +347,37 @@ def test_inputs_and_outputs_fit_into_one_message(make_proxy: Make) -> None:
     assert b"20 outputs and 11 inputs: together at most 30" in answer.data
 
 
+def test_the_socket_for_services_is_one_descriptor_less(make_proxy: Make, swift: FakeSwift) -> None:
+    swift.containers["storlet"].objects["up.py"].headers["X-Object-Meta-Storlet-Services"] = "read"
+    proxy = make_proxy(splitting(), limits__inputs="30")
+    for inputs, wanted in ((28, 200), (29, 400)):
+        extra = ", ".join(["/other/present"] * (inputs - 1))
+        headers = {**TWO, "X-Storlet-Extra-Resources": extra}
+        headers["X-Storlet-Output"] = "/c/one"
+        headers["X-Storlet-Generate-Log"] = "true"
+        answer = call(proxy, "GET", headers)
+        assert answer.status == wanted
+    assert b"has services: 29 inputs and 1 further outputs: together at most 29" in answer.data
+
+
+def test_a_put_whose_end_fails_leaves_no_run_behind(
+    make_proxy: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def close(outputs: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(stored_outputs.StoredOutputs, "close", close)
+    cancelled: list[bool] = []
+    proxy = make_proxy(splitting(lambda worker: cancelled.append(worker.wait_for_cancel())))
+    answer = proxy.start("GET", "c/o", RUN)
+    next(iter(answer.app_iter))
+    with pytest.raises(ZeroDivisionError):
+        answer.app_iter.close()
+    assert wait_until(lambda: bool(cancelled))
+    assert cancelled == [True]
+    assert_idle(proxy)
+
+
 def test_the_header_means_nothing_without_a_storlet(proxy: Proxy) -> None:
     answer = proxy.call("GET", "c/o", {"X-Storlet-Output": "/c/one"})
     assert answer.status == 400

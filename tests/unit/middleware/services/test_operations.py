@@ -108,7 +108,16 @@ def test_a_page_of_a_listing_says_whether_more_follow() -> None:
     assert (b"".join(empty.body), empty.has_more) == (b"[]", False)
 
 
-@pytest.mark.parametrize(("page", "length"), [(b"[]", "5"), (b"[{", "2")])
+def test_entries_are_counted_whatever_their_names_are() -> None:
+    names = ['"name":', '\\"name":', '{"subdir": "', "\u00e9", "name"]
+    page = json.dumps([{"bytes": 1, "name": name} for name in names] + [{"subdir": "subdir"}])
+    for text in (page, json.dumps(json.loads(page), separators=(",", ":")) + "\n"):
+        store = Store(200, text.encode(), Content_Length=str(len(text)))
+        assert perform(store, messages.ListContainer(1, "c", limit=6)).has_more
+        assert not perform(store, messages.ListContainer(1, "c", limit=7)).has_more
+
+
+@pytest.mark.parametrize(("page", "length"), [(b"[]", "5"), (b"[{", "2"), (b"<html>", "6")])
 def test_a_listing_that_is_cut_is_a_failure(page: bytes, length: str) -> None:
     with pytest.raises(BackendFailed):
         perform(Store(200, page, Content_Length=length), messages.ListContainer(1, "c"))

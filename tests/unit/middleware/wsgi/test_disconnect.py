@@ -15,7 +15,15 @@ import pytest
 from storlet_middleware.concurrency import end, spawn
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
 from tests.unit.middleware.storlets import failing
-from tests.unit.middleware.support import ACCOUNT, Logger, Proxy, WorkerRun, authorize, wait_until
+from tests.unit.middleware.support import (
+    ACCOUNT,
+    FakeSwift,
+    Logger,
+    Proxy,
+    WorkerRun,
+    authorize,
+    wait_until,
+)
 
 #: Set when the client has read the storlet's output before its failure.
 HALF_CAME = threading.Event()
@@ -160,6 +168,27 @@ def test_a_disconnect_during_a_silent_storlet_is_detected_within_a_second(
     # With an empty body, the promised time; else with a margin for slow machines.
     assert cancelled[0] - left < (3 if after else 1.2)
     assert wait_until(lambda: not proxy.filter._proxy._inflight)
+
+
+def test_a_disconnect_during_the_commit_of_a_put_is_no_failure(
+    make_proxy: Make, serve: Serve, swift: FakeSwift
+) -> None:
+    begun: list[bool] = []
+
+    def put(request: Any) -> Any:
+        answer = swift.respond(request)
+        begun.append(True)
+        eventlet.sleep(1)
+        return answer
+
+    swift.hooks["PUT", f"/v1/{ACCOUNT}/c/o"] = put
+    proxy = make_proxy()
+    client = send_request(serve(proxy), method="PUT", more="Content-Length: 5\r\n", body=b"hello")
+    assert wait_until(lambda: bool(begun))
+    client.close()
+    assert wait_until(lambda: not proxy.filter._proxy._inflight)
+    assert swift.containers["c"].objects["o"].body == b"HELLO"
+    assert "code=ok" in proxy.logger.text
 
 
 def test_a_disconnect_is_raised_only_after_swift_returns_a_pooled_connection() -> None:
