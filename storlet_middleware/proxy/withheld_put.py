@@ -63,6 +63,8 @@ _RESERVE_PIECES: Final = 16
 _RESERVE_BYTES: Final = 8 << 20
 #: Bytes beyond the reserve that wait for Swift before the writer has to.
 _WINDOW_BYTES: Final = 256 << 10
+#: Chunks are joined up to this size: a reserve of single bytes would take 200 times its size.
+_JOINED_BYTES: Final = 4096
 #: Time that Swift needs at most to end a broken PUT.
 _BREAK_SECONDS: Final = 1.0
 
@@ -324,10 +326,15 @@ class _Body:
         return self._size <= self._reserve.size_bytes + _WINDOW_BYTES
 
     def add(self, chunk: bytes) -> None:
-        if chunk:
-            self._views.append(memoryview(chunk))
-            self._size += len(chunk)
-            self._data.ring()
+        if not chunk:
+            return
+        views = self._views
+        if views and len(views[-1]) + len(chunk) <= _JOINED_BYTES:
+            views[-1] = memoryview(b"".join((views[-1], chunk)))
+        else:
+            views.append(memoryview(chunk))
+        self._size += len(chunk)
+        self._data.ring()
 
     def flush(self) -> None:
         self._is_flushing = True

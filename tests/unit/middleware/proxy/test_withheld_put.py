@@ -126,6 +126,19 @@ def test_an_empty_object_is_stored_at_its_release(make: Make) -> None:
     assert (put.answer().status_int, store.stored) == (201, b"")
 
 
+def test_the_reserve_of_a_writer_of_single_bytes_has_few_chunks(make: Make) -> None:
+    store = Store(read_bytes=1000)
+    put = make(store, Reserve(1000, 20_000, 30.0))
+    data = bytes(number % 251 for number in range(22_000))
+    for number in range(len(data)):
+        put.write(data[number : number + 1])
+        if not number % 1000:
+            settle()
+    assert len(put._body._views) <= 2 * 20_000 // 4096 + 1
+    assert commit([put])[0].status_int == 201
+    assert store.stored == data
+
+
 def test_a_writer_waits_for_swift(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(withheld_put, "_WINDOW_BYTES", 20)
 
