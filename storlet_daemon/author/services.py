@@ -6,8 +6,9 @@
         head = photo.read(1024)
     for entry in services.list("photos", prefix="2026/"):
         print(entry.name, entry.size)
+    services.set_metadata("/photos/cat.jpg", {"Checked": "yes"})
 
-A storlet declares the operations that it uses: ``X-Object-Meta-Storlet-Services: read, list``.
+A storlet declares the operations that it uses: ``X-Object-Meta-Storlet-Services: read, write``.
 Paths are ``/container/object``, always of the account of the request.  Each operation is a request
 of the caller, with the caller's rights and the account's rules.
 
@@ -219,6 +220,25 @@ def list(  # noqa: PLR0913  the parameters of Swift's listings
         "reverse": reverse,
     }
     return _pages(_current(), {key: value for key, value in query.items() if value}, marker, limit)
+
+
+def set_metadata(path: str, changes: Mapping[str, str | None]) -> None:
+    """Change items of an object's user metadata; the other items stay.
+
+    ``None`` or an empty text removes an item.  The key ``Content-Type`` is the content type.
+    """
+    texts = {key: value or "" for key, value in changes.items()}
+    _current().ask("set_metadata", {"path": path, "changes": texts})
+
+
+def copy(source: str, target: str) -> None:
+    """Copy an object with its metadata; an object at ``target`` is replaced."""
+    _current().ask("copy", {"source": source, "target": target})
+
+
+def delete(path: str) -> None:
+    """Delete an object."""
+    _current().ask("delete", {"path": path})
 
 
 def _pages(

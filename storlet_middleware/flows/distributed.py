@@ -40,7 +40,6 @@ from storlet_middleware.flows.spool import Budget, Spool
 from storlet_middleware.proxy.plan import UNKNOWN_TYPE
 from storlet_middleware.proxy.run import new_id
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.proxy.stored_headers import set_metadata
 from storlet_middleware.records.record import OK
 from storlet_middleware.wsgi import s3_request
 from storlet_middleware.wsgi.answer import Answer
@@ -48,6 +47,7 @@ from storlet_middleware.wsgi.bodies import ClientBody, ClosingIterator
 from storlet_middleware.wsgi.caller import user_of
 from storlet_middleware.wsgi.context import RequestContext, swift_authorize
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch, break_connection
+from storlet_middleware.wsgi.stored_headers import set_metadata
 from storlet_middleware.wsgi.storlet_request import (
     ObjectPath,
     storlet_headers,

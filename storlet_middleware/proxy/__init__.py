@@ -20,6 +20,5 @@ In the order of their use by a run:
 ``stored_outputs``  further outputs as objects, and the commit of all
 ``withheld_put``    a PUT whose end is withheld until the run has succeeded
 ``output_hash``     the hash of an output, for its record
-``stored_headers``  headers of a stored result, checked before the PUT begins
 ``completion``      log objects, the operator's log line, metrics
 """

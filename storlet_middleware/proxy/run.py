@@ -53,7 +53,7 @@ from storlet_middleware.services.requests import Place, StoreRequests
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
-from storlet_middleware.wsgi.storlet_request import StorletRequest
+from storlet_middleware.wsgi.storlet_request import StorletRequest, reserved_containers
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 _counter: Final = itertools.count(1)
@@ -201,7 +201,8 @@ class Run:
         place = Place(request.version, request.account)
         proxy = self._proxy
         asked = StoreRequests(proxy.front, proxy.app, self._environ, place, self._nesting)
-        return Channel(Operations(asked), declared, limits, proxy.logger)
+        operations = Operations(asked, reserved_containers(proxy.config))
+        return Channel(operations, declared, limits, proxy.logger)
 
     def _runs_at_object(self) -> bool:
         """Whether an object node runs the first step."""

@@ -13,12 +13,12 @@ from typing import Any
 from swift.common.swob import Request, Response
 
 from storlet_middleware import names
-from storlet_middleware.proxy import stored_headers
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.stored_outputs import StoredOutputs, shown
 from storlet_middleware.proxy.withheld_put import PutRefused, WithheldPut, reserve_for
+from storlet_middleware.wsgi import stored_headers
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import client_environ, path_info
 

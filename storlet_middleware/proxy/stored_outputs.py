@@ -24,9 +24,9 @@ from swift.common.wsgi import make_subrequest
 
 from storlet_middleware import errors, names
 from storlet_middleware.errors import BackendFailed, StorletError
-from storlet_middleware.proxy import stored_headers
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.withheld_put import PutRefused, WithheldPut, commit, reserve_for
+from storlet_middleware.wsgi import stored_headers
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import path_info
 from storlet_middleware.wsgi.swift_paths import object_path

@@ -125,8 +125,8 @@ class WithheldPut:
     """See the module.  One task writes; one, which may be the same, owns it and closes it.
 
     :param app: the rest of the pipeline.
-    :param put: the PUT (swob), with headers that
-        :func:`~.stored_headers.require_storable` has accepted; this class sets its body.
+    :param put: the PUT (swob), with headers that :mod:`~storlet_middleware.wsgi.stored_headers`
+        has accepted; this class sets its body.
     :param logger: of the filter; log lines of Swift get the transaction of this task.
     :param stalled: the error of a writer that paused for too long, for a reason.
     """

@@ -254,7 +254,7 @@ TABLE: Final = (
 
 
 BEYOND: Final = (
-    Protection("storlet_middleware.proxy.stored_headers",
+    Protection("storlet_middleware.wsgi.stored_headers",
         "headers that an object server refuses, so that Swift's proxy avoids the node for a minute",
         ("metadata that no node stores",)),
     Protection("storlet_middleware.engine.invocation",

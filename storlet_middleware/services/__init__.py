@@ -2,6 +2,7 @@
 
 ``channel``     the socket to the worker: reads requests, bounds them, sends replies and streams
 ``operations``  the request to the store, and the reply, for each kind of message
+``changes``     of these, the requests that change an object
 ``requests``    one request to the store, which enters at the filter like the caller's own
 ``identity``    the caller of a run, and whether the run may have services
 ``nesting``     storlets that run because a storlet sent a request: their depth, and cycles

@@ -10,16 +10,20 @@ from swift.common import constraints
 
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.messages import (
+    CopyObject,
+    DeleteObject,
     Described,
     Facts,
     ListContainer,
     Message,
     OpenObject,
     ServiceRequest,
+    SetMetadata,
     StatObject,
 )
 from storlet_middleware import errors, names
 from storlet_middleware.errors import BackendFailed
+from storlet_middleware.services.changes import Changes
 from storlet_middleware.services.requests import (
     StoreAnswer,
     StoreRefusal,
@@ -57,14 +61,21 @@ class Stream:
 
 
 class Operations:
-    """Performs the requests of one run."""
+    """Performs the requests of one run.
 
-    def __init__(self, requests: StoreRequests) -> None:
+    :param reserved: the containers that no storlet may write.
+    """
+
+    def __init__(self, requests: StoreRequests, reserved: frozenset[str]) -> None:
         self._requests = requests
+        changes = Changes(requests, reserved)
         self._table: Mapping[type[ServiceRequest], Callable[[Any], Message | Stream]] = {
             OpenObject: self._open,
             StatObject: self._stat,
             ListContainer: self._list,
+            SetMetadata: changes.set_metadata,
+            CopyObject: changes.copy,
+            DeleteObject: changes.delete,
         }
 
     def perform(self, request: ServiceRequest) -> Message | Stream:

@@ -33,7 +33,7 @@ def test_requests_and_their_outcome_match_the_transcript(
     storlet: Storlet, case: dict[str, Any]
 ) -> None:
     with Run(storlet.connect(), [InputPipe(b"")]) as run:
-        store = run.serve("read", "list")
+        store = run.serve("read", "list", "write", "delete")
         run.send({"ask": json.dumps([case["ask"]])})
         for step in case["store"]:
             play(store, step)

@@ -282,6 +282,171 @@ def test_rules_that_run_each_other_end_with_the_name_of_the_cycle(ward: Ward) ->
         ward.rule(RULES)
 
 
+# --- changes --------------------------------------------------------------------------------------
+
+CHANGER = "changer.py"
+
+
+@pytest.fixture(scope="module")
+def changer(owner: Client) -> Client:
+    assert upload(owner, "read, write, delete", CHANGER).status == 201
+    return owner
+
+
+def change(client: Client, path: str, *asked: list[Any], **headers: str) -> list[Any]:
+    return outcomes(ask(client, path, *asked, storlet=CHANGER, **headers))
+
+
+def test_metadata_of_an_object_of_any_kind_changes_item_by_item(
+    changer: Client, plain: str, path: str
+) -> None:
+    set_, many, stat, whole = change(
+        changer, plain, ["set", f"/{path}", {"Colour": "röd", "Content-Type": "text/x"}],
+        ["set_many", f"/{path}", 8], ["stat", f"/{path}"], ["open", f"/{path}"],
+    )  # fmt: skip
+    if path.endswith("/symlink"):
+        assert set_[:2] == ["ServiceError", "bad_request"]
+        assert "the metadata of its target" in set_[2]
+        return
+    assert (set_, many) == (["ok"], ["ok"])
+    facts = stat[1]
+    assert (facts["size"], facts["content_type"]) == (len(WHOLE), "text/x")
+    assert facts["metadata"]["Colour"] == "röd"
+    assert sum(name.startswith("Item-") for name in facts["metadata"]) == 8
+    kind = path.rpartition("/")[2]
+    assert facts["metadata"]["Kind"] == kind
+    assert whole[1] == md5(WHOLE)
+    removed, stat = change(
+        changer, plain, ["set", f"/{path}", {"Colour": None}], ["stat", f"/{path}"]
+    )
+    assert removed == ["ok"]
+    assert "Colour" not in stat[1]["metadata"]
+    assert stat[1]["content_type"] == "text/x"
+
+
+def test_a_change_of_metadata_keeps_an_expiry_and_an_encoding(
+    changer: Client, plain: str, container: str
+) -> None:
+    path = f"{container}/expires"
+    headers = {"X-Delete-After": "9000", "Content-Encoding": "x-none"}
+    assert changer.put(path, b"x", headers).status == 201
+    before = changer.head(path).headers["X-Delete-At"]
+    assert change(changer, plain, ["set", f"/{path}", {"a": "b"}]) == [["ok"]]
+    found = changer.head(path).headers
+    assert (found["X-Delete-At"], found["Content-Encoding"]) == (before, "x-none")
+    assert found["X-Object-Meta-A"] == "b"
+
+
+def test_objects_are_copied_and_deleted(changer: Client, plain: str, path: str) -> None:
+    copy = f"/{path} cöpy?"
+    copied, whole, deleted, again, missing = change(
+        changer, plain, ["copy", f"/{path}", copy], ["open", copy], ["delete", copy],
+        ["delete", copy], ["copy", copy, f"/{path}"],
+    )  # fmt: skip
+    assert (copied, deleted) == (["ok"], ["ok"])
+    assert whole[:3] == ["ok", md5(WHOLE), len(WHOLE)]
+    assert whole[4]["Kind"] == path.rpartition("/")[2]
+    assert again[:2] == missing[:2] == ["NotFound", "input.not_found"]
+
+
+def test_changes_need_the_declaration_and_the_callers_rights(
+    changer: Client, asker: Client, users: dict[str, Client], plain: str, container: str
+) -> None:
+    """tester3 may read the container and the storlets, and write nothing."""
+    path = f"/{container}/kept"
+    assert changer.put(path[1:], b"x").status == 201
+    asked = [["set", path, {"a": "b"}], ["copy", path, f"{path}.2"], ["delete", path]]
+    found = outcomes(ask(asker, plain, *asked))
+    assert [each[:2] for each in found] == [["Denied", "services.undeclared"]] * 3
+    guest = users["test:tester3"]
+    assert changer.post(container, {"X-Container-Read": "test:tester3"}).status == 204
+    assert changer.post("storlet", {"X-Container-Read": "test:tester3"}).status == 204
+    try:
+        found = change(guest, plain, *asked)
+        assert [each[:2] for each in found] == [["Denied", "access.denied"]] * 3
+    finally:
+        assert changer.post("storlet", {"X-Remove-Container-Read": "x"}).status == 204
+    assert changer.get(path[1:]).body == b"x"
+
+
+def test_storlets_dependencies_logs_and_rules_are_not_changed(changer: Client, plain: str) -> None:
+    for container in ("storlet", "dependency", "storletlog", "storlet_rules"):
+        path = f"/{container}/{CHANGER}"
+        found = change(
+            changer, plain, ["set", path, {"a": "b"}], ["copy", f"/{plain}", path], ["delete", path]
+        )
+        assert [each[:2] for each in found] == [["Denied", "access.denied"]] * 3
+        assert all(container in each[2] for each in found)
+
+
+def test_a_change_stays_when_the_run_fails_after_it(
+    changer: Client, plain: str, container: str
+) -> None:
+    path = f"{container}/marked"
+    assert changer.put(path, b"x" * 100).status == 201
+    answer = ask(
+        changer, plain, ["set", f"/{path}", {"a": "b"}], ["die", f"/{path}"], storlet=CHANGER
+    )
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert changer.head(path).headers["X-Object-Meta-A"] == "b"
+
+
+@pytest.fixture(scope="module")
+def changed_ward(ward: Ward) -> Ward:
+    assert upload(ward.admin, "read, write, delete", CHANGER).status == 201
+    return ward
+
+
+def test_a_change_does_not_lose_or_copy_what_a_rule_withholds(changed_ward: Ward) -> None:
+    ward, covered = changed_ward, "/patients/a.csv"
+    found = change(
+        ward.researcher, "open/a.csv", ["set", covered, {"a": "b"}], ["copy", covered, "/open/copy"],
+        ["stat", "/open/copy"], ["open", "/open/copy"],
+    )  # fmt: skip
+    (name, code, text), copied, *_ = found
+    assert (name, code) == ("Denied", "access.rule")
+    assert "rule hide withholds metadata" in text
+    # The length is that of the masked copy, too.
+    assert "SECRET" not in json.dumps(found)
+    assert ETAG not in json.dumps(found)
+    assert copied == ["ok"], copied
+    assert ward.admin.get("open/copy").body == MASKED
+    kept = ward.admin.head("patients/a.csv").headers
+    assert (kept["X-Object-Meta-Patient"], kept["X-Object-Meta-A"]) == ("SECRET", None)
+    # No rule covers the object for another caller.
+    assert change(ward.physician, "open/a.csv", ["set", covered, {"a": "b"}]) == [["ok"]]
+    kept = ward.admin.head("patients/a.csv").headers
+    assert (kept["X-Object-Meta-Patient"], kept["X-Object-Meta-A"]) == ("SECRET", "b")
+
+
+def test_rules_about_changes_hold_for_those_of_storlets(changed_ward: Ward) -> None:
+    ward = changed_ward
+    rules = """
+version: 1
+rules:
+- {name: no-post, when: {method: POST, container: patients}, deny: no changes}
+- {name: no-delete, when: {method: DELETE, container: patients}, deny: no deletion}
+- {name: no-put, when: {method: PUT, container: patients}, deny: nothing new}
+- {name: marked, when: {method: PUT, container: open}, mandatory: true, run: mask.py}
+"""
+    ward.rule(rules, accept=True)
+    try:
+        own = "/patients/a.csv"
+        post, delete, put, marked = change(
+            ward.physician, "open/a.csv", ["set", own, {"x": "y"}], ["delete", own],
+            ["copy", "/open/a.csv", "/patients/new"], ["copy", own, "/open/marked"],
+        )  # fmt: skip
+        for outcome, rule in ((post, "no-post"), (delete, "no-delete"), (put, "no-put")):
+            assert outcome[:2] == ["Denied", "access.rule"]
+            assert f"rule {rule}: " in outcome[2]
+        assert marked == ["ok"], marked
+        assert ward.admin.get("open/marked").body == MASKED
+        assert ward.admin.get("patients/a.csv").body == CONTENT
+        assert ward.admin.get("patients/new").status == 404
+    finally:
+        ward.rule(RULES)
+
+
 # --- limits ---------------------------------------------------------------------------------------
 
 

@@ -20,8 +20,10 @@ table                  from, to                   messages
 ``INVOCATION_EVENTS``  worker or supervisor,      Started, Metadata, Done
                        filter
 ``INVOCATION_END``     filter, supervisor         Taken
-``SERVICE_REQUESTS``   worker, filter             OpenObject, StatObject, ListContainer
-``SERVICE_REPLIES``    filter, worker             Opened, Described, StreamEnded, ServiceFailed
+``SERVICE_REQUESTS``   worker, filter             OpenObject, StatObject, ListContainer,
+                                                  SetMetadata, CopyObject, DeleteObject
+``SERVICE_REPLIES``    filter, worker             Opened, Described, Performed, StreamEnded,
+                                                  ServiceFailed
 ``WORKER_REPORTS``     worker, supervisor         Ready, LoadFailed, Begin, End
 ``CONTROL_COMMANDS``   node daemon, supervisor    Load, Unload, AskStatus, Assign, Inspect,
                                                   Check, Placed
@@ -94,13 +96,17 @@ from .services import (
     SERVICE_REPLIES,
     SERVICE_REQUESTS,
     SERVICES,
+    CopyObject,
+    DeleteObject,
     Described,
     Facts,
     ListContainer,
     Opened,
     OpenObject,
+    Performed,
     ServiceFailed,
     ServiceRequest,
+    SetMetadata,
     StatObject,
     StreamEnded,
 )
@@ -174,6 +180,8 @@ __all__ = [
     "Begin",
     "Check",
     "Checked",
+    "CopyObject",
+    "DeleteObject",
     "Described",
     "Done",
     "End",
@@ -199,6 +207,7 @@ __all__ = [
     "OpenObject",
     "Opened",
     "Output",
+    "Performed",
     "Place",
     "Placed",
     "Prepare",
@@ -212,6 +221,7 @@ __all__ = [
     "ServiceFailed",
     "ServiceRequest",
     "Services",
+    "SetMetadata",
     "Started",
     "StatObject",
     "Storlet",

@@ -23,7 +23,9 @@ from .fields import (
 
 READ = "read"
 LIST = "list"
-SERVICES = (READ, LIST)
+WRITE = "write"
+DELETE = "delete"
+SERVICES = (READ, LIST, WRITE, DELETE)
 """The operations that a storlet can declare."""
 PAGE_MAX = 1000
 """Entries of one page of a listing."""
@@ -81,6 +83,41 @@ class ListContainer(ServiceRequest):
 
 
 @dataclass(frozen=True)
+class SetMetadata(ServiceRequest):
+    """Change items of an object's user metadata, and its ``Content-Type``.
+
+    An empty value removes an item.  The others stay.
+    """
+
+    TYPE = "set_metadata"
+    SERVICE = WRITE
+
+    path: str = wire(read_name)
+    changes: Mapping[str, str] = wire(read_texts_by_name)
+
+
+@dataclass(frozen=True)
+class CopyObject(ServiceRequest):
+    """Copy an object with its metadata; an object at ``target`` is replaced."""
+
+    TYPE = "copy"
+    SERVICE = WRITE
+
+    source: str = wire(read_name)
+    target: str = wire(read_name)
+
+
+@dataclass(frozen=True)
+class DeleteObject(ServiceRequest):
+    """Delete an object."""
+
+    TYPE = "delete"
+    SERVICE = DELETE
+
+    path: str = wire(read_name)
+
+
+@dataclass(frozen=True)
 class Facts:
     """The facts about an object. One that a rule withholds is absent."""
 
@@ -117,6 +154,15 @@ class Described(Message):
 
 
 @dataclass(frozen=True)
+class Performed(Message):
+    """The store has done what was requested."""
+
+    TYPE = "performed"
+
+    id: int = wire(read_count)
+
+
+@dataclass(frozen=True)
 class StreamEnded(Message):
     """The stream of ``id`` is complete with this number of bytes."""
 
@@ -138,5 +184,7 @@ class ServiceFailed(Message):
     message: str = wire(read_text)
 
 
-SERVICE_REQUESTS: Kinds = kinds_of(OpenObject, StatObject, ListContainer)
-SERVICE_REPLIES: Kinds = kinds_of(Opened, Described, StreamEnded, ServiceFailed)
+SERVICE_REQUESTS: Kinds = kinds_of(
+    OpenObject, StatObject, ListContainer, SetMetadata, CopyObject, DeleteObject
+)
+SERVICE_REPLIES: Kinds = kinds_of(Opened, Described, Performed, StreamEnded, ServiceFailed)

@@ -67,6 +67,30 @@ class Asker:
     def do_find(self, container: str, query: dict[str, Any]) -> list[Any]:
         return [[entry.name for entry in services.list(container, **query)]]
 
+    def do_set(self, path: str, changes: dict[str, str | None]) -> list[Any]:
+        services.set_metadata(path, changes)
+        return []
+
+    def do_set_many(self, path: str, count: int) -> list[Any]:
+        """Set an item in each of many threads."""
+        threads = [
+            threading.Thread(target=services.set_metadata, args=(path, {f"Item-{number}": "x"}))
+            for number in range(count)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return []
+
+    def do_copy(self, source: str, target: str) -> list[Any]:
+        services.copy(source, target)
+        return []
+
+    def do_delete(self, path: str) -> list[Any]:
+        services.delete(path)
+        return []
+
     def do_hold(self, path: str, count: int) -> list[Any]:
         """Open an object many times and read none of them."""
         files = [services.open(path) for _ in range(count)]

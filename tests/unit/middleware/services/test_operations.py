@@ -34,7 +34,7 @@ class Store:
 
 
 def perform(store: Store, request: messages.ServiceRequest) -> Any:
-    return Operations(store).perform(request)  # type: ignore[arg-type]
+    return Operations(store, frozenset({"storlet"})).perform(request)  # type: ignore[arg-type]
 
 
 def test_an_object_is_opened_with_what_the_caller_learns_about_it() -> None:

@@ -17,10 +17,14 @@ REQUESTS: list[Example] = [
     (messages.OpenObject(1, "/c/o", 0, 9, "e"), messages.SERVICE_REQUESTS, 0),
     (messages.StatObject(2, "/c/o"), messages.SERVICE_REQUESTS, 0),
     (messages.ListContainer(3, "c", "p", "/", "m", "n", True, 7), messages.SERVICE_REQUESTS, 0),
+    (messages.SetMetadata(4, "/c/o", {"k": "v"}), messages.SERVICE_REQUESTS, 0),
+    (messages.CopyObject(5, "/c/o", "/c/p"), messages.SERVICE_REQUESTS, 0),
+    (messages.DeleteObject(6, "/c/o"), messages.SERVICE_REQUESTS, 0),
 ]
 REPLIES: list[Example] = [
     (messages.Opened(1, FACTS, True), messages.SERVICE_REPLIES, 1),
     (messages.Described(2, FACTS), messages.SERVICE_REPLIES, 0),
+    (messages.Performed(4), messages.SERVICE_REPLIES, 0),
     (messages.StreamEnded(1, 10), messages.SERVICE_REPLIES, 0),
     (messages.ServiceFailed(1, "a.b", 404, "why"), messages.SERVICE_REPLIES, 0),
 ]

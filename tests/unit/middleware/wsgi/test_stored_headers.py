@@ -14,7 +14,7 @@ from swift.common.swob import Request
 
 from storlet_middleware.engine.output import checked_metadata
 from storlet_middleware.errors import BadRequest, StorletError, Unprocessable
-from storlet_middleware.proxy.stored_headers import require_storable, set_metadata
+from storlet_middleware.wsgi.stored_headers import require_storable, set_metadata
 from storlet_middleware.wsgi.strings import wsgi
 
 MANY = {f"k{number}": "v" for number in range(constraints.MAX_META_COUNT + 1)}
