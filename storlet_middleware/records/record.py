@@ -121,7 +121,7 @@ class Record:
     outputs: tuple[str, ...] = _row(
         Kind.PATHS, Seen.CALLER,
         "container and name of the objects of further outputs, which are stored if the code is"
-        " ``ok``", default=())
+        " ``ok``, and may be if it is ``client.gone``", default=())
     parameters: Mapping[str, str] | None = _row(
         Kind.BY_NAME, Seen.WITHOUT_RULE,
         "parameters of the first storlet, without the manifest's defaults; absent if they are"
