@@ -17,7 +17,7 @@ from storlet_daemon.protocol import messages
 from storlet_middleware import errors
 from storlet_middleware.concurrency import WaitExpired, monotonic, wait_readable
 from storlet_middleware.engine.connection import Connection
-from storlet_middleware.engine.further_outputs import FurtherOutputs
+from storlet_middleware.engine.further_outputs import POLL_SECONDS, FurtherOutputs
 from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.output import OutputStream, checked_metadata
 from storlet_middleware.engine.progress import Progress
@@ -50,6 +50,7 @@ class Events:
         self._inputs = inputs
         self._progress = progress
         self._output = output
+        self._count = further.count
         self._further = further
         self._on_done = on_done
         #: The limit of the task, set before the first event.
@@ -62,18 +63,15 @@ class Events:
         self.metadata: dict[str, str] = {}
         self.usage: dict[str, Any] = {}
 
-    def take(self, until: float | None, bytes_out: int) -> bool:
-        """Handle one event; False if none came until ``until``.
-
-        :param bytes_out: bytes of output so far, which determine the deadline.
-        """
+    def take(self, until: float | None) -> bool:
+        """Handle one event; False if none came until ``until``."""
         while True:
             try:
                 event = self._connection.receive()
             except BlockingIOError:
                 if until is not None and until <= monotonic():
                     return False
-                if not self.wait(self._connection.fileno(), until, bytes_out):
+                if not self.wait(self._connection.fileno(), until):
                     return False
                 continue
             except StorletError:
@@ -84,15 +82,19 @@ class Events:
         self._handle(event)
         return True
 
-    def wait(self, fd: int, until: float | None, bytes_out: int) -> bool:
-        """True when ``fd`` is readable; False at ``until``; raises when a deadline passed.
+    def wait(self, fd: int, until: float | None) -> bool:
+        """True when ``fd`` may be readable; False at ``until``; raises when a deadline passed.
 
         Time in which this process did not run, or in which the output had no reader (a slow client,
         a storage node that stalls), is no time of the storlet's: it gets the deadline again.
         """
-        due = self._progress.deadline(bytes_out)
+        due = self._progress.deadline(self._count.total)
         is_short = until is not None and until < due
         end = until if until is not None and is_short else due
+        # A byte of a further output, which a task of its own reads, changes the deadline.
+        is_poll = not is_short and self._further.exist and due - monotonic() > POLL_SECONDS
+        if is_poll:
+            end = monotonic() + POLL_SECONDS
         self._inputs.is_output_awaited = True
         try:
             wait_readable(fd, max(end - monotonic(), 0.001))
@@ -101,22 +103,22 @@ class Events:
             if is_short:
                 self._progress.sample()
                 return False
-            if self._progress.has_progressed() or self._have_outputs_progressed(due, bytes_out):
+            if is_poll or self._progress.has_progressed() or self._have_outputs_progressed(due):
                 return True
             if monotonic() - due > _LATE_SECONDS and not self._progress.is_over:
                 self._progress.begin_stage()
                 return True
-            raise self.blamed(self._progress.exceeded(bytes_out)) from None
+            raise self.blamed(self._progress.exceeded(self._count.total)) from None
         finally:
             self._inputs.is_output_awaited = False
         return True
 
-    def _have_outputs_progressed(self, due: float, bytes_out: int) -> bool:
+    def _have_outputs_progressed(self, due: float) -> bool:
         """Whether a further output was read before ``due``, or waits for its receiver."""
         if self._further.are_held_up and not self._progress.is_over:
             self._progress.begin_stage()
             return True
-        return self._progress.deadline(bytes_out) > due
+        return self._progress.deadline(self._count.total) > due
 
     def blamed(self, stalled: StorletError) -> StorletError:
         """``stalled``, or an error of the node if that is what has stalled."""

@@ -28,8 +28,9 @@ from storlet_middleware.engine.failure import Failure
 from storlet_middleware.engine.handover import Handover, stream
 from storlet_middleware.engine.output import OutputCount, OutputStream, ReadPace
 
-#: Interval at which a reader that waits for data looks for the end of the run.
-_POLL_SECONDS: Final = 0.25
+#: Interval at which a reader that waits for data looks for the end of the run, and at which the
+#: reader of the first output looks for data of the others.
+POLL_SECONDS: Final = 0.25
 
 
 class Sink(Protocol):
@@ -121,7 +122,7 @@ class FurtherOutput:
             if chunk == b"" or self._stream.has_end:
                 return b""
             with contextlib.suppress(WaitExpired):
-                wait_readable(self._stream.fd, _POLL_SECONDS)
+                wait_readable(self._stream.fd, POLL_SECONDS)
 
 
 class FurtherOutputs:
@@ -129,6 +130,9 @@ class FurtherOutputs:
 
     def __init__(self, sinks: Sequence[Sink], count: OutputCount, failure: Failure) -> None:
         self._outputs = [FurtherOutput(sink, count, failure) for sink in sinks]
+        self.exist = bool(self._outputs)
+        #: Of all outputs, the first one included.
+        self.count = count
         self._failure = failure
 
     def describe(self, handover: Handover) -> list[messages.Output] | None:

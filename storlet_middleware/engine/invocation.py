@@ -197,7 +197,7 @@ class Invocation:
     def await_start(self) -> None:
         """Return when a worker has loaded the storlet and begins to run it; raises if it cannot."""
         while not self.has_started:
-            self._events.take(None, self.bytes_out)
+            self._events.take(None)
 
     # --- output -----------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ class Invocation:
         """
         until = None if wait is None else monotonic() + wait
         while not self._events.has_metadata:
-            if not self._events.take(until, self.bytes_out):
+            if not self._events.take(until):
                 return False
         if self._head is None:
             self._head = self._read(until)
@@ -242,7 +242,7 @@ class Invocation:
         """
         while not self._output.has_end:
             # The first event may only say that the storlet has begun.
-            if not self._events.take(0.0, self.bytes_out):
+            if not self._events.take(0.0):
                 return False
         while not self._is_finished:
             if not self._further.are_over:
@@ -296,13 +296,11 @@ class Invocation:
         At the end of the data for events.  False at ``until``.
         """
         if chunk == b"":
-            return self._events.take(until, self.bytes_out)
+            return self._events.take(until)
         poll = monotonic() + _POLL_SECONDS
-        if self._events.wait(
-            self._output.fd, poll if until is None else min(poll, until), self.bytes_out
-        ):
+        if self._events.wait(self._output.fd, poll if until is None else min(poll, until)):
             return True
-        if self._events.take(0.0, self.bytes_out):
+        if self._events.take(0.0):
             return True
         return until is None or monotonic() < until
 

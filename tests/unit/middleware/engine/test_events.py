@@ -77,7 +77,7 @@ class Case:
 
     def take_all(self) -> None:
         while self.connection.events:
-            assert self.events.take(None, 0)
+            assert self.events.take(None)
 
     def close(self) -> None:
         self.connection.close()
@@ -130,13 +130,13 @@ def test_a_failure_has_a_code_of_the_storlet_only(case: Case, code: str) -> None
 
 @pytest.mark.parametrize("case", [()], indirect=True)
 def test_a_wait_ends_at_the_given_time(case: Case) -> None:
-    assert not case.events.take(0.0, 0)
+    assert not case.events.take(0.0)
 
 
 def test_a_wait_raises_at_the_deadline() -> None:
     case = Case(queue=0.01)
     with pytest.raises(TenantBusy):
-        case.events.take(None, 0)
+        case.events.take(None)
     case.close()
 
 
@@ -147,7 +147,7 @@ def test_time_without_a_reader_is_no_time_of_the_storlet(monkeypatch: pytest.Mon
     time.sleep(1.0)
     began = time.monotonic()
     with pytest.raises(TenantBusy):
-        case.events.take(None, 0)
+        case.events.take(None)
     assert time.monotonic() - began >= 0.2
     case.close()
 
@@ -156,7 +156,7 @@ def test_a_stall_of_the_node_is_not_blamed_on_the_storlet() -> None:
     case = Case(queue=0.01)
     case.events.node_fault = lambda: "frozen"
     with pytest.raises(SandboxUnavailable, match="the node stalled: frozen") as caught:
-        case.events.take(None, 0)
+        case.events.take(None)
     assert caught.value.code == "sandbox.unavailable"
     case.close()
 
