@@ -57,8 +57,9 @@ from storlet_middleware.wsgi.storlet_request import (
 #: 10,000 paths of 400 bytes; an object with paths may have longer ones.  JSON takes twenty times as
 #: much memory as its text, and the process does nothing else while it parses.
 _BODY_BYTES: Final = 4 << 20
-#: A caller may have this fraction of an account's runs in a server process as distributions.
-_OF_RUNS: Final = 8
+#: A caller may have this fraction of an account's runs in a server process as distributions: by
+#: default four, with 256 MiB of intermediate results each.
+_OF_RUNS: Final = 64
 LINES: Final = "application/x-ndjson"
 _TEXT: Final = "text/plain; charset=utf-8"
 

@@ -244,7 +244,9 @@ class Node:
                 self.asked.append(request)
                 answer = self.answer(request)
                 if answer is not None:
-                    framing.send(connection, answer)
+                    # The filter may have given up waiting.
+                    with contextlib.suppress(BrokenPipeError):
+                        framing.send(connection, answer)
 
     def close(self) -> None:
         with contextlib.suppress(OSError):

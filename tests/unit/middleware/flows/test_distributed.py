@@ -455,7 +455,8 @@ def test_a_failure_leaves_no_intermediate_result(
     proxy = Proxy(swift, make_config(short_dir, limits__inputs="3"))
     assert distribute(proxy, MERGED).status >= 400
     assert_ended(proxy, data)
-    assert made
+    # A split that fails before its output has no result.
+    assert made or where == "split"
     assert wait_until(lambda: all(each.size == 0 for each in made))
 
 
