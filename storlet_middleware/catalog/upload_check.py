@@ -18,7 +18,6 @@ Any other failure (no capacity, no sandbox) is answered as it is: the code was n
 from __future__ import annotations
 
 import contextlib
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, BinaryIO, Final, Protocol
@@ -32,10 +31,11 @@ from storlet_middleware.catalog.self_tests import Case, Outcome
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.config import Config
 from storlet_middleware.engine.code_cache import Fetcher
+from storlet_middleware.engine.inputs import ContentFiles
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
-from storlet_middleware.engine.task import FileInput, Task
+from storlet_middleware.engine.task import Task
 from storlet_middleware.errors import (
     BadRequest,
     Blame,
@@ -127,9 +127,9 @@ class UploadCheck:
             self._inflight.release(version.account)
 
     def _load(self, transaction: str, version: StorletVersion, fetcher: Fetcher) -> None:
-        with tempfile.TemporaryFile() as empty:
+        with ContentFiles() as files, files.open(b"", {}) as empty:
             task = self._task(transaction, version, {})
-            invocation = Invocation(task, [FileInput(empty.fileno(), {})])
+            invocation = Invocation(task, [empty])
             try:
                 self._launcher.start(invocation, version, fetcher)
                 invocation.await_start()
@@ -140,22 +140,29 @@ class UploadCheck:
         self, transaction: str, version: StorletVersion, fetcher: Fetcher, cases: Sequence[Case]
     ) -> None:
         left = seconds = self._config.storlet.check_seconds
-        for number, case in enumerate(cases, 1):
-            began, id_ = monotonic(), f"{transaction}-case-{number}"
-            outcome = self._outcome(id_, version, fetcher, case, left)
-            left -= monotonic() - began - outcome.waited_seconds
-            if left <= 0:
-                raise RegistrationCheckFailed(
-                    f"the test cases took longer than {seconds:g} s: number {number} of"
-                    f" {len(cases)}, {case.name!r}, did not end in time"
-                )
-            faults = self_tests.differences(case, outcome)
-            if faults:
-                text = f"test case {case.name!r} failed: {faults}"
-                raise RegistrationCheckFailed(text, detail=outcome.detail)
+        with ContentFiles() as files:
+            for number, case in enumerate(cases, 1):
+                began, id_ = monotonic(), f"{transaction}-case-{number}"
+                outcome = self._outcome(id_, version, fetcher, case, files, left)
+                left -= monotonic() - began - outcome.waited_seconds
+                if left <= 0:
+                    raise RegistrationCheckFailed(
+                        f"the test cases took longer than {seconds:g} s: number {number} of"
+                        f" {len(cases)}, {case.name!r}, did not end in time"
+                    )
+                faults = self_tests.differences(case, outcome)
+                if faults:
+                    text = f"test case {case.name!r} failed: {faults}"
+                    raise RegistrationCheckFailed(text, detail=outcome.detail)
 
     def _outcome(
-        self, id_: str, version: StorletVersion, fetcher: Fetcher, case: Case, left: float
+        self,
+        id_: str,
+        version: StorletVersion,
+        fetcher: Fetcher,
+        case: Case,
+        files: ContentFiles,
+        left: float,
     ) -> Outcome:
         """The outcome of one case, which runs for at most ``left`` seconds.
 
@@ -169,10 +176,10 @@ class UploadCheck:
         task = self._task(id_, version, values)
         total = min(task.deadlines.total, left)
         task = replace(task, deadlines=replace(task.deadlines, total=total))
-        with contextlib.ExitStack() as files:
-            opened = [files.enter_context(_file(content)) for content in case.inputs]
-            invocation = Invocation(task, [FileInput(file.fileno(), {}) for file in opened])
-            files.callback(invocation.close)
+        with contextlib.ExitStack() as opened:
+            inputs = [opened.enter_context(files.open(content, {})) for content in case.inputs]
+            invocation = Invocation(task, inputs)
+            opened.callback(invocation.close)
             try:
                 self._launcher.start(invocation, version, fetcher)
                 most = -1 if case.output is None else len(case.output)
@@ -196,14 +203,6 @@ class UploadCheck:
         return replace(
             task, deadlines=replace(task.deadlines, queue=task.deadlines.queue + loading)
         )
-
-
-def _file(content: bytes) -> BinaryIO:
-    """A file with ``content``, at its begin."""
-    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
-    file.write(content)
-    file.seek(0)
-    return file
 
 
 def _output(invocation: Invocation, most: int) -> bytes:

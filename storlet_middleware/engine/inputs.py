@@ -7,7 +7,11 @@ The storlet may see the end of the stream before it is killed; its output is dis
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors
@@ -16,6 +20,38 @@ from storlet_middleware.engine.feed import Feeder
 from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.task import FileInput, StreamInput
 from storlet_middleware.errors import BackendFailed, InputIncomplete, StorletError
+
+
+@final
+class ContentFiles:
+    """Files with a given content, until the end of a ``with`` statement.
+
+    Each content is written once, also for many inputs: writing takes the time of all tasks.
+    """
+
+    def __init__(self) -> None:
+        self._opened = contextlib.ExitStack()
+        self._files: dict[bytes, int] = {}
+
+    def __enter__(self) -> ContentFiles:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._opened.close()
+
+    @contextlib.contextmanager
+    def open(self, content: bytes, metadata: Mapping[str, str]) -> Iterator[FileInput]:
+        """An input with a descriptor of its own, for reading only."""
+        if content not in self._files:
+            file = self._opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
+            file.write(content)
+            file.flush()
+            self._files[content] = file.fileno()
+        fd = os.open(f"/proc/self/fd/{self._files[content]}", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            yield FileInput(fd, metadata)
+        finally:
+            os.close(fd)
 
 
 class Inputs:
@@ -50,6 +86,8 @@ class Inputs:
         while self._pending:
             item = self._pending[0]
             if isinstance(item, FileInput):
+                if fcntl.fcntl(item.fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+                    raise AssertionError("the descriptor of an input can be written")
                 self._files[item.fd] = item.first or 0
                 position = handover.lend(item.fd)
                 described.append(messages.Input(position, item.metadata, item.first, item.last))

@@ -13,6 +13,7 @@ from storlet_middleware.engine.feed import Source
 class FileInput:
     """A regular file.  The caller owns ``fd`` and keeps it open until the invocation is closed.
 
+    ``fd`` must be open for reading only, because the storlet gets it.
     ``first`` and ``last`` are inclusive offsets; ``None`` is the start or the end of the file.
     """
 

@@ -12,7 +12,6 @@ import itertools
 import logging
 import os
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
@@ -25,6 +24,7 @@ from storlet_middleware.bundle import manifest
 from storlet_middleware.concurrency import sleep
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
+from storlet_middleware.engine.inputs import ContentFiles
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.engine.storlet_version import StorletVersion
@@ -103,9 +103,9 @@ class Session:
 
     def _load(self, bundle: LocalBundle) -> Reply:
         """Load the code, and cancel the run before it begins."""
-        with tempfile.TemporaryFile() as empty:
+        with ContentFiles() as files, files.open(b"", {}) as empty:
             task = self._task(bundle, Request(LOAD, ""))
-            invocation = Invocation(task, [FileInput(empty.fileno(), {})])
+            invocation = Invocation(task, [empty])
             try:
                 self._launcher.start(invocation, bundle.version, bundle)
                 invocation.await_start()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -195,6 +196,29 @@ def test_cases_run_one_after_the_other(proxy: Proxy, node: Node) -> None:
     node.workers.settle()
     _, first, second = node.workers.runs
     assert [each.invoke.parameters["word"] for each in (first, second)] == ["a", "b"]
+
+
+def test_inputs_are_written_once_and_the_storlet_can_only_read_them(
+    make_proxy: Callable[..., Proxy],
+) -> None:
+    """Else 100 cases of 30 inputs each would fill the server's disk, or keep it from its work."""
+    seen = []
+
+    def script(run: WorkerRun) -> None:
+        for fd in run.inputs:
+            with pytest.raises(OSError, match="Bad file descriptor"):
+                os.write(fd, b"x")
+            seen.append((os.fstat(fd).st_ino, os.read(fd, 100)))
+        run.begin()
+        run.write(b"APPLE")
+        run.succeed()
+
+    proxy = make_proxy(script)
+    twice = {"input": ["in", "in"]}
+    assert check(proxy, with_cases(twice, twice, inputs={"min": 2})).status == 201
+    files = [number for number, content in seen if content == b"apple"]
+    assert len(files) == 4
+    assert len(set(files)) == 1
 
 
 def test_case_that_fails_keeps_the_old_version(proxy: Proxy, swift: FakeSwift, node: Node) -> None:

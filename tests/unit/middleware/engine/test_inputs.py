@@ -13,11 +13,31 @@ import pytest
 
 from storlet_middleware import errors
 from storlet_middleware.engine.handover import Handover
-from storlet_middleware.engine.inputs import Inputs
+from storlet_middleware.engine.inputs import ContentFiles, Inputs
 from storlet_middleware.engine.task import FileInput, StreamInput
 from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
 from tests.unit.middleware.engine.invocations import Source
 from tests.unit.middleware.support import open_descriptors, wait_until
+
+
+def test_content_is_in_one_file_with_descriptors_that_cannot_write() -> None:
+    before = open_descriptors()
+    with ContentFiles() as files, files.open(b"abc", {}) as one, files.open(b"abc", {}) as other:
+        assert os.fstat(one.fd).st_ino == os.fstat(other.fd).st_ino
+        assert os.read(one.fd, 2) + os.read(other.fd, 9) == b"ababc"
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.write(one.fd, b"x")
+        with files.open(b"", {"a": "b"}) as empty:
+            assert (os.read(empty.fd, 1), empty.metadata) == (b"", {"a": "b"})
+    assert open_descriptors() == before
+
+
+def test_no_descriptor_that_can_write_is_given_to_a_storlet(tmp_path: Path) -> None:
+    with (tmp_path / "in").open("w+b") as file:
+        hand = Hand([FileInput(file.fileno(), {})])
+        with pytest.raises(AssertionError, match="can be written"):
+            hand.give()
+        hand.close()
 
 
 class Hand:
