@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from swift.common.swob import Request
 
@@ -108,9 +108,9 @@ def _changed(path: str, found: StoreAnswer, changes: Mapping[str, str]) -> Mappi
     if rule:
         text = f"{path}: rule {rule} withholds metadata, which a change would remove"
         raise StoreRefusal(errors.ACCESS_RULE, 403, text)
-    link = found.headers.get("Content-Location")
-    if link:
-        text = f"{path}: the object is a link: change the metadata of its target, {link}"
+    target = found.headers.get("Content-Location")
+    if target and not _is_version_of(path, target):
+        text = f"{path}: the object is a link: change the metadata of its target, {target}"
         raise StoreRefusal(errors.BAD_REQUEST, 400, text)
     if any(key.lower() == "content-type" and not value.strip() for key, value in changes.items()):
         text = f"{path}: an object always has a Content-Type, which cannot be removed"
@@ -122,6 +122,15 @@ def _changed(path: str, found: StoreAnswer, changes: Mapping[str, str]) -> Mappi
     stored_headers.set_metadata(post.headers, changes)
     _require_storable(path, post, changes)
     return {key: value for key, value in post.headers.items() if key.lower() != "host"}
+
+
+def _is_version_of(path: str, target: str) -> bool:
+    """Whether ``Content-Location`` is the current version of the object itself: in a container with
+    versions, Swift stores it elsewhere, and forwards a POST to it.
+    """
+    location, _, query = target.partition("?")
+    place = unquote(location).split("/", 3)
+    return query.startswith("version-id=") and len(place) == 4 and f"/{place[3]}" == path
 
 
 def _require_storable(path: str, post: Any, changes: Mapping[str, str]) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import http.client
 import json
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -27,8 +26,10 @@ from tests.functional.wards import (
 from tests.support.accounts import remove_container, unique
 from tests.support.http import Answer, Client
 from tests.support.storlets import SOURCES, declaration
+from tests.support.waiting import wait_for
 
 ASKER = "asker.py"
+CHANGER = "changer.py"
 SOURCE = (SOURCES / ASKER).read_bytes()
 
 
@@ -134,14 +135,16 @@ def test_threads_of_a_storlet_may_ask_at_the_same_time(
 
 
 def test_an_object_that_is_replaced_gives_no_bytes_of_two_versions(
-    asker: Client, owner: Client, container: str
+    changer: Client, owner: Client, plain: str, container: str
 ) -> None:
-    path = f"{container}/big"
+    path, marker = f"{container}/big", f"{container}/marker"
+    assert owner.put(marker, b"").status == 201
     assert owner.put(path, b"a" * 3_000_000).status == 201
-    asked = ["replaced", f"/{path}", 2_000_000]
+    asked = ["replaced", f"/{path}", 2_000_000, f"/{marker}"]
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ask, asker, path, asked)
-        time.sleep(1.0)  # the storlet has opened the object, and waits until it is another
+        running = pool.submit(ask, changer, plain, asked, storlet=CHANGER)
+        # The storlet has opened the object, and waits until it is another.
+        wait_for(lambda: owner.head(marker).headers["X-Object-Meta-Opened"], 30, "the storlet")
         assert owner.put(path, b"b" * 2_500_000).status == 201
         [[name, code, text]] = outcomes(running.result())
     assert (name, code) == ("Changed", "services.changed"), text
@@ -284,8 +287,6 @@ def test_rules_that_run_each_other_end_with_the_name_of_the_cycle(ward: Ward) ->
 
 # --- changes --------------------------------------------------------------------------------------
 
-CHANGER = "changer.py"
-
 
 @pytest.fixture(scope="module")
 def changer(owner: Client) -> Client:
@@ -335,6 +336,24 @@ def test_a_change_of_metadata_keeps_an_expiry_and_an_encoding(
     found = changer.head(path).headers
     assert (found["X-Delete-At"], found["Content-Encoding"]) == (before, "x-none")
     assert found["X-Object-Meta-A"] == "b"
+
+
+def test_an_object_with_versions_is_changed_copied_and_deleted(changer: Client, plain: str) -> None:
+    container = unique("versions")
+    assert changer.put(container, b"", {"X-Versions-Enabled": "true"}).status == 201
+    path = f"/{container}/ö"
+    for number in range(2):
+        headers = {"X-Object-Meta-Number": str(number), "Content-Type": "text/x"}
+        assert changer.put(path[1:], f"v{number}".encode(), headers).status == 201
+    changed, copied, stat, copy, deleted, gone = change(
+        changer, plain, ["set", path, {"a": "b"}], ["copy", path, f"{path}.copy"], ["stat", path],
+        ["open", f"{path}.copy"], ["delete", path], ["stat", path],
+    )  # fmt: skip
+    assert [changed, copied, deleted] == [["ok"]] * 3
+    assert stat[1]["metadata"] == {"Number": "1", "A": "b"}
+    assert stat[1]["content_type"] == "text/x"
+    assert copy[1:3] == [md5(b"v1"), 2]
+    assert gone[0] == "NotFound"
 
 
 def test_objects_are_copied_and_deleted(changer: Client, plain: str, path: str) -> None:

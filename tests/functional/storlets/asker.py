@@ -49,10 +49,13 @@ class Asker:
                 parts.append(file.read(count).decode("latin-1"))
         return parts
 
-    def do_replaced(self, path: str, place: int) -> list[Any]:
-        """Read the start, wait until the object has another length, and read at ``place``."""
+    def do_replaced(self, path: str, place: int, marker: str) -> list[Any]:
+        """Read the start, say so with ``marker``, wait until the object has another length, and
+        read at ``place``.
+        """
         with services.open(path) as file:
             start = file.read(5)
+            services.set_metadata(marker, {"Opened": "yes"})
             while services.stat(path).size == file.size:
                 time.sleep(0.05)
             file.seek(place)

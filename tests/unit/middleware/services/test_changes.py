@@ -57,6 +57,11 @@ def test_other_items_and_what_a_post_removes_are_sent_again() -> None:
     }
 
 
+def test_the_current_version_of_an_object_is_no_link() -> None:
+    store = Store(Content_Location="/v1/AUTH_a/c/o?version-id=1.0", X_Object_Meta_A="b")
+    assert set_on(store, B="c") == {"X-Object-Meta-A": "b", "X-Object-Meta-B": "c"}
+
+
 def test_the_content_type_stays_unless_it_is_changed() -> None:
     assert set_on(Store(Content_Type="text/x"), Content_Type="text/y") == {"Content-Type": "text/y"}
 
@@ -66,6 +71,8 @@ def test_the_content_type_stays_unless_it_is_changed() -> None:
     [
         ({"X_Storlet_Rule": "hide"}, {"a": "b"}, 403),
         ({"Content_Location": "/v1/a/c/t"}, {"a": "b"}, 400),
+        ({"Content_Location": "/v1/a/c/o"}, {"a": "b"}, 400),
+        ({"Content_Location": "/v1/a/x/c/o?version-id=1.0"}, {"a": "b"}, 400),
         ({}, {"content-type": " "}, 400),
         ({}, {"a": "b\r\nX-Delete-At: 1"}, 400),
         ({}, {"a: b\r\nX-Delete-At": "1"}, 400),
