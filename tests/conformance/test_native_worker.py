@@ -240,6 +240,21 @@ def test_code_of_the_other_form_is_refused_by_name(
     assert expected in (done.message or "")
 
 
+@pytest.mark.parametrize(
+    "first", [b"#!/bin/sh\r\n", b"#!/usr/bin/env sh\r\n", b"#! /bin/sh -e\r\n"]
+)
+def test_a_script_with_line_ends_of_windows_says_so(
+    sandbox: HostSandbox, native_code: Path, first: bytes
+) -> None:
+    """The kernel and env would only find no program whose name ends with a carriage return."""
+    script = native_code / "windows.sh"
+    script.write_bytes(first + b"cat\r\n")
+    script.chmod(0o755)
+    done = sandbox.load(Code(native_code, "windows.sh", "windows.sh", "native")).run().done
+    assert done.code == messages.LOAD
+    assert "save it with Unix line ends" in (done.message or "")
+
+
 def test_an_idle_worker_has_at_most_two_mebibytes_of_its_own(single: Storlet) -> None:
     pid = pid_of(single)
     rollup = Path(f"/proc/{pid}/smaps_rollup").read_text("utf-8")

@@ -209,7 +209,8 @@ static bool check_script(struct head *head, const char *name, struct outcome *ou
             outcome, name,
             "needs the interpreter of its first line, which is not in this sandbox: ", interpreter);
     }
-    if (at + length < head->size && head->at.bytes[at + length] == '\r') {
+    const unsigned char *end = memchr(head->at.bytes, '\n', head->size);
+    if (end != NULL && end[-1] == '\r') {
         return refuse(outcome, name,
                       "ends its first line with a carriage return: save it with Unix line ends",
                       "");
