@@ -5,7 +5,8 @@ of the client's request     in a request of the storlet
 =========================== ========================================================================
 identity, address, token    kept: authorization and the conditions of rules see the same caller
 other headers               kept: a rule may test them
-headers of the operation    dropped: conditions, ranges, metadata, copies, our own
+headers of the operation    dropped: conditions, ranges, metadata, copies, our own; those that Swift
+                            stores with an object
 state of Swift's filters    dropped, but for what identifies the caller
 =========================== ========================================================================
 """
@@ -46,10 +47,12 @@ _KEPT: Final = (
 _OF_THE_OPERATION: Final = (
     "HTTP_ACCEPT",
     "HTTP_AUTHORIZATION",
+    "HTTP_CACHE_CONTROL",
     "HTTP_CONTENT_",
     "HTTP_DESTINATION",
     "HTTP_ETAG",
     "HTTP_EXPECT",
+    "HTTP_EXPIRES",
     "HTTP_IF_",
     "HTTP_RANGE",
     "HTTP_TRANSFER_ENCODING",
@@ -61,10 +64,12 @@ _OF_THE_OPERATION: Final = (
     "HTTP_X_DELETE_",
     "HTTP_X_DETECT_CONTENT_TYPE",
     "HTTP_X_FRESH_METADATA",
+    "HTTP_X_IF_DELETE_AT",
     "HTTP_X_NEWEST",
     "HTTP_X_OBJECT_",
     "HTTP_X_OPEN_EXPIRED",
     "HTTP_X_REMOVE_",
+    "HTTP_X_ROBOTS_TAG",
     "HTTP_X_RUN_STORLET",
     "HTTP_X_STATIC_LARGE_OBJECT",
     "HTTP_X_STORLET_",

@@ -332,7 +332,14 @@ def test_a_change_of_metadata_keeps_an_expiry_and_an_encoding(
     headers = {"X-Delete-After": "9000", "Content-Encoding": "x-none"}
     assert changer.put(path, b"x", headers).status == 201
     before = changer.head(path).headers["X-Delete-At"]
-    assert change(changer, plain, ["set", f"/{path}", {"a": "b"}]) == [["ok"]]
+    asked = [["set", f"/{path}", {"a": "b"}], ["copy", f"/{path}", f"/{path}.copy"]]
+    # Headers of the client's own request are not stored.
+    own = {"Cache_Control": "no-cache", "Expires": "0", "X_Delete_After": "1", "X_Robots_Tag": "x"}
+    assert change(changer, plain, *asked, **own) == [["ok"]] * 2
+    for name in (path, f"{path}.copy"):
+        found = changer.head(name).headers
+        assert [found[key] for key in ("Cache-Control", "Expires", "X-Robots-Tag")] == [None] * 3
+        assert found["X-Delete-At"] == before
     found = changer.head(path).headers
     assert (found["X-Delete-At"], found["Content-Encoding"]) == (before, "x-none")
     assert found["X-Object-Meta-A"] == "b"

@@ -21,6 +21,7 @@ CLIENT: dict[str, Any] = {
     "HTTP_X_RUN_STORLET": "up.py", "HTTP_X_STORLET_PARAMETER_1": "a:b", "HTTP_X_OBJECT_META_A": "1",
     "HTTP_X_COPY_FROM": "c/o", "HTTP_TRANSFER_ENCODING": "chunked", "HTTP_ETAG": "x",
     "HTTP_X_BACKEND_ALLOW_RESERVED_NAMES": "1", "HTTP_X_OBJECT_SYSMETA_A": "1", "HTTP_X_DELETE_AFTER": "1",
+    "HTTP_CACHE_CONTROL": "no-cache", "HTTP_EXPIRES": "0", "HTTP_X_ROBOTS_TAG": "x", "HTTP_X_IF_DELETE_AT": "1",
     "swift.authorize": AuthorizationChain(check, grants=("grant",)),  # type: ignore[arg-type]
     "swift.trans_id": "tx1", "swift.infocache": {"a": 1}, "swift.backend_path": "/x", "eventlet.input": object(),
     "storlets.context": object(), "s3api.auth_details": {}, "keystone.identity": {"user": ("1", "u")},
