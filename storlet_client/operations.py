@@ -663,6 +663,17 @@ def run_record(session: Session, invocation: str) -> Flow[Mapping[str, Any]]:
     return found
 
 
+def follow_logs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
+    """As :func:`follow_runs`, with lines of the logs of running storlets.
+
+    A cluster of an older release sends records only.
+    """
+    cluster = yield from info(session)
+    has_lines = bool(cluster.raw.get("records", {}).get("follows_lines"))
+    lines = {"lines": ""} if has_lines and "outcome" not in selection else {}
+    return (yield from follow_runs(session, {**selection, **lines}))
+
+
 def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
     """A stream with a line for each record of a run that ends from now on."""
     _require((yield from info(session)), "records", "records of runs")

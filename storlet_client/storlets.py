@@ -480,6 +480,10 @@ class Storlets(_Account[httpx.Client]):
         """A stream with a line of JSON for each record of a run that ends from now on."""
         return self._stream(operations.follow_runs(self._session, selection))
 
+    def follow_logs(self, selection: Mapping[str, str]) -> AbstractContextManager[Output]:
+        """As :meth:`follow_runs`, with lines of the logs of running storlets."""
+        return self._stream(operations.follow_logs(self._session, selection))
+
     def diagnose(self) -> Sequence[Check]:
         """Problems of login, cluster, account and storlets, each with its remedy."""
         return self._drive(diagnose(self._session))
@@ -727,6 +731,10 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
     def follow_runs(self, selection: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncOutput]:
         """A stream with a line of JSON for each record of a run that ends from now on."""
         return self._stream(operations.follow_runs(self._session, selection))
+
+    def follow_logs(self, selection: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncOutput]:
+        """As :meth:`follow_runs`, with lines of the logs of running storlets."""
+        return self._stream(operations.follow_logs(self._session, selection))
 
     async def diagnose(self) -> Sequence[Check]:
         """Problems of login, cluster, account and storlets, each with its remedy."""

@@ -365,7 +365,7 @@ def _publish_info(config: Config) -> None:
         protocol_version=messages.VERSION,
         engine_api=API_VERSION,
         bundles={"versions_kept": config.storlet.versions_kept},
-        records={"days": config.storlet.records_days},
+        records={"days": config.storlet.records_days, "follows_lines": True},
         upload_check=True,
         library=library_of(config).published(),
         run_on=config.placement.run_on,

@@ -233,9 +233,12 @@ CONTAINER_GRANT: Final = _header(
 ACCOUNT_RULES: Final = _header(
     "X-Account-Sysmeta-Storlet-Rules", Scope.SYSTEM, "text",
     "the ruleset version in force; see storlet_middleware.ruleset.pointer")
+ACCOUNT_FOLLOWED: Final = _header(
+    "X-Account-Sysmeta-Storlet-Followed-Until", Scope.SYSTEM, "seconds since 1970",
+    "until then, log lines of running storlets of the account are stored for their followers")
 RECORDS_SYSMETA: Final = _header(
     "X-Object-Sysmeta-Storlet-Records", Scope.SYSTEM, "true",
-    "the object was written by this filter and holds records of runs")
+    "the object was written by this filter and holds records of runs, or lines of their logs")
 REVERSE_SYSMETA: Final = _header(
     "X-Object-Sysmeta-Storlet-Reverse", Scope.SYSTEM, "JSON",
     "the rule whose storlet made the object, with the storlet that reverses it")

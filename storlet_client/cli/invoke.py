@@ -110,7 +110,9 @@ def declare(group: Group) -> None:
     @click.argument("invocation", required=False)
     @click.option("--failed", is_flag=True, help="Ends of the logs of failed runs.")
     @click.option("--since", default="", help="Recorded runs since a time, or an age such as 1h.")
-    @click.option("--follow", is_flag=True, help="Recorded runs as they end, until interrupted.")
+    @click.option(
+        "--follow", is_flag=True, help="Lines of logs as storlets run, until interrupted."
+    )
     @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100_000))
     @format_option
     def logs(
@@ -118,8 +120,10 @@ def declare(group: Group) -> None:
     ) -> None:
         """List the stored logs of a storlet, or print one.
 
-        A run stores its log if the request has 'storlet invoke --keep-log'. --failed, --since and
-        --follow print the ends of logs (4 KiB) that the records of failed runs have, oldest first.
+        A run stores its log if the request has 'storlet invoke --keep-log'. --failed and --since
+        print the ends of logs (4 KiB) that the records of failed runs have, oldest first. --follow
+        prints log lines while storlets run, and recorded runs as they end; with --failed, only the
+        ends of failed runs.
         """
         _show_logs(storlets, name, invocation, form, options)
 

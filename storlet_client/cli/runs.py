@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
@@ -14,10 +15,11 @@ from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_one, show_rows
 from storlet_client.errors import ConfigurationError
-from storlet_client.storlets import Storlets
+from storlet_client.storlets import Output, Storlets
 
 _COLUMNS = ("time", "storlet", "outcome", "object", "message", "id")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+_REMEMBERED = 1000  # runs whose lines were shown
 _MESSAGE = 60  # characters of a message in a list
 _TO_SECONDS = len("2026-11-23T20:00:00")
 
@@ -45,7 +47,7 @@ def declare(group: Group) -> None:
         """
         selection = selection_of(name, options)
         if options["follow"]:
-            _follow(storlets, selection, form, _line)
+            _follow(storlets.follow_runs, selection, form, _line)
             return
         records = storlets.runs(selection, options["limit"])
         if form == "table" and records:
@@ -64,10 +66,10 @@ def declare(group: Group) -> None:
 
 
 def show_logs(storlets: Storlets, name: str, options: Mapping[str, Any], form: str) -> None:
-    """Print the end of the log of each recorded run, oldest first, or as runs end."""
+    """Print the end of the log of each recorded run, oldest first, or lines as storlets run."""
     selection = selection_of(name, {**options, "outcome": "", "until": ""})
     if options["follow"]:
-        _follow(storlets, selection, form, _log)
+        _follow(storlets.follow_logs, selection, form, _LogText())
         return
     records = storlets.runs(selection, options["limit"])[::-1]
     if form in {"json", "yaml"}:
@@ -140,15 +142,35 @@ def _log(record: Mapping[str, Any]) -> str:
     return "\n".join([_line(record), *(f"  {line}" for line in text.splitlines())])
 
 
+class _LogText:
+    """The text of a row of a stream with log lines."""
+
+    def __init__(self) -> None:
+        self._shown: dict[str, None] = {}
+
+    def __call__(self, row: Mapping[str, Any]) -> str:
+        skipped = row.get("skipped_bytes")
+        left_out = [f"({skipped} bytes of logs are left out)"] if skipped else []
+        if "code" not in row:
+            run = str(row.get("id", ""))
+            self._shown[run] = None
+            if len(self._shown) > _REMEMBERED:
+                del self._shown[next(iter(self._shown))]
+            lines = [*left_out, *str(row.get("lines", "")).splitlines()]
+            return "\n".join(f"{run}  {line}".lstrip() for line in lines)
+        # The record of a run whose lines were shown.
+        return _line(row) if row.get("id") in self._shown else _log(row)
+
+
 def _follow(
-    storlets: Storlets,
+    follow: Callable[[Mapping[str, str]], AbstractContextManager[Output]],
     selection: Mapping[str, str],
     form: str,
     text_of: Callable[[Mapping[str, Any]], str],
 ) -> None:
-    """Print records until the server ends the stream; it does so after some minutes."""
+    """Print rows until the server ends the stream; it does so after some minutes."""
     while True:
-        with storlets.follow_runs(selection) as stream:
+        with follow(selection) as stream:
             for line in stream.lines():
                 if not line.strip():
                     continue

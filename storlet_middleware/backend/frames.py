@@ -10,7 +10,7 @@ The answer header ``X-Backend-Storlet-Run`` marks a framed answer; its value is 
 format.  The request lists the versions that the proxy can decode, and a node sends frames in one of
 those only.  A proxy that gets a version that it cannot decode closes the answer and runs the
 storlet itself.  A decoder ignores unknown keys of JSON frames, so a new key needs no new version; a
-new kind of frame does.
+new kind of frame does, unless the request has a key for it, as for PIECE.
 
 A frame is one byte of kind, four bytes of length (big-endian), and ``length`` bytes of payload:
 
@@ -22,6 +22,7 @@ kind  name     payload
 2     DATA     bytes of the output
 3     LOG      bytes of the invocation's log
 4     DONE     JSON: the outcome; exactly one, the last frame; a body without it is a failed run
+5     PIECE    JSON: lines of the log while the storlet runs; only if the request has ``log_delay``
 ===== ======== =====================================================================================
 """
 
@@ -36,7 +37,8 @@ from typing import Any, Final
 VERSION: Final = "1"
 #: The versions that a decoder of this module reads.
 DECODABLE: Final = (VERSION,)
-PAD, START, DATA, LOG, DONE = range(5)
+PAD, START, DATA, LOG, DONE, PIECE = range(6)
+_JSON_KINDS: Final = (START, DONE, PIECE)
 _HEADER: Final = struct.Struct(">BI")
 #: JSON frames are assembled in memory, so their size is bounded; a longer one is not a frame.
 MAX_JSON: Final = 1 << 20
@@ -125,8 +127,8 @@ class Decoder:
         self._kind, self._left = _HEADER.unpack(self._header)
         self._header = b""
         self._json = b""
-        limit = MAX_JSON if self._kind in (START, DONE) else MAX_FRAME
-        if self._kind > DONE or self._left > limit:
+        limit = MAX_JSON if self._kind in _JSON_KINDS else MAX_FRAME
+        if self._kind > PIECE or self._left > limit:
             raise FrameError(f"unknown frame (kind {self._kind}, {self._left} bytes)")
 
     def _end_json(self) -> dict[str, Any]:

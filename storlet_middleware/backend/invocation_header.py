@@ -50,6 +50,8 @@ class BackendInvocation:
     :param keeps_log_tail: if the run fails, send the end of its log, for its record.
     :param frame_versions: the versions of :mod:`storlet_middleware.backend.frames` that the proxy
         can decode.
+    :param log_delay_seconds: a run that lasts longer sends its log in pieces while it runs;
+        ``None`` if the proxy cannot decode them.
     """
 
     id: str
@@ -61,6 +63,7 @@ class BackendInvocation:
     limits: Mapping[str, float] = field(default_factory=dict)
     frame_versions: tuple[str, ...] = frames.DECODABLE
     keeps_log_tail: bool = False
+    log_delay_seconds: float | None = None
 
     def to_headers(self) -> dict[str, str] | None:
         """The headers; ``None`` if the description is too long for them.
@@ -77,6 +80,7 @@ class BackendInvocation:
                 "ranges": self.ranges,
                 "log": self.wants_log,
                 "log_tail": self.keeps_log_tail,
+                "log_delay": self.log_delay_seconds,
                 "gulp": self.chunk_bytes,
                 "limits": dict(self.limits),
             },
@@ -117,11 +121,16 @@ class BackendInvocation:
                 limits={str(name): float(value) for name, value in message["limits"].items()},
                 frame_versions=tuple(message.get("frames", (_FIRST_VERSION,))),
                 keeps_log_tail=bool(message.get("log_tail")),
+                log_delay_seconds=_seconds(message.get("log_delay")),
             )
         except UnknownVersion:
             raise
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{names.BACKEND_INVOCATION}: {error!r}") from error
+
+
+def _seconds(value: Any) -> float | None:
+    return None if value is None else float(value)
 
 
 def _version_of(storlet: StorletVersion) -> str:

@@ -40,6 +40,7 @@ from storlet_middleware.engine.events import Events
 from storlet_middleware.engine.further_outputs import FurtherOutputs, Sink
 from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.inputs import Inputs
+from storlet_middleware.engine.log_pieces import LogPiece, LogPieces
 from storlet_middleware.engine.output import OutputCount, OutputStream, ReadPace
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.services import Services, ServiceUsage
@@ -108,7 +109,7 @@ class Invocation:
             self._slot.release,
         )
         self.metadata, self.usage = self._events.metadata, self._events.usage
-        self._log = -1
+        self._log, self._log_pieces = -1, LogPieces(task.log_delay_seconds)
         self._head: bytes | None = None
         self._is_finished = False
         #: Output that :meth:`has_ended` has read.
@@ -320,6 +321,14 @@ class Invocation:
         size = min(offset(self._log), self.task.limits.log)
         begin = 0 if self.task.wants_log else max(0, size - LOG_TAIL_BYTES)
         return os.pread(self._log, size - begin, begin)
+
+    def due_log_piece(self) -> LogPiece | None:
+        """The new lines of the log of a run that is followed; does not wait."""
+        return self._log_pieces.due(self._log, self.task.limits.log)
+
+    def last_log_piece(self) -> LogPiece | None:
+        """The rest of the log, after the end of the run and before :meth:`close`."""
+        return self._log_pieces.last(self._log, self.task.limits.log)
 
     def bytes_in(self) -> int:
         """Bytes of input that the storlet has taken."""

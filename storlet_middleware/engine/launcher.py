@@ -69,6 +69,7 @@ class Launcher:
         *,
         wants_log: bool,
         keeps_log_tail: bool = False,
+        log_delay_seconds: float | None = None,
     ) -> Task:
         """The description of an invocation within its limits."""
         return Task(
@@ -78,6 +79,7 @@ class Launcher:
             limits=effective.limits,
             wants_log=wants_log,
             keeps_log_tail=keeps_log_tail,
+            log_delay_seconds=log_delay_seconds,
             resources=effective.resources,
         )
 

@@ -76,7 +76,8 @@ class Task:
     """The description of an invocation, without its state.
 
     ``wants_log``: the whole log is read.  ``keeps_log_tail``: its end is, if the run fails.
-    ``resources`` are its worker group's.
+    ``resources`` are its worker group's.  ``log_delay_seconds``: see
+    :class:`~storlet_middleware.engine.log_pieces.LogPieces`.
     """
 
     id: str
@@ -85,4 +86,5 @@ class Task:
     limits: Limits
     wants_log: bool = False
     keeps_log_tail: bool = False
+    log_delay_seconds: float | None = None
     resources: messages.Resources = field(default_factory=messages.Resources)

@@ -5,6 +5,7 @@ The file's descriptor is given to the sandbox: no byte of the input passes throu
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 from collections.abc import Generator, Iterator
@@ -16,9 +17,11 @@ from storlet_middleware.backend import frames
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.config import Config
+from storlet_middleware.engine import log_pieces
 from storlet_middleware.engine.code_cache import Fetcher
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
+from storlet_middleware.engine.log_pieces import LogPiece
 from storlet_middleware.engine.task import FileInput
 from storlet_middleware.errors import DaemonDown, InternalError, RangeUnsatisfiable, StorletError
 from storlet_middleware.object_server.health import Health
@@ -130,6 +133,7 @@ class FramedRun:
                 defect = InternalError("internal error at the object node")
                 outcome |= self._failed(invocation, defect)
             if invocation is not None:
+                yield from self._piece(invocation.last_log_piece())
                 log = b""
                 if self._description.wants_log or outcome["outcome"] != "ok":
                     log = invocation.log_bytes()
@@ -169,6 +173,7 @@ class FramedRun:
             effective,
             wants_log=description.wants_log,
             keeps_log_tail=description.keeps_log_tail,
+            log_delay_seconds=description.log_delay_seconds,
         )
         return Invocation(task, list(self._inputs()))
 
@@ -195,6 +200,9 @@ class FramedRun:
     def _output(self, invocation: Invocation) -> Iterator[bytes]:
         began = monotonic()
         heartbeat = self._context.config.placement.heartbeat_seconds
+        if self._description.log_delay_seconds == 0:
+            # The caller waits for the lines.
+            heartbeat = min(heartbeat, log_pieces.INTERVAL_SECONDS)
         soon = min(heartbeat, _HEADERS_SECONDS)
         launcher, fetcher = self._context.launcher, self._context.fetcher
         intervals = (soon, heartbeat)
@@ -204,9 +212,9 @@ class FramedRun:
             yield self._encoder.pad()
         handed_over = monotonic()
         if not invocation.first(soon):
-            yield self._encoder.pad()
+            yield from self._beat(invocation)
         while not invocation.first(heartbeat):
-            yield self._encoder.pad()
+            yield from self._beat(invocation)
         start = {
             "metadata": invocation.metadata,
             "size": self._size,
@@ -219,8 +227,18 @@ class FramedRun:
         while True:
             chunk = invocation.read(heartbeat if self._encoder.is_flushed else _FLUSH_SECONDS)
             if chunk is None:
-                yield self._encoder.pad()
+                yield from self._beat(invocation)
             elif chunk:
                 yield self._encoder.data(chunk)
+                yield from self._piece(invocation.due_log_piece())
             else:
                 return
+
+    def _beat(self, invocation: Invocation) -> Iterator[bytes]:
+        """A heartbeat; new lines of the log replace a part of its zeros."""
+        yield from self._piece(invocation.due_log_piece())
+        yield self._encoder.pad()
+
+    def _piece(self, piece: LogPiece | None) -> Iterator[bytes]:
+        if piece is not None:
+            yield self._encoder.message(frames.PIECE, dataclasses.asdict(piece))

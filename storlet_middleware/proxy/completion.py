@@ -22,7 +22,9 @@ from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
+from storlet_middleware.records import followed
 from storlet_middleware.records.batches import Place
+from storlet_middleware.records.lines import DELAY_SECONDS
 from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, one_line, tail
 from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
 from storlet_middleware.wsgi import own_requests
@@ -128,8 +130,15 @@ class Completion:
         """Read what is wanted of the run's record, after its storlets were resolved."""
         account = wish_of_account(self._environ, self._proxy.app, self._request.account)
         self._wish = wish_of_run(account, [step.storlet.records for step in self._steps])
+        is_followed = followed.is_followed(self._environ, self._proxy.app, self._request.account)
+        place = Place(self._request.version, self._request.account)
         for step in self._steps:
-            step.keeps_log_tail = self._wish is not Wish.NONE
+            step.keeps_log_tail = self._wish is not Wish.NONE or is_followed
+            if step.keeps_log_tail:
+                step.log_delay_seconds = 0.0 if is_followed else DELAY_SECONDS
+                step.tell = self._proxy.log_lines.receiver(
+                    self._environ, place, self._id, step.request.storlet
+                )
 
     @property
     def needs_hash(self) -> bool:

@@ -132,7 +132,7 @@ class Execution:
         :param span: the input range, as first byte, last byte and size.
         """
         step = self._steps[0]
-        result = self.result = LocalResult(self._invocation(step, inputs), span, 0.0)
+        result = self.result = LocalResult(self._invocation(step, inputs), span, 0.0, step.tell)
         self.acquire_all_slots()
         self._start(step, result)
         result.first()
@@ -150,7 +150,7 @@ class Execution:
             known = merged(inherited(), pipeline.metadata)
             metadata = {key: value for key, value in known.items() if value}
             upstream = StreamInput(pipeline.upstream(), metadata, drains=True, is_ours=True)
-            result = LocalResult(self._invocation(step, [upstream]), None, 0.0)
+            result = LocalResult(self._invocation(step, [upstream]), None, 0.0, step.tell)
             pipeline.add(result)
             self.result = pipeline
             self._start(step, result)
@@ -196,6 +196,7 @@ class Execution:
             effective,
             wants_log=request.wants_log,
             keeps_log_tail=step.keeps_log_tail,
+            log_delay_seconds=step.log_delay_seconds,
         )
 
     # --- after the run ----------------------------------------------------------------------------

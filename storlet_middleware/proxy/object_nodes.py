@@ -82,7 +82,7 @@ class ObjectNodes:
             answer, reason = self._attempt()
             if answer is None:
                 return reason
-            result = RemoteResult(answer, _node_of(answer))
+            result = RemoteResult(answer, _node_of(answer), self._step.tell)
             self._source.answer = answer
             self._execution.adopt(result)
             try:
@@ -196,6 +196,7 @@ class ObjectNodes:
             chunk_bytes=self._proxy.config.placement.chunk_bytes,
             limits=request.limits,
             keeps_log_tail=self._step.keeps_log_tail,
+            log_delay_seconds=self._step.log_delay_seconds,
         ).to_headers()
 
     def _why_refused(self, refusal: SwiftRefusal) -> Reason | None:

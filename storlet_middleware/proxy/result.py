@@ -10,7 +10,7 @@ an object node.  Both are used in the same way:
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,7 +18,9 @@ from swift.common.utils import close_if_possible
 
 from storlet_middleware.backend import frames
 from storlet_middleware.concurrency import CONNECTION_ENDED, Timeout
+from storlet_middleware.engine import log_pieces
 from storlet_middleware.engine.invocation import Invocation
+from storlet_middleware.engine.log_pieces import LogPiece, ignore
 from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.errors import BackendFailed, StorletError, from_message
 
@@ -127,14 +129,22 @@ class Result(Protocol):
 
 
 class LocalResult:
-    """The output of an invocation of this process."""
+    """The output of an invocation of this process.
+
+    :param tell: receives the log in pieces.
+    """
 
     ran_on = "proxy"
     node = ""
 
     def __init__(
-        self, invocation: Invocation, span: tuple[int, int, int] | None, sandbox_seconds: float
+        self,
+        invocation: Invocation,
+        span: tuple[int, int, int] | None,
+        sandbox_seconds: float,
+        tell: Callable[[LogPiece], None] = ignore,
     ) -> None:
+        self._tell = tell
         self.invocation = invocation
         self.span = span
         self.sandbox_seconds = sandbox_seconds
@@ -161,7 +171,8 @@ class LocalResult:
         return Usage(invocation.usage, bytes_in, invocation.bytes_out, used)
 
     def first(self) -> None:
-        self.invocation.first()
+        while not self.invocation.first(log_pieces.INTERVAL_SECONDS):
+            self._tell_if(self.invocation.due_log_piece())
 
     def has_ended(self) -> bool:
         return self.invocation.has_ended()
@@ -175,15 +186,22 @@ class LocalResult:
 
     def chunks(self) -> Iterator[bytes]:
         while True:
-            chunk = self.invocation.read()
-            if not chunk:
+            chunk = self.invocation.read(log_pieces.INTERVAL_SECONDS)
+            self._tell_if(self.invocation.due_log_piece())
+            if chunk:
+                yield chunk
+            elif chunk is not None:
                 return
-            yield chunk
 
     def stalled(self, reason: str) -> StorletError:
         return self.invocation.stalled(reason)
 
+    def _tell_if(self, piece: LogPiece | None) -> None:
+        if piece is not None:
+            self._tell(piece)
+
     def close(self) -> None:
+        self._tell_if(self.invocation.last_log_piece())
         self.log = self.invocation.log_bytes() or self.log
         self._bytes_in = self.invocation.bytes_in() or self._bytes_in
         self.invocation.close()
@@ -207,11 +225,15 @@ class RemoteResult:
     :param answer: Swift's answer, with a mark that :func:`frames.can_decode` accepts.  The result
         owns it and closes it.
     :param node: the node that sent it, by ``[sandbox] node_id``.
+    :param tell: receives the log in pieces.
     """
 
     ran_on = "object"
 
-    def __init__(self, answer: Any, node: str = "") -> None:
+    def __init__(
+        self, answer: Any, node: str = "", tell: Callable[[LogPiece], None] = ignore
+    ) -> None:
+        self._tell = tell
         self.node = node
         self._body = answer.app_iter
         self._frames = self._read_frames()
@@ -279,6 +301,8 @@ class RemoteResult:
                 pieces.append(payload)
             elif kind == frames.LOG and isinstance(payload, bytes):
                 self.log += payload
+            elif kind == frames.PIECE and isinstance(payload, dict):
+                self._tell(LogPiece(str(payload["text"]), int(payload["skipped_bytes"])))
             elif kind == frames.START and isinstance(payload, dict):
                 self._process_start(payload)
             elif isinstance(payload, dict):

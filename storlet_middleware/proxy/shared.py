@@ -11,6 +11,7 @@ from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.errors import NodeBusy, TenantBusy
 from storlet_middleware.proxy.circuit_breaker import CircuitBreaker
 from storlet_middleware.recon import DEFAULT_DIRECTORY, ReconCache
+from storlet_middleware.records.lines import LogLines
 from storlet_middleware.records.protection import Protection
 from storlet_middleware.records.writer import Writer
 
@@ -47,6 +48,7 @@ class Proxy:
         self.launcher = Launcher(config, logger, max_runs)
         recon = ReconCache(recon_directory, logger)
         self.records = Writer(app, config, logger)
+        self.log_lines = LogLines(app, config, logger)
         self.protection = Protection(config.storlet.log_container)
         self.nodes = CircuitBreaker(config.placement.unable_seconds, logger, recon)
         self._max_runs = max_runs

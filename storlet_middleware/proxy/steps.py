@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from storlet_middleware.admission.controller import Slot
+from storlet_middleware.engine.log_pieces import LogPiece, ignore
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import InternalError
 from storlet_middleware.wsgi.storlet_request import StorletRequest
@@ -18,6 +19,8 @@ class Step:
     :param id: the invocation's.
     :param version: known after the permission checks.
     :param keeps_log_tail: the record of the run has the end of its log if it fails.
+    :param log_delay_seconds: see :class:`~storlet_middleware.engine.log_pieces.LogPieces`.
+    :param tell: receives the log in pieces while the storlet runs.
     :param given: the parameters of the request, without the defaults of a bundle's manifest.
     :param slot: the step's slot on this node, from its acquisition until the invocation takes it
         over.  Only steps of a pipeline acquire one here; a single storlet acquires its slot when it
@@ -28,6 +31,8 @@ class Step:
     id: str
     version: StorletVersion | None = None
     keeps_log_tail: bool = False
+    log_delay_seconds: float | None = None
+    tell: Callable[[LogPiece], None] = ignore
     slot: Slot | None = None
     given: Mapping[str, str] = field(init=False)
 

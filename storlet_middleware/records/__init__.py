@@ -9,7 +9,9 @@
 ``protection``  no client changes these objects, and only the owner reads them
 ``query``       the parameters of a request for records
 ``reader``      finds records, newest first, with bounded work
-``follow``      records as they are written
+``follow``      records as they are written, and log lines of running storlets
+``followed``    the mark of an account whose log lines are followed
+``lines``       stores the log lines of such an account while its storlets run
 ``answers``     ``GET /v1/ACCOUNT?storlet-runs``
 
 The data path only makes a record and queues it::

@@ -5,6 +5,7 @@
     ?storlet-runs&storlet=NAME&outcome=OUTCOME&since=TIME&until=TIME&limit=NUMBER&marker=MARKER
     ?storlet-runs&id=ID
     ?storlet-runs&follow&storlet=NAME&outcome=OUTCOME
+    ?storlet-runs&follow&lines&storlet=NAME      log lines of running storlets, too: owners only
     ?storlet-runs=jsonl...                       a line for each record
 
 Swift's own authorization of a GET of the account decides.  Its owner gets all records; a caller
@@ -23,11 +24,10 @@ from storlet_middleware.config import Config
 from storlet_middleware.errors import AccessDenied, StorletError
 from storlet_middleware.records import query
 from storlet_middleware.records.batches import Place
-from storlet_middleware.records.follow import Follow, Followers
+from storlet_middleware.records.follow import Follow, Followers, Stores
 from storlet_middleware.records.query import Query
 from storlet_middleware.records.reader import Page, RecordReader
 from storlet_middleware.records.record import Viewer
-from storlet_middleware.records.store import RecordStore
 from storlet_middleware.wsgi import authorization, delegation
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import ClosingIterator
@@ -44,7 +44,7 @@ class RunRecords:
 
     def __init__(self, app: Any, config: Config) -> None:
         self._app = app
-        self._store = RecordStore(app, config)
+        self._stores = Stores(app, config)
         self._followers = Followers()
 
     def answer(self, context: RequestContext) -> Response | Answer:
@@ -55,7 +55,7 @@ class RunRecords:
         place = Place(operation.path.version, operation.path.account)
         if asked.follows:
             return self._stream(environ, asked, place, viewer)
-        reader = RecordReader(self._store, environ, place, viewer)
+        reader = RecordReader(self._stores.records, environ, place, viewer)
         if asked.id:
             return _of_one(environ, asked, reader.find(asked))
         return _of_page(environ, asked, reader.page(asked))
@@ -64,10 +64,12 @@ class RunRecords:
         self, environ: dict[str, Any], asked: Query, place: Place, viewer: Viewer
     ) -> Answer:
         """The records from now on."""
+        if asked.lines and not viewer.is_owner:
+            raise AccessDenied("only owners of the account read logs of its runs: leave out lines")
         release = self._followers.acquire(place)
         # Small pieces are sent immediately.
         environ["eventlet.minimum_write_chunk_size"] = 0
-        lines = Follow(self._store, environ, place, viewer).lines(asked)
+        lines = Follow(self._stores, environ, place, viewer).lines(asked)
         headers = [
             ("Content-Type", f"{query.LINES}; charset=utf-8"), ("Cache-Control", "no-store"),
         ]  # fmt: skip

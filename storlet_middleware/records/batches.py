@@ -22,6 +22,8 @@ from storlet_middleware.concurrency import Pace
 from storlet_middleware.records.record import Record
 
 PREFIX: Final = ".runs/"
+#: Of the objects that hold log lines of running storlets, which have names of the same form.
+LINES_PREFIX: Final = ".lines/"
 CONTENT_TYPE: Final = "application/jsonl"
 SPAN_SECONDS: Final = 5.0
 #: The part of a name after the prefix and before the suffix.
@@ -66,22 +68,26 @@ def batches_of(place: Place, records: Sequence[Record]) -> Iterator[Batch]:
         is_end = index == len(ordered)
         if is_end or ordered[index].time - ordered[begin].time > SPAN_SECONDS:
             part = tuple(ordered[begin:index])
-            name = f"{name_at(part[-1].time)}-{secrets.token_hex(6)}{_SUFFIX}"
-            yield Batch(place, name, part)
+            yield Batch(place, new_name(part[-1].time), part)
             begin = index
 
 
-def name_at(seconds: float) -> str:
+def new_name(seconds: float, prefix: str = PREFIX) -> str:
+    """A name for an object of this time."""
+    return f"{name_at(seconds, prefix)}-{secrets.token_hex(6)}{_SUFFIX}"
+
+
+def name_at(seconds: float, prefix: str = PREFIX) -> str:
     """The beginning of the names of objects whose last record ended at this time."""
-    return PREFIX + datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    return prefix + datetime.fromtimestamp(seconds, UTC).strftime("%Y%m%dT%H%M%S.%fZ")
 
 
-def name_of_key(key: str) -> str:
+def name_of_key(key: str, prefix: str = PREFIX) -> str:
     """The name of an object, from the part that a marker has."""
-    return f"{PREFIX}{key}{_SUFFIX}"
+    return f"{prefix}{key}{_SUFFIX}"
 
 
-def key_of_name(name: str) -> str | None:
+def key_of_name(name: str, prefix: str = PREFIX) -> str | None:
     """The reverse; ``None`` if ``name`` is no name of such an object."""
-    key = name.removeprefix(PREFIX).removesuffix(_SUFFIX)
-    return key if KEY.fullmatch(key) and name_of_key(key) == name else None
+    key = name.removeprefix(prefix).removesuffix(_SUFFIX)
+    return key if KEY.fullmatch(key) and name_of_key(key, prefix) == name else None

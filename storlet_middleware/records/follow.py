@@ -1,8 +1,11 @@
 """``?storlet-runs&follow``: records of runs as they are written, by all proxies of the cluster.
 
+With ``lines``, it is log lines of running storlets as well.
+
 The proxy that has the request lists the objects that hold records once a second.  It sends a line
 of JSON for each new record that the query includes, or an empty line, which shows that the stream
-lives.  A record comes some four seconds after its run.  The stream ends after :data:`MAX_SECONDS`;
+lives.  A record comes some four seconds after its run, and a line of a log some six after it was
+written (:mod:`~.lines`).  The stream ends after :data:`MAX_SECONDS`;
 the client requests another.
 
 The work is bounded.  Of more than :data:`_OBJECTS` new objects in a second the newest are read, and
@@ -19,8 +22,10 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from storlet_middleware.concurrency import monotonic, sleep
+from storlet_middleware.config import Config
 from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
-from storlet_middleware.records.batches import SPAN_SECONDS, Place, name_at
+from storlet_middleware.records import followed
+from storlet_middleware.records.batches import LINES_PREFIX, PREFIX, SPAN_SECONDS, Place, name_at
 from storlet_middleware.records.query import Query, seconds_of
 from storlet_middleware.records.reader import MAX_OBJECTS, RecordReader
 from storlet_middleware.records.record import Viewer
@@ -30,12 +35,29 @@ from storlet_middleware.records.store import RecordStore
 MAX_SECONDS: Final = 600.0
 _POLL_SECONDS: Final = 1.0
 _OBJECTS: Final = 20
+_MARK_SECONDS: Final = 5.0
 _OF_ACCOUNT: Final = 4
 _OF_ALL: Final = 32
 #: A record can be this much older than the time at which its object is listed: a write is repeated.
 _LATE_SECONDS: Final = 30.0
 #: Polls in a row that may fail before the stream breaks.
 _FAILURES: Final = 5
+
+
+class Stores:
+    """The objects of all accounts that streams read.
+
+    :param app: the rest of the pipeline.
+    """
+
+    def __init__(self, app: Any, config: Config) -> None:
+        self._app = app
+        self.records = RecordStore(app, config)
+        self.lines = RecordStore(app, config, LINES_PREFIX)
+
+    def mark(self, environ: dict[str, Any], place: Place) -> None:
+        """Mark the account as followed."""
+        followed.mark(self._app, environ, place)
 
 
 class Followers:
@@ -72,19 +94,21 @@ class Follow:
 
     def __init__(
         self,
-        store: RecordStore,
+        stores: Stores,
         environ: dict[str, Any],
         place: Place,
         viewer: Viewer,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._store = store
+        self._stores = stores
         self._environ = environ
         self._place = place
         self._viewer = viewer
         self._now = now
         self._began = now()
-        self._seen: set[str] = set()
+        self._records = _Unseen(stores.records, PREFIX)
+        self._lines = _Unseen(stores.lines, LINES_PREFIX)
+        self._next_mark = 0.0
 
     def lines(self, query: Query) -> Iterator[bytes]:
         """The stream; raises if Swift cannot be read for some seconds."""
@@ -101,25 +125,62 @@ class Follow:
             sleep(_POLL_SECONDS)
 
     def poll(self, query: Query) -> list[bytes]:
-        """The lines of the records that are new since the last call."""
+        """The lines of the records, and of logs, that are new since the last call."""
         # Swift caches facts of containers in the environment of a request.
         environ = {**self._environ, "swift.infocache": {}}
-        bounds = {
-            "reverse": "true",
-            "end_marker": name_at(max(self._began - SPAN_SECONDS, self._now() - _LATE_SECONDS)),
-        }
-        listed = self._store.names(environ, self._place, bounds, MAX_OBJECTS)
-        new = [name for name in listed if name not in self._seen]
-        reader = RecordReader(self._store, environ, self._place, self._viewer)
+        if query.lines and monotonic() >= self._next_mark:
+            self._stores.mark(environ, self._place)
+            self._next_mark = monotonic() + _MARK_SECONDS
+        reader = RecordReader(self._stores.records, environ, self._place, self._viewer)
+        found = self._new(environ, self._records, lambda name: reader.views(name, query))
+        if query.lines:
+            of_logs = RecordReader(self._stores.lines, environ, self._place, self._viewer)
+            # Lines first: those of a run come before its record.
+            found = self._new(environ, self._lines, lambda name: of_logs.rows(name, query)) + found
+        # Only now: a failed poll is repeated.
+        for unseen in (self._records, self._lines):
+            unseen.commit()
+        return found
+
+    def _new(
+        self,
+        environ: dict[str, Any],
+        unseen: _Unseen,
+        views: Callable[[str], Iterator[dict[str, Any]]],
+    ) -> list[bytes]:
+        """The JSON lines of new objects, oldest first.
+
+        :param views: the rows of an object that are for this stream, newest first.
+        """
+        begin = max(self._began - SPAN_SECONDS, self._now() - _LATE_SECONDS)
+        new = unseen.names(environ, self._place, begin)
         lines = []
         for name in reversed(new[:_OBJECTS]):
-            found = [view for view in reader.views(name, query) if _time(view) >= self._began]
+            found = [view for view in views(name) if _time(view) >= self._began]
             lines += [json.dumps(view).encode() + b"\n" for view in reversed(found)]
-        # Only now: a failed poll is repeated.
-        self._seen = set(listed)
         if new[_OBJECTS:]:
             lines.append(json.dumps({"skipped_objects": len(new) - _OBJECTS}).encode() + b"\n")
         return lines
+
+
+class _Unseen:
+    """The objects of one kind that a stream has not read."""
+
+    def __init__(self, store: RecordStore, prefix: str) -> None:
+        self._store = store
+        self._prefix = prefix
+        self._seen: set[str] = set()
+        self._listed: list[str] = []
+
+    def names(self, environ: dict[str, Any], place: Place, begin: float) -> list[str]:
+        """The new objects since ``begin``, newest first."""
+        bounds = {"reverse": "true", "end_marker": name_at(begin, self._prefix)}
+        self._listed = self._store.names(environ, place, bounds, MAX_OBJECTS)
+        return [name for name in self._listed if name not in self._seen]
+
+    def commit(self) -> None:
+        """The listed objects have been read."""
+        self._seen = set(self._listed)
 
 
 def _time(view: dict[str, Any]) -> float:

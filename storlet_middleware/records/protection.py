@@ -1,4 +1,5 @@
-"""Protects the objects that hold records: clients cannot change them, only owners can read them.
+"""Protects the objects that hold records or log lines: no client changes them, only owners read
+them.
 
 =================== ================================================================================
 PUT, POST, COPY to  refused for all clients: a record is the system's word
@@ -14,15 +15,19 @@ authorization chain (:mod:`storlet_middleware.wsgi.context`).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from swift.common.swob import HTTPForbidden, Request
 
 from storlet_middleware.errors import AccessDenied
-from storlet_middleware.records.batches import PREFIX
+from storlet_middleware.records.batches import LINES_PREFIX, PREFIX
 from storlet_middleware.wsgi.context import Authorize
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.swift_paths import parse_path, versioned_object
+
+#: In the path of each request that the protection is about; a hidden version has a NULL before the
+#: name.
+_PREFIXES: Final = (PREFIX, LINES_PREFIX)
 
 
 class Protection:
@@ -33,9 +38,6 @@ class Protection:
 
     def __init__(self, container: str) -> None:
         self._container = container
-        #: In the path of each request that the protection is about; a hidden version has a NULL
-        #: before the name.
-        self._part = PREFIX
 
     def require_no_write(self, operation: Operation) -> None:
         """Refuse a client's PUT, POST or COPY to an object that holds records."""
@@ -44,11 +46,12 @@ class Protection:
             target is None
             or operation.method == "DELETE"
             or target.container != self._container
-            or not (target.name or "").startswith(PREFIX)
+            or not (target.name or "").startswith(_PREFIXES)
         ):
             return
+        prefix = next(each for each in _PREFIXES if str(target.name).startswith(each))
         raise AccessDenied(
-            f"{self._container}/{PREFIX}... holds records of runs, which only the system writes:"
+            f"{self._container}/{prefix}... holds records of runs, which only the system writes:"
             " choose another name"
         )
 
@@ -58,13 +61,14 @@ class Protection:
 
         :param swift: the authentication middleware's check; without one every caller is an owner.
         """
-        if self._part not in request.environ["PATH_INFO"] or swift is None:
+        path = request.environ["PATH_INFO"]
+        if swift is None or not any(prefix in path for prefix in _PREFIXES):
             return None
-        place = parse_path(request.environ["PATH_INFO"])
+        place = parse_path(path)
         if place is None:
             return None
         place = versioned_object(place) or place
-        if place.container != self._container or not (place.name or "").startswith(PREFIX):
+        if place.container != self._container or not (place.name or "").startswith(_PREFIXES):
             return None
         return None if _is_owner(request, swift) else HTTPForbidden(request=request)
 

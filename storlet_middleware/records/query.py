@@ -25,11 +25,12 @@ _FORMATS: Final = {"json": JSON, "jsonl": LINES}
 _ACCEPTED: Final = {LINES: LINES, "application/x-ndjson": LINES, "application/x-jsonlines": LINES}
 _PARAMETERS: Final = (
     RUNS, "storlet", "outcome", "since", "until", "limit", "marker", "id", "format", "follow",
+    "lines",
 )  # fmt: skip
 #: These select one record, and the form of the answer.
 _WITH_ID: Final = frozenset((RUNS, "id", "format", "marker"))
 #: These select the records of a stream, which has all from now on.
-_WITH_FOLLOW: Final = frozenset((RUNS, "storlet", "outcome", "format", "follow"))
+_WITH_FOLLOW: Final = frozenset((RUNS, "storlet", "outcome", "format", "follow", "lines"))
 _OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 _CODES: Final = (OK, REFUSED, *TABLE)
 _DEFAULT_LIMIT: Final = 100
@@ -67,6 +68,8 @@ class Query:
     id: str = ""
     media_type: str = JSON
     follows: bool = False
+    #: Log lines of running storlets, too.
+    lines: bool = False
 
     def matches(self, view: Mapping[str, Any]) -> bool:
         """Whether the query includes a record of which the caller sees ``view``.
@@ -98,6 +101,10 @@ def parse(given: Mapping[str, str], accept: str) -> Query:
         faults += _unsupported(given, "id", _WITH_ID)
     elif "follow" in given:
         faults += _unsupported(given, "follow", _WITH_FOLLOW)
+    if "lines" in given and "follow" not in given:
+        faults.append("lines: only supported with follow: add it, or leave lines out")
+    if "lines" in given and given.get("outcome"):
+        faults.append("lines: a running storlet has no outcome: leave one of them out")
     values: dict[str, Any] = {
         "since": _time("since", given.get("since", ""), faults),
         "until": _time("until", given.get("until", ""), faults),
@@ -109,7 +116,7 @@ def parse(given: Mapping[str, str], accept: str) -> Query:
     if faults:
         raise BadRequest("; ".join(faults))
     values |= {"storlet": given.get("storlet", ""), "id": given.get("id", "")}
-    return Query(follows="follow" in given, **values)
+    return Query(follows="follow" in given, lines="lines" in given, **values)
 
 
 def _unsupported(given: Mapping[str, str], mode: str, supported: frozenset[str]) -> list[str]:

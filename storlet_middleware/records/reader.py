@@ -68,6 +68,16 @@ class RecordReader:
         """The records of one object that match ``query``, newest first."""
         return (view for _, view in self._views(name, query))
 
+    def rows(self, name: str, query: Query) -> Iterator[dict[str, Any]]:
+        """The rows of an object with log lines that match ``query``, newest first; none for callers
+        that do not see logs.
+        """
+        if not self._viewer.is_owner:
+            return
+        for _, row in self._records(name, None):
+            if not query.storlet or row.get("storlet", query.storlet) == query.storlet:
+                yield row
+
     def find(self, query: Query) -> Page:
         """The record with the id of ``query``, if the caller sees it.
 

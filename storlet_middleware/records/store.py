@@ -14,13 +14,21 @@ from swift.common.utils import close_if_possible, config_true_value, drain_and_c
 from storlet_middleware import names
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.records.batches import CONTENT_TYPE, PREFIX, Place, key_of_name
+from storlet_middleware.records.batches import (
+    CONTENT_TYPE,
+    LINES_PREFIX,
+    PREFIX,
+    Place,
+    key_of_name,
+)
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import read_bounded
 from storlet_middleware.wsgi.swift_paths import object_path
 
 #: A day, for ``X-Delete-After``.
 _DAY_SECONDS: Final = 86_400
+#: Followers of log lines read them within seconds.
+_LINES_SECONDS: Final = 600
 #: A page of 1,000 entries; an object is smaller than the bound of a queue, and JSON escapes.
 _MAX_LISTING_BYTES: Final = 4 << 20
 _MAX_BATCH_BYTES: Final = 32 << 20
@@ -30,12 +38,16 @@ class RecordStore:
     """The log containers of all accounts.
 
     :param app: the rest of the proxy's pipeline.
+    :param prefix: of the objects.
     """
 
-    def __init__(self, app: Any, config: Config) -> None:
+    def __init__(self, app: Any, config: Config, prefix: str = PREFIX) -> None:
         self._app = app
         self._container = config.storlet.log_container
-        self._days = config.storlet.records_days
+        self._prefix = prefix
+        is_lines = prefix == LINES_PREFIX
+        days = config.storlet.records_days
+        self._kept_seconds = _LINES_SECONDS if is_lines else days * _DAY_SECONDS
 
     def write(self, environ: dict[str, Any], place: Place, name: str, body: bytes) -> int:
         """Store an object, after its container if that is missing; Swift's last status."""
@@ -52,11 +64,11 @@ class RecordStore:
 
         :param bounds: ``marker``, ``end_marker`` and ``reverse`` of Swift's listings.
         """
-        query = {"prefix": PREFIX, "limit": str(limit), **bounds}
+        query = {"prefix": self._prefix, "limit": str(limit), **bounds}
         container = self._path(place, "")
         entries = own_requests.listing(self._app, environ, container, query, _MAX_LISTING_BYTES)
         listed = [str(entry.get("name", "")) for entry in entries or ()]
-        return [name for name in listed if key_of_name(name) is not None]
+        return [name for name in listed if key_of_name(name, self._prefix) is not None]
 
     def read(self, environ: dict[str, Any], place: Place, name: str) -> bytes:
         """The content of an object; empty if it was deleted, or is not the system's.
@@ -83,8 +95,8 @@ class RecordStore:
         headers = {"Content-Length": str(len(body))}
         if body:
             headers |= {"Content-Type": CONTENT_TYPE, names.RECORDS_SYSMETA: "true"}
-            if self._days:
-                headers["X-Delete-After"] = str(self._days * _DAY_SECONDS)
+            if self._kept_seconds:
+                headers["X-Delete-After"] = str(self._kept_seconds)
         answer = own_requests.exchange(self._app, environ, "PUT", path, headers, body)
         return int(answer.status_int)
 

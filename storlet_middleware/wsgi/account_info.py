@@ -23,9 +23,18 @@ def account_metadata(environ: dict[str, Any], app: Any, account: str) -> Mapping
     The keys are in lower case and without ``x-account-meta-``; an account that does not exist has
     none.
     """
+    return _information(environ, app, account).get("meta") or {}
+
+
+def account_sysmeta(environ: dict[str, Any], app: Any, account: str) -> Mapping[str, str]:
+    """The system metadata of ``account``, with keys without ``x-account-sysmeta-``; read-only."""
+    return _information(environ, app, account).get("sysmeta") or {}
+
+
+def _information(environ: dict[str, Any], app: Any, account: str) -> Mapping[str, Any]:
     # get_account_info would look for it in four places, count that, and copy what it finds.
     known = environ.get("swift.infocache", {}).get(KEY_PREFIX + account)
     if not known:
         known = get_account_info(environ, app, swift_source=names.SWIFT_SOURCE)
-    found: Mapping[str, str] = known.get("meta") or {}
+    found: Mapping[str, Any] = known
     return found

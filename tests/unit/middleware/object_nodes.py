@@ -81,8 +81,18 @@ class Fixture:
         headers: dict[str, str] | None = None,
         log: bool = False,
         storlet: StorletVersion = VERSION,
+        log_delay: float | None = None,
     ) -> Any:
-        wanted = BackendInvocation("tx-1", storlet, {"k": "ü"}, ranges, log, GULP)
+        wanted = BackendInvocation(
+            "tx-1",
+            storlet,
+            {"k": "ü"},
+            ranges,
+            log,
+            GULP,
+            keeps_log_tail=log_delay is not None,
+            log_delay_seconds=log_delay,
+        )
         request = Request.blank(
             "/sda/1/AUTH_test/c/o", headers={**(wanted.to_headers() or {}), **(headers or {})}
         )

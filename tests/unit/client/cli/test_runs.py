@@ -10,7 +10,7 @@ import pytest
 
 from storlet_client.cli.runs import _time
 from tests.unit.client.conftest import Command
-from tests.unit.client.server import Reply, Server
+from tests.unit.client.server import INFO, Reply, Server
 
 RECORD = {
     "id": "tx1-1",
@@ -127,3 +127,28 @@ def test_impossible_selections_of_logs_are_refused(
 ) -> None:
     assert command("logs", "a.py", *words).code == 3
     assert server.calls() == []
+
+
+def test_lines_of_running_storlets_are_followed(server: Server, command: Command) -> None:
+    info = json.loads(json.dumps(INFO))
+    info["storlet_handler"]["records"]["follows_lines"] = True
+    server.replies["GET", "/info"] = [Reply(body=json.dumps(info).encode())]
+    rows = [
+        {"id": "tx1-1", "storlet": "a.py", "lines": "one\n\x1b[31m\n", "skipped_bytes": 9},
+        {"time": "2026-11-23T20:00:00Z", "skipped_bytes": 70},
+        WITH_LOG,
+    ]
+    body = b"".join(json.dumps(each).encode() + b"\n" for each in rows)
+    server.on("GET", "", Reply(body=body), Reply(403))
+    result = command("logs", "a.py", "--follow")
+    assert result.code == 4
+    assert result.out.startswith(
+        "tx1-1  (9 bytes of logs are left out)\ntx1-1  one\ntx1-1  \\x1b[31m\n"
+        "(70 bytes of logs are left out)\n"
+    )
+    # The record of a run whose lines were printed has no log again.
+    assert "xxx...\n" in result.out
+    assert "  two" not in result.out
+    assert "lines" in query(server)
+    assert command("logs", "a.py", "--follow", "--failed").code == 4
+    assert "lines" not in query(server)

@@ -12,7 +12,9 @@ from tests.unit.middleware.object_nodes import GULP, VERSION
 
 
 def test_a_description_survives_its_headers_unless_it_is_too_long() -> None:
-    wanted = BackendInvocation("tx-1", VERSION, {"k": "ü" * 3000}, ((1, None),), True, GULP)
+    wanted = BackendInvocation(
+        "tx-1", VERSION, {"k": "ü" * 3000}, ((1, None),), True, GULP, log_delay_seconds=0.0
+    )
     headers = wanted.to_headers()
     assert headers is not None
     assert len(headers) > 1
@@ -41,7 +43,7 @@ def description(**changes: Any) -> dict[str, str]:
 
 
 #: The descriptions of proxies, oldest first.
-FIRST_RELEASE = {"version": None, "frames": None}
+FIRST_RELEASE = {"version": None, "frames": None, "log_delay": None}
 
 NOW: dict[str, Any] = {}
 

@@ -162,3 +162,41 @@ def test_an_internal_error_is_reported_and_logged(at: Fixture) -> None:
         at.read()
     assert caught.value.status == 500
     assert "ERROR storlets" in at.logger.text
+
+
+def test_lines_of_the_log_come_with_heartbeats_if_the_proxy_asks_for_them(at: Fixture) -> None:
+    seen = threading.Event()
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        os.write(worker.log, b"early\n")
+        seen.wait(10)
+        os.write(worker.log, b"late")
+        worker.write(b"x")
+        worker.succeed()
+
+    at.node.workers.script = script
+    kinds, pieces, decoder = [], [], frames.Decoder()
+    for chunk in at.start(log_delay=0.0).app_iter:
+        for kind, payload in decoder.feed(chunk):
+            kinds.append(kind)
+            if kind == frames.PIECE:
+                pieces.append(payload)
+                seen.set()
+    assert pieces == [{"text": "early\n", "skipped_bytes": 0}, {"text": "late", "skipped_bytes": 0}]
+    assert kinds == [frames.PIECE, frames.START, frames.DATA, frames.PIECE, frames.DONE]
+
+
+def test_a_proxy_that_does_not_ask_gets_no_lines_and_a_short_run_sends_none(at: Fixture) -> None:
+    def script(worker: WorkerRun) -> None:
+        if worker.log >= 0:
+            os.write(worker.log, b"line\n")
+        worker.begin()
+        worker.write(b"x")
+        worker.succeed()
+
+    at.node.workers.script = script
+    for answer in (at.start(), at.start(log_delay=30.0)):
+        decoder = frames.Decoder()
+        found = [kind for chunk in answer.app_iter for kind, _ in decoder.feed(chunk)]
+        assert found == [frames.START, frames.DATA, frames.DONE]

@@ -339,3 +339,32 @@ def test_an_error_is_an_ending(error: BaseException, code: str, is_failure: bool
     ending = Ending.of_error(error)
     assert (ending.code, ending.is_failure) == (code, is_failure)
     assert "secret" not in ending.message
+
+
+@pytest.mark.parametrize("until", ["1", "4000000000"])
+@pytest.mark.parametrize("wish", ["none", "failures"])
+def test_a_short_run_tells_its_log_only_if_the_account_was_followed_before(
+    make_proxy: Make, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch, until: str, wish: str
+) -> None:
+    def script(worker: WorkerRun) -> None:
+        if worker.log >= 0:
+            os.write(worker.log, b"line\n")
+        upper(worker)
+
+    told: list[tuple[str, str]] = []
+    headers = {
+        "X-Account-Meta-Storlet-Enabled": "true",
+        "X-Account-Meta-Storlet-Records": wish,
+        "X-Account-Sysmeta-Storlet-Followed-Until": until,
+    }
+    swift.hooks["HEAD", f"/v1/{ACCOUNT}"] = lambda request: Response(
+        status=204, request=request, headers=headers
+    )
+    proxy = make_proxy(script)
+    monkeypatch.setattr(
+        proxy.filter._proxy.log_lines,
+        "_add",
+        lambda *given: told.append((given[3], given[4].text)),
+    )
+    assert proxy.call("GET", "c/o", RUN).status == 200
+    assert told == ([("up.py", "line\n")] if until != "1" else [])

@@ -8,8 +8,9 @@ import eventlet
 import pytest
 
 from storlet_middleware.backend import frames
+from storlet_middleware.engine.log_pieces import LogPiece
 from storlet_middleware.errors import StorletError, Unprocessable
-from storlet_middleware.proxy.result import BrokenAnswer, RemoteResult, Usage
+from storlet_middleware.proxy.result import BrokenAnswer, LocalResult, RemoteResult, Usage
 from tests.unit.middleware.support import Body
 
 START = {"metadata": {"k": "v"}, "size": 9, "ranges": [[2, 4]], "sandbox_seconds": 0.5}
@@ -76,6 +77,7 @@ def test_every_truncation_of_an_answer_is_broken_and_never_a_success() -> None:
         bytes([frames.START]) + b"\x7f\0\0\0" + b"x" * 100,
         bytes([frames.START, 0, 0, 0, 2]) + b"[]",
         bytes([9, 0, 0, 0, 1, 0]),
+        frames.Encoder(64).message(frames.PIECE, {"text": "x"}) + answer(done=OK),
     ],
 )
 def test_garbage_is_broken_and_never_a_success(body: bytes) -> None:
@@ -198,3 +200,57 @@ def test_an_object_node_that_stalls_is_a_fault_of_the_backend() -> None:
     result, _ = result_of(answer(b"abc"))
     assert result.stalled("no output for 60 s").code == "backend.failed"
     result.close()
+
+
+def test_lines_of_the_log_are_told_as_they_come() -> None:
+    piece = frames.Encoder(64).message(frames.PIECE, {"text": "a\n", "skipped_bytes": 3})
+    told: list[LogPiece] = []
+
+    class Answer:
+        app_iter = Body([piece, answer(b"abc", done=OK)])
+
+    result = RemoteResult(Answer(), "", told.append)
+    result.first()
+    assert told == [LogPiece("a\n", 3)]
+    assert (b"".join(result.chunks()), result.log) == (b"abc", b"")
+    result.close()
+
+
+def test_an_invocation_of_this_process_tells_its_lines_while_it_is_silent() -> None:
+    class Silent:
+        """Without output for two waits, then with some, and with a log."""
+
+        def __init__(self) -> None:
+            self.waits = iter([False, True])
+            self.reads = iter([None, b"x", b""])
+            self.count = 0
+
+        def first(self, wait: float) -> bool:
+            return next(self.waits)
+
+        def read(self, wait: float) -> bytes | None:
+            return next(self.reads)
+
+        def due_log_piece(self) -> LogPiece | None:
+            self.count += 1
+            return LogPiece(f"{self.count}\n")
+
+        def last_log_piece(self) -> LogPiece | None:
+            return LogPiece("last\n")
+
+        def log_bytes(self) -> bytes:
+            return b""
+
+        def bytes_in(self) -> int:
+            return 0
+
+        def close(self) -> None:
+            """Nothing is open."""
+
+    told: list[str] = []
+    result = LocalResult(Silent(), None, 0.0, lambda piece: told.append(piece.text))  # type: ignore[arg-type]
+    result.first()
+    assert told == ["1\n"]
+    assert b"".join(result.chunks()) == b"x"
+    result.close()
+    assert told == ["1\n", "2\n", "3\n", "4\n", "last\n"]

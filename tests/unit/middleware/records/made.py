@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from storlet_middleware.records.batches import Batch, Place, batches_of
+from storlet_middleware.records.follow import Stores
 from storlet_middleware.records.record import Record, StorletRef
 from storlet_middleware.records.store import RecordStore
 from tests.unit.middleware.support import ACCOUNT, FakeSwift, make_config
@@ -31,6 +32,10 @@ def record(number: int = 0, time: float = NOON, **changes: Any) -> Record:
 
 def store_of(swift: FakeSwift, directory: Any, **options: str) -> RecordStore:
     return RecordStore(swift, make_config(directory, **options))
+
+
+def stores_of(swift: FakeSwift, directory: Any) -> Stores:
+    return Stores(swift, make_config(directory))
 
 
 def write(store: RecordStore, *records: Record) -> list[Batch]:

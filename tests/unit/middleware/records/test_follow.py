@@ -13,11 +13,11 @@ from swift.common.swob import Response
 from storlet_middleware.errors import BackendFailed, NodeBusy, TenantBusy
 from storlet_middleware.records import follow
 from storlet_middleware.records.batches import Place
-from storlet_middleware.records.follow import Follow, Followers
+from storlet_middleware.records.follow import Follow, Followers, Stores
 from storlet_middleware.records.query import Query
 from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
-from tests.unit.middleware.records.made import NOON, PLACE, record, store_of, write
+from tests.unit.middleware.records.made import NOON, PLACE, record, store_of, stores_of, write
 from tests.unit.middleware.support import ACCOUNT, FakeSwift, Proxy
 
 LOGS = f"/v1/{ACCOUNT}/storletlog"
@@ -28,8 +28,14 @@ def store(swift: FakeSwift, short_dir: Path) -> RecordStore:
     return store_of(swift, short_dir)
 
 
-def following(store: RecordStore, viewer: Viewer | None = None) -> Follow:
-    return Follow(store, {}, PLACE, viewer or Viewer(is_owner=True), lambda: NOON)
+@pytest.fixture
+def stores(swift: FakeSwift, short_dir: Path) -> Stores:
+    return stores_of(swift, short_dir)
+
+
+def following(stores: Stores, viewer: Viewer | None = None) -> Follow:
+    environ = {"PATH_INFO": f"/v1/{ACCOUNT}"}
+    return Follow(stores, environ, PLACE, viewer or Viewer(is_owner=True), lambda: NOON)
 
 
 def new(stream: Follow, **query: Any) -> list[Any]:
@@ -37,9 +43,11 @@ def new(stream: Follow, **query: Any) -> list[Any]:
     return [line.get("id", line) for line in lines]
 
 
-def test_each_new_record_comes_once_and_none_from_before(store: RecordStore) -> None:
+def test_each_new_record_comes_once_and_none_from_before(
+    store: RecordStore, stores: Stores
+) -> None:
     write(store, record(1, NOON - 1))
-    stream = following(store)
+    stream = following(stores)
     assert new(stream) == []
     write(store, record(2, NOON + 1), record(3, NOON + 2))
     assert new(stream) == [record(2, NOON + 1).id, record(3, NOON + 2).id]
@@ -49,24 +57,26 @@ def test_each_new_record_comes_once_and_none_from_before(store: RecordStore) -> 
     assert new(stream) == [record(4, NOON + 0.5).id]
 
 
-def test_a_record_of_before_in_a_new_object_is_left_out(store: RecordStore) -> None:
-    stream = following(store)
+def test_a_record_of_before_in_a_new_object_is_left_out(store: RecordStore, stores: Stores) -> None:
+    stream = following(stores)
     write(store, record(1, NOON - 1), record(2, NOON + 1))
     assert new(stream) == [record(2, NOON + 1).id]
 
 
-def test_a_stream_has_what_the_query_and_the_caller_include(store: RecordStore) -> None:
-    stream = following(store, Viewer(False, "test:bob"))
+def test_a_stream_has_what_the_query_and_the_caller_include(
+    store: RecordStore, stores: Stores
+) -> None:
+    stream = following(stores, Viewer(False, "test:bob"))
     own = record(2, NOON + 1, caller="test:bob", code="storlet.failed")
     write(store, record(1, NOON + 1), own, record(3, NOON + 1, caller="test:bob"))
     assert new(stream, outcome="failed") == [own.id]
 
 
 def test_too_many_objects_are_skipped_and_counted(
-    store: RecordStore, monkeypatch: pytest.MonkeyPatch
+    store: RecordStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "_OBJECTS", 2)
-    stream = following(store)
+    stream = following(stores)
     for number in range(5):
         write(store, record(number, NOON + 1 + number))
     newest = [record(number, NOON + 1 + number).id for number in (3, 4)]
@@ -75,10 +85,10 @@ def test_too_many_objects_are_skipped_and_counted(
 
 
 def test_a_poll_that_fails_is_repeated_and_then_breaks_the_stream(
-    store: RecordStore, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
+    store: RecordStore, stores: Stores, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(follow, "_POLL_SECONDS", 0)
-    lines = following(store).lines(Query())
+    lines = following(stores).lines(Query())
     assert next(lines) == b"\n"
     swift.hooks["GET", LOGS] = lambda request: Response(status=503, request=request)
     write(store, record(1, NOON + 1))
@@ -90,18 +100,18 @@ def test_a_poll_that_fails_is_repeated_and_then_breaks_the_stream(
         list(lines)
 
 
-def test_a_stream_ends(store: RecordStore, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_ends(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "_POLL_SECONDS", 0)
     monkeypatch.setattr(follow, "MAX_SECONDS", 0.05)
-    assert set(following(store).lines(Query())) == {b"\n"}
+    assert set(following(stores).lines(Query())) == {b"\n"}
 
 
-def test_a_container_that_is_made_later_is_seen(store: RecordStore, swift: FakeSwift) -> None:
+def test_a_container_that_is_made_later_is_seen(stores: Stores, swift: FakeSwift) -> None:
     """Swift caches in the environment of a request that a container does not exist."""
     environ = {"swift.infocache": {"container/x/y": {"status": 404}}}
     caches: list[Any] = []
     swift.hooks["GET", LOGS] = lambda request: caches.append(request.environ.get("swift.infocache"))
-    Follow(store, environ, PLACE, Viewer(is_owner=True)).poll(Query())
+    Follow(stores, environ, PLACE, Viewer(is_owner=True)).poll(Query())
     assert caches == [{}]
 
 
@@ -143,3 +153,54 @@ def test_a_stream_is_of_all_records_from_now_on(proxy: Proxy) -> None:
     assert answer.status == 400
     for name in ("limit", "since"):
         assert f"{name}: not supported with follow: leave it out".encode() in answer.data
+
+
+def put_lines(store: RecordStore, name: str, *rows: dict[str, Any]) -> None:
+    body = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    assert store.write({}, PLACE, f".lines/{name}-0123456789ab.jsonl", body) == 201
+
+
+def row(number: int, storlet: str = "up.py") -> dict[str, Any]:
+    time = f"2026-11-23T19:00:0{number}.000000Z"
+    return {"id": f"tx-{number}", "time": time, "storlet": storlet, "lines": f"{number}\n"}
+
+
+def test_lines_come_before_records_and_only_if_they_are_asked_for(
+    store: RecordStore, stores: Stores, swift: FakeSwift
+) -> None:
+    stream, without = following(stores), following(stores)
+    put_lines(stores.lines, "20261123T190003.000000Z", row(1), row(2, "other.py"), {
+        "time": "2026-11-23T19:00:02Z", "skipped_bytes": 7,
+    })  # fmt: skip
+    write(store, record(2, NOON + 1))
+    found = new(stream, lines=True, storlet="up.py")
+    assert found == ["tx-1", {"time": "2026-11-23T19:00:02Z", "skipped_bytes": 7},
+                     record(2, NOON + 1).id]  # fmt: skip
+    assert new(stream, lines=True) == []
+    assert len(swift.requests("POST", ACCOUNT)) == 1
+    assert new(without) == [record(2, NOON + 1).id]
+
+
+def test_a_caller_that_is_not_the_owner_gets_no_lines(
+    proxy: Proxy, stores: Stores, swift: FakeSwift
+) -> None:
+    put_lines(stores.lines, "20261123T190003.000000Z", row(1))
+    assert new(following(stores, Viewer(False, "test:bob")), lines=True) == []
+    swift.seen.clear()
+    refused = proxy.call("GET", f"/v1/{ACCOUNT}?storlet-runs&follow&lines", user="test:bob")
+    assert refused.status == 403
+    assert swift.requests("POST") == []
+
+
+def test_a_poll_that_fails_after_the_records_repeats_them(
+    store: RecordStore, stores: Stores, swift: FakeSwift
+) -> None:
+    stream = following(stores)
+    write(store, record(2, NOON + 1))
+    put_lines(stores.lines, "20261123T190003.000000Z", row(1))
+    path = f"{LOGS}/.lines/20261123T190003.000000Z-0123456789ab.jsonl"
+    swift.hooks["GET", path] = lambda request: Response(status=503, request=request)
+    with pytest.raises(BackendFailed):
+        stream.poll(Query(lines=True))
+    del swift.hooks["GET", path]
+    assert new(stream, lines=True) == ["tx-1", record(2, NOON + 1).id]

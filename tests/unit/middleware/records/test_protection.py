@@ -20,6 +20,7 @@ PROTECTION = Protection("storletlog")
     [
         ("PUT", NAME, {}),
         ("PUT", "storletlog/.runs/anything", {}),
+        ("PUT", "storletlog/.lines/anything", {}),
         ("PUT", NAME, {"X-Copy-From": "/c/o"}),
         ("POST", NAME, {}),
         ("COPY", "c/o", {"Destination": f"/{NAME}"}),
@@ -48,16 +49,17 @@ def test_other_requests_are_not_refused(method: str, path: str) -> None:
     PROTECTION.require_no_write(operation)
 
 
+@pytest.mark.parametrize("path", [NAME, NAME.replace(".runs", ".lines")])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
 @pytest.mark.parametrize(("user", "status"), [(OWNER, {200, 204}), ("test:bob", {403})])
 def test_only_owners_read_and_delete_records_whatever_the_acl_is(
-    proxy: Proxy, swift: FakeSwift, method: str, user: str, status: set[int]
+    proxy: Proxy, swift: FakeSwift, path: str, method: str, user: str, status: set[int]
 ) -> None:
-    container, _, name = NAME.partition("/")
+    container, _, name = path.partition("/")
     swift.put(container, name, b"{}")
     swift.put(container, "other", b"{}")
     swift.containers[container].read = swift.containers[container].write = "test:bob"
-    assert proxy.call(method, NAME, user=user).status in status
+    assert proxy.call(method, path, user=user).status in status
     assert proxy.call(method, f"{container}/other", user=user).status in {200, 204}
 
 

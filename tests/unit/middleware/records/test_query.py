@@ -45,6 +45,8 @@ def test_times_have_several_forms_and_are_utc_without_a_zone(value: str) -> None
     [
         ({"sinec": "1"}, "unknown parameter 'sinec'; did you mean since?"),
         ({"prefix": "x"}, "unknown parameter 'prefix'"),
+        ({"lines": ""}, "lines: only supported with follow"),
+        ({"lines": "", "follow": "", "outcome": "ok"}, "a running storlet has no outcome"),
         ({"limit": "0"}, "limit: '0': want a number from 1 to 1000"),
         ({"limit": "1001"}, "limit: '1001'"),
         ({"limit": "-1"}, "limit: '-1'"),

@@ -6,7 +6,7 @@ from typing import Any
 
 from swift.common.swob import Request, Response
 
-from storlet_middleware.wsgi.account_info import account_metadata
+from storlet_middleware.wsgi.account_info import account_metadata, account_sysmeta
 
 PATH = "/v1/AUTH_ü/c/o"
 
@@ -29,6 +29,12 @@ def test_cached_metadata_is_returned_without_a_request() -> None:
 def test_an_account_that_does_not_exist_has_no_metadata() -> None:
     environ = environ_with(AUTH_ü={"status": 404, "meta": {}})
     assert account_metadata(environ, not_asked, "AUTH_ü") == {}
+    assert account_sysmeta(environ, not_asked, "AUTH_ü") == {}
+
+
+def test_system_metadata_is_apart_from_metadata() -> None:
+    environ = environ_with(AUTH_ü={"status": 204, "meta": {"a": "1"}, "sysmeta": {"a": "2"}})
+    assert account_sysmeta(environ, not_asked, "AUTH_ü") == {"a": "2"}
 
 
 def test_swift_is_asked_for_an_account_that_is_not_cached() -> None:
