@@ -1,13 +1,15 @@
 """Requests of a storlet that change an object: metadata, copies, deletion.  Done at the call.
 
+As with a client that disconnects, Swift may complete a request that is under way when the run ends.
+
 No storlet changes objects of the storlet, dependency, log and rules containers: they have a meaning
 to this filter.
 
-**Metadata.** Swift's POST replaces all metadata of an object, so a change of single items reads
+**Metadata.**  Swift's POST replaces all metadata of an object, so a change of single items reads
 the others first and sends them again.  Headers that a POST would remove are sent again too: an
 expiry, an encoding, the manifest of a dynamic large object. Two cases would lose items, and are
 refused: a rule that withholds some from the caller, and a link, whose metadata is another
-object's. Swift has no condition for a POST. Changes by one run are made one after the other; of
+object's.  Swift has no condition for a POST. Changes by one run are made one after the other; of
 changes by different requests at the same time, one may be lost.
 """
 
