@@ -51,6 +51,7 @@ CALLS: Final = {
     "services/requests.py _enter": "enters at this filter, as the caller's own request",
     "wsgi/dynamic_object.py listed_bytes": OWN,
     "proxy/completion.py _put": OWN,
+    "records/followed.py mark": OWN,
     "records/store.py _put": OWN,
     "records/store.py names": "a pre-authorised listing; the caller gets none of it",
     "records/store.py read": "records of runs; the caller gets its view of them (Viewer)",
