@@ -13,7 +13,7 @@ from typing import Any, Final
 
 TOTAL: Final = "total"
 FLOORS: Final[Mapping[str, int]] = {
-    TOTAL: 84,
+    TOTAL: 92,
     "rules": 98,
     "rules/check": 97,
     "storlet_daemon": 69,
@@ -22,6 +22,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "storlet_daemon/protocol/messages": 96,
     "storlet_daemon/runtimes": 99,
     "storlet_daemon/runtimes/java": 86,
+    "storlet_daemon/runtimes/native": 99,
     "storlet_daemon/runtimes/python": 72,
     "storlet_daemon/selftest": 38,
     "storlet_daemon/worker": 43,
@@ -36,12 +37,14 @@ FLOORS: Final[Mapping[str, int]] = {
     "storlet_middleware/enforcement": 83,
     "storlet_middleware/engine": 96,
     "storlet_middleware/flows": 94,
+    "storlet_middleware/local": 75,
     "storlet_middleware/object_server": 91,
     "storlet_middleware/proxy": 94,
     "storlet_middleware/records": 98,
     "storlet_middleware/ruleset": 93,
     "storlet_middleware/sandboxd": 91,
     "storlet_middleware/sandboxd/cgroups": 92,
+    "storlet_middleware/services": 96,
     "storlet_middleware/wsgi": 95,
 }
 
