@@ -70,11 +70,13 @@ def start_all(home: Home, entries: list[programs.Entry], parts: Parts) -> None:
     shutil.rmtree(home.real / "stopped", ignore_errors=True)
     running = processes.leaders(home.node_id)
     new = [entry for entry in entries if entry.name not in running]
-    servers = [entry for entry in new if entry.name != programs.KEEPER]
-    for entry in servers:
-        processes.start(home.node_id, entry.program())
-    for entry in servers:
-        wait_for(home, entry)
+    for entry in new:
+        if entry.name != programs.KEEPER:
+            processes.start(home.node_id, entry.program())
+    # All of them: an up that was killed may have started some that do not answer yet.
+    for entry in entries:
+        if entry.name != programs.KEEPER:
+            wait_for(home, entry)
     # The keeper reads in cluster.json whether the engine was started by us.
     programs.save_cluster(home, describe(home, entries, parts, check=False))
     for entry in new:
