@@ -17,15 +17,8 @@ FILTER = "filter"
 _FOLDER = Path(__file__).parent / "templates"
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
-_TOML = """\
-name = "{name}"
-version = "0.1.0"
-language = "python"
-main = "{module}.{class_}"
-summary = "Keeps the lines that contain a text"
-# Python packages, such as "numpy>=2"; storlet build puts their wheels into the bundle.
-requirements = []
-
+#: The end of each manifest.
+_CASES = """\
 [parameters.text]
 type = "string"
 default = ""
@@ -38,6 +31,20 @@ input = "sample.txt"
 parameters = {{ text = "apple" }}
 output = "expected.txt"
 """
+
+_TOML = (
+    """\
+name = "{name}"
+version = "0.1.0"
+language = "python"
+main = "{module}.{class_}"
+summary = "Keeps the lines that contain a text"
+# Python packages, such as "numpy>=2"; storlet build puts their wheels into the bundle.
+requirements = []
+
+"""
+    + _CASES
+)
 
 _SOURCE = '''\
 """Keeps the lines that contain a text."""
@@ -67,7 +74,8 @@ class {class_}:
         out.close()
 '''
 
-_JAVA_TOML = """\
+_JAVA_TOML = (
+    """\
 name = "{name}"
 version = "0.1.0"
 language = "java"
@@ -76,18 +84,9 @@ summary = "Keeps the lines that contain a text"
 # Java libraries, each "group:artifact:version"; storlet build puts their jars into the bundle.
 maven = []
 
-[parameters.text]
-type = "string"
-default = ""
-help = "lines without it are left out"
-
-# Cases of "storlet test": input and parameters, and the expected output, metadata or error.
-[[tests]]
-name = "lines with apples"
-input = "sample.txt"
-parameters = {{ text = "apple" }}
-output = "expected.txt"
 """
+    + _CASES
+)
 
 _JAVA_SOURCE = """\
 import java.io.BufferedReader;
@@ -141,7 +140,8 @@ public class {class_} implements IStorlet {{
 }}
 """
 
-_RUST_TOML = """\
+_RUST_TOML = (
+    """\
 name = "{name}"
 version = "0.1.0"
 language = "native"
@@ -151,18 +151,9 @@ summary = "Keeps the lines that contain a text"
 build = ["cargo", "build", "--release", "--quiet"]
 files = ["target/release/{name}"]
 
-[parameters.text]
-type = "string"
-default = ""
-help = "lines without it are left out"
-
-# Cases of "storlet test": input and parameters, and the expected output, metadata or error.
-[[tests]]
-name = "lines with apples"
-input = "sample.txt"
-parameters = {{ text = "apple" }}
-output = "expected.txt"
 """
+    + _CASES
+)
 
 _CARGO = """\
 [package]
