@@ -150,7 +150,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     workers.
     """
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
-    if os.environ.get("STORLETS_FORBID_SKIPS") and reporter and exitstatus == pytest.ExitCode.OK:
+    ran = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
+    if os.environ.get("STORLETS_FORBID_SKIPS") and reporter and ran:
         not_run = [name for name in ("skipped", "xfailed") if reporter.stats.get(name)]
         if not_run:
             reporter.write_line(

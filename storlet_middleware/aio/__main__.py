@@ -22,6 +22,8 @@ EPILOG = """environment:
   STORLETS_WORKERS     worker processes of each Swift server (default 0: a single process)
   STORLETS_BASE        source of the sandbox image's base: registry or debootstrap
                        (default: registry, else debootstrap)
+  STORLETS_REPEAT_FAILED  0 = `test` and `check` repeat no failed test; 1 = also `test ARGUMENTS`
+                       repeats (default: only `test` of all tests, and `check`)
   DOCKER_HOST          Docker engine (default: unix:///var/run/docker.sock; if none answers, one is
                        started)
 """

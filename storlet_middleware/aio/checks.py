@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from . import cache, java, native, packages, venv
+from . import cache, java, native, packages, sessions, venv
 from .home import CHECKOUT
 from .progress import AioError, say
 
@@ -106,7 +106,8 @@ def test(arguments: Sequence[str]) -> int:
     them passed.
 
     Fixtures bring up the clusters.  With ``STORLETS_AFTER_CHECK``, the tests are left out that the
-    checker ``coverage`` of the same job has run.
+    checker ``coverage`` of the same job has run.  Failed tests are repeated once
+    (:mod:`.sessions`), by default only when all tests run.
     """
     log = cache.cache_root() / "test.log"
     needs = [packages.PYTHON, packages.CURL, packages.TMUX]
@@ -116,14 +117,13 @@ def test(arguments: Sequence[str]) -> int:
     packages.install(needs, log)
     tools = venv.tools(log)
     pytest = [str(tools / "bin/python3"), "-m", "pytest", "-p", "no:cacheprovider"]
-    sessions = SESSIONS_AFTER_CHECK if os.environ.get("STORLETS_AFTER_CHECK") else SESSIONS
-    codes = [
-        subprocess.run(
-            [*pytest, *session], cwd=CHECKOUT, env=_environment(tools), check=False
-        ).returncode
-        for session in ([arguments] if arguments else sessions)
-    ]
-    return next((code for code in codes if code), 0)
+    complete = SESSIONS_AFTER_CHECK if os.environ.get("STORLETS_AFTER_CHECK") else SESSIONS
+    return sessions.run(
+        pytest,
+        [arguments] if arguments else complete,
+        _environment(tools),
+        repeat=sessions.is_repeat_on(default=not arguments),
+    )
 
 
 def _passes(name: str, command: list[str], tools: Path) -> bool:
@@ -136,7 +136,8 @@ def _passes(name: str, command: list[str], tools: Path) -> bool:
     result = "ok" if done.returncode == 0 else "COMPLAINS"
     figures = output.rpartition("\n")[2] if name in WITH_FIGURES else ""
     say(f"{name:14} {result:9} {time.monotonic() - began:5.1f} s  {figures}".rstrip())
-    if done.returncode:
+    # A repeated test that passed must be seen, although it is no failure.
+    if done.returncode or f"\n{sessions.MARK}" in output:
         say(output)
     return done.returncode == 0
 

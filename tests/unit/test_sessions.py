@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark.expression import Expression
 
-from storlet_middleware.aio import checks
+from storlet_middleware.aio import checks, sessions
 from tests.coverage import __main__ as coverage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,6 +62,13 @@ def test_a_skipped_test_fails_the_session_where_skips_are_forbidden(
 
 
 @WORKERS
+def test_a_forbidden_skip_is_reported_beside_a_failure(tmp_path: Path, workers: list[str]) -> None:
+    code, output = session(tmp_path, workers, one=BAD, two=SKIPPED)
+    assert code == 1, output
+    assert "STORLETS_FORBID_SKIPS: there are skipped tests" in output
+
+
+@WORKERS
 def test_a_failure_fails_the_session_and_is_one_line_in_the_output(
     tmp_path: Path, workers: list[str]
 ) -> None:
@@ -91,10 +98,10 @@ def test_coverage_and_make_test_after_it_run_each_test_once(
     is_alone: bool, is_hypothesis: bool, is_unit: bool
 ) -> None:
     markers = {"alone": is_alone, "hypothesis": is_hypothesis, "unit": is_unit}
-    sessions = [session[session.index("-m") + 1] for session in checks.SESSIONS_AFTER_CHECK]
+    chosen = [session[session.index("-m") + 1] for session in checks.SESSIONS_AFTER_CHECK]
     folder, _, selection = coverage.SELECTION
     assert folder == "tests/unit"
-    of_make_test = [selects(one, markers) for one in sessions]
+    of_make_test = [selects(one, markers) for one in chosen]
     assert [is_unit and selects(selection, markers), *of_make_test].count(True) == 1
 
 
@@ -112,6 +119,7 @@ def test_make_test_runs_all_sessions_and_fails_when_one_fails(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, codes: tuple[int, ...], result: int
 ) -> None:
     monkeypatch.delenv("STORLETS_AFTER_CHECK", raising=False)
+    monkeypatch.setenv("STORLETS_REPEAT_FAILED", "0")
     commands = []
 
     def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:
@@ -120,7 +128,7 @@ def test_make_test_runs_all_sessions_and_fails_when_one_fails(
 
     monkeypatch.setattr(checks.packages, "install", lambda *_: None)
     monkeypatch.setattr(checks.venv, "tools", lambda _: tmp_path)
-    monkeypatch.setattr(checks.subprocess, "run", run)
+    monkeypatch.setattr(sessions.subprocess, "run", run)
     assert checks.test([]) == result
     assert [
         tuple(command[-len(one) :]) for command, one in zip(commands, checks.SESSIONS, strict=True)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from storlet_middleware.aio import checks
 from storlet_middleware.aio.home import CHECKOUT
+
+PYTEST: Final = re.compile(r"^-m pytest -p no:cacheprovider -p \S+ --outcomes \S+ ")
 
 
 @pytest.fixture
@@ -26,7 +30,7 @@ def tools(tmp_path: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 def calls(tools: Path) -> list[str]:
     lines = (tools.parent / "calls").read_text(encoding="utf-8").splitlines()
-    return [line.removeprefix("-m pytest -p no:cacheprovider ") for line in lines]
+    return [PYTEST.sub("", line) for line in lines]
 
 
 def test_every_checker_runs_after_one_has_failed(
@@ -84,3 +88,30 @@ def test_all_sessions_run_and_the_first_failure_is_the_result(
 def test_arguments_replace_the_sessions(tools: Path) -> None:
     assert checks.test(["tests/unit", "-x"]) == 0
     assert calls(tools) == ["tests/unit -x"]
+
+
+def test_failed_tests_are_repeated_where_all_tests_run_and_where_the_environment_says_so(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert tools.name == "tools"
+    repeats = []
+    monkeypatch.delenv("STORLETS_REPEAT_FAILED", raising=False)
+    monkeypatch.setattr(checks.sessions, "run", lambda *_, repeat: repeats.append(repeat))
+    for choice in ("", "0", "1"):
+        monkeypatch.setenv("STORLETS_REPEAT_FAILED", choice)
+        for arguments in ([], ["tests/unit"]):
+            checks.test(arguments)
+    assert repeats == [True, False, False, False, True, True]
+
+
+def test_the_output_of_a_checker_that_repeated_a_test_is_shown(
+    tools: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert tools.name == "tools"
+    quiet = ["sh", "-c", "echo nothing to see"]
+    loud = ["sh", "-c", f"echo E assert; echo '{checks.sessions.MARK} PASSED'; echo 93 %"]
+    monkeypatch.setattr(checks, "commands", lambda _tools: [("quiet", quiet), ("loud", loud)])
+    assert checks.check() == 0
+    output = capsys.readouterr().out
+    assert "E assert\nrepeat: PASSED\n93 %\ncheck: all fine" in output
+    assert "nothing to see" not in output
