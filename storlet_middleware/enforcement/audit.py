@@ -16,50 +16,52 @@ from rules.engine import Compiled
 from rules.facts import Facts
 from rules.model import Rule
 from storlet_middleware.enforcement import request_facts
-from storlet_middleware.enforcement.inquiry import Inquiry
+from storlet_middleware.enforcement.evaluation import Evaluation
 from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
 from storlet_middleware.enforcement.rule_hits import RuleHits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 
-def record(inquiry: Inquiry, hits: RuleHits, logger: Any) -> None:
+def record(evaluation: Evaluation, hits: RuleHits, logger: Any) -> None:
     """Count the audited rules that would decide the operation."""
     try:
-        for path, rule, _ in would_decide(inquiry):
+        for path, rule, _ in would_decide(evaluation):
             hits.count(path.account, rule)
     except StorletError as error:
-        logger.warning("audited rules of %s are not evaluated: %s", inquiry.subject.account, error)
+        logger.warning(
+            "audited rules of %s are not evaluated: %s", evaluation.subject.account, error
+        )
 
 
-def would_decide(inquiry: Inquiry) -> Iterator[tuple[SwiftPath, Rule, Facts]]:
+def would_decide(evaluation: Evaluation) -> Iterator[tuple[SwiftPath, Rule, Facts]]:
     """Each audited rule that would decide, with its path and the facts of the decision.
 
     The read and the write of a copy are two decisions, as for enforced rules.
     """
-    subject, target = inquiry.subject, inquiry.copy_target
+    subject, target = evaluation.subject, evaluation.copy_target
 
     @functools.cache
     def source_state() -> ObjectState:
         return request_facts.look_up_object(
-            inquiry.app, inquiry.environ, subject.path + inquiry.version_query()
+            evaluation.app, evaluation.environ, subject.path + evaluation.version_query()
         )
 
-    compiled = _audit_of(inquiry, subject)
+    compiled = _audit_of(evaluation, subject)
     if compiled is not None:
         place = (subject.version, subject.account, subject.container)
-        evaluator = Evaluator(inquiry.app, inquiry.environ, compiled, place, source_state)
-        is_explicit = inquiry.operation.runs_storlet
-        decision, facts = evaluator.decide(inquiry.request_facts(), explicit=is_explicit)
+        evaluator = Evaluator(evaluation.app, evaluation.environ, compiled, place, source_state)
+        is_explicit = evaluation.operation.runs_storlet
+        decision, facts = evaluator.decide(evaluation.request_facts(), explicit=is_explicit)
         if decision.rule is not None and decision.rule.is_audited:
             yield subject, decision.rule, facts
-    compiled = _audit_of(inquiry, target) if target is not None else None
+    compiled = _audit_of(evaluation, target) if target is not None else None
     if target is not None and compiled is not None:
-        rule, facts = inquiry.decide_write(target, compiled, source_state)
+        rule, facts = evaluation.decide_write(target, compiled, source_state)
         if rule is not None and rule.is_audited:
             yield target, rule, facts
 
 
-def _audit_of(inquiry: Inquiry, path: SwiftPath) -> Compiled | None:
-    loaded = inquiry.store.of(inquiry.environ, path.version, path.account)
-    return None if loaded is None or inquiry.is_exempt(path) else loaded.compiled.audit
+def _audit_of(evaluation: Evaluation, path: SwiftPath) -> Compiled | None:
+    loaded = evaluation.store.of(evaluation.environ, path.version, path.account)
+    return None if loaded is None or evaluation.is_exempt(path) else loaded.compiled.audit

@@ -15,7 +15,7 @@ from rules.model import Rule
 from rules.report import Planned, Report
 from storlet_middleware import names
 from storlet_middleware.enforcement import audit
-from storlet_middleware.enforcement.inquiry import Inquiry
+from storlet_middleware.enforcement.evaluation import Evaluation
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.ruleset.store import Loaded
@@ -24,25 +24,27 @@ from storlet_middleware.wsgi import authorization
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 
-def explain(inquiry: Inquiry) -> Response:
+def explain(evaluation: Evaluation) -> Response:
     """The decisions about the read and about the write of a copy, as text or (``Accept:
     application/json``) as JSON.
     """
-    _, facts = inquiry.decide()
-    subjects = [("", inquiry.subject, inquiry.loaded, facts)]
-    target = inquiry.copy_target
+    _, facts = evaluation.decide()
+    subjects = [("", evaluation.subject, evaluation.loaded, facts)]
+    target = evaluation.copy_target
     if target is not None:
-        loaded = inquiry.store.of(inquiry.environ, target.version, target.account)
-        subjects.append(("what is written: ", target, loaded, inquiry.decide_copy_target(facts)[1]))
-    audited = {path: rule for path, rule, _ in audit.would_decide(inquiry)}
+        loaded = evaluation.store.of(evaluation.environ, target.version, target.account)
+        subjects.append(
+            ("what is written: ", target, loaded, evaluation.decide_copy_target(facts)[1])
+        )
+    audited = {path: rule for path, rule, _ in audit.would_decide(evaluation)}
     lines: list[str] = []
     mappings: list[dict[str, Any]] = []
     for prefix, place, loaded, known in subjects:
-        text, mapping = _explained(inquiry, place, loaded, known, audited.get(place))
+        text, mapping = _explained(evaluation, place, loaded, known, audited.get(place))
         lines += [prefix + line for line in text]
         mappings.append(mapping)
-    response = Response(status=200, request=Request(inquiry.environ))
-    if "application/json" in inquiry.environ.get("HTTP_ACCEPT", ""):
+    response = Response(status=200, request=Request(evaluation.environ))
+    if "application/json" in evaluation.environ.get("HTTP_ACCEPT", ""):
         response.content_type, response.body = (
             "application/json",
             f"{json.dumps(mappings)}\n".encode(),
@@ -56,40 +58,46 @@ def explain(inquiry: Inquiry) -> Response:
 
 
 def _explained(
-    inquiry: Inquiry, place: SwiftPath, loaded: Loaded | None, facts: Facts, audited: Rule | None
+    evaluation: Evaluation,
+    place: SwiftPath,
+    loaded: Loaded | None,
+    facts: Facts,
+    audited: Rule | None,
 ) -> tuple[list[str], dict[str, Any]]:
-    container = inquiry.config.rules.container
-    inquiry.require_allowed("GET", SwiftPath(place.version, place.account, container, RULES))
+    container = evaluation.config.rules.container
+    evaluation.require_allowed("GET", SwiftPath(place.version, place.account, container, RULES))
     if loaded is None:
         return ["no rules are in force"], {"version": None}
     if place.container == container:
         return ["no rules apply to the rules' own container"], {"version": None}
-    report = dataclasses.replace(_report(inquiry, loaded, facts), audited=audited)
+    report = dataclasses.replace(_report(evaluation, loaded, facts), audited=audited)
     lines = [f"rules of version {loaded.version[:12]}", *report.lines()]
     return lines, {"version": loaded.version, **report.mapping()}
 
 
-def _report(inquiry: Inquiry, loaded: Loaded, facts: Facts) -> Report:
+def _report(evaluation: Evaluation, loaded: Loaded, facts: Facts) -> Report:
     # Only callers that may read the object see its metadata; a copy shows its source's.
-    subject = inquiry.subject
+    subject = evaluation.subject
     may_read = subject.name is None or (
-        authorization.authorize(inquiry.environ, inquiry.app, "GET", subject.path).refusal is None
-        and inquiry.judge.covers(subject.account, subject.container or "", subject.name) is None
+        authorization.authorize(evaluation.environ, evaluation.app, "GET", subject.path).refusal
+        is None
+        and evaluation.path_rules.covers(subject.account, subject.container or "", subject.name)
+        is None
     )
     report = Report.for_caller(
-        loaded.compiled, facts, inquiry.config.placement.run_on, may_read=may_read
+        loaded.compiled, facts, evaluation.config.placement.run_on, may_read=may_read
     )
     return dataclasses.replace(
-        report, steps=tuple(_with_limits(inquiry, step) for step in report.steps)
+        report, steps=tuple(_with_limits(evaluation, step) for step in report.steps)
     )
 
 
-def _with_limits(inquiry: Inquiry, step: Planned) -> Planned:
+def _with_limits(evaluation: Evaluation, step: Planned) -> Planned:
     """``step`` with the limits in force: the lowest of rule, storlet and trust class."""
-    subject, config = inquiry.subject, inquiry.config
+    subject, config = evaluation.subject, evaluation.config
     try:
-        storlet = inquiry.proxy.catalog.resolve(
-            inquiry.environ, subject.version, subject.account, step.storlet
+        storlet = evaluation.proxy.catalog.resolve(
+            evaluation.environ, subject.version, subject.account, step.storlet
         )
     except StorletError:
         return step  # there is no such storlet

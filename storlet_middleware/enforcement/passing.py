@@ -17,8 +17,8 @@ from rules.facts import UNKNOWN
 from rules.model import Passes, Rule
 from storlet_middleware import names
 from storlet_middleware.enforcement import listing, request_facts, sums
-from storlet_middleware.enforcement.inquiry import Inquiry
-from storlet_middleware.enforcement.judge import OF_ARCHIVED, OF_OBJECTS
+from storlet_middleware.enforcement.evaluation import Evaluation
+from storlet_middleware.enforcement.path_rules import OF_ARCHIVED, OF_OBJECTS
 from storlet_middleware.enforcement.request_facts import ObjectState
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import gate, s3_request, swift_paths
@@ -42,21 +42,21 @@ _CHANGED: Final = "the object changed while its rules were being evaluated; retr
 # --- the object that the rules were evaluated for -------------------------------------------------
 
 
-def pin_source(inquiry: Inquiry, source: ObjectState) -> None:
+def pin_source(evaluation: Evaluation, source: ObjectState) -> None:
     """Make Swift's copy read the object that the rules were evaluated for, or fail."""
-    environ = inquiry.environ
+    environ = evaluation.environ
     is_wanted = "HTTP_IF_MATCH" not in environ or source.etag in Request(environ).if_match
     environ["HTTP_IF_MATCH"] = f'"{source.etag if is_wanted and source.etag else "none"}"'
 
 
-def copy_evaluated(inquiry: Inquiry, source: ObjectState) -> Answer:
+def copy_evaluated(evaluation: Evaluation, source: ObjectState) -> Answer:
     """Swift's copy of the evaluated object, under the client's conditions."""
-    environ, operation = inquiry.environ, inquiry.operation
+    environ, operation = evaluation.environ, evaluation.operation
     if not source.is_plain and not _OF_THE_MANIFEST.isdisjoint(operation.query):
-        return gate.ask(inquiry.app, environ, inquiry.guard)
+        return gate.ask(evaluation.app, environ, evaluation.guard)
     has_own = not _CONDITIONS_OF_412.isdisjoint(environ)
-    pin_source(inquiry, source)
-    answer = gate.ask(inquiry.app, environ, inquiry.guard)
+    pin_source(evaluation, source)
+    answer = gate.ask(evaluation.app, environ, evaluation.guard)
     if answer.status.startswith("412"):
         if not source.facts.exists:
             close_if_possible(answer.chunks)
@@ -67,9 +67,9 @@ def copy_evaluated(inquiry: Inquiry, source: ObjectState) -> Answer:
     return answer
 
 
-def read_evaluated(inquiry: Inquiry, known_state: ObjectState) -> Answer:
+def read_evaluated(evaluation: Evaluation, known_state: ObjectState) -> Answer:
     """Swift's answer; raises if it is not the object that the rules were evaluated for."""
-    answer = gate.ask(inquiry.app, inquiry.environ, inquiry.guard)
+    answer = gate.ask(evaluation.app, evaluation.environ, evaluation.guard)
     is_other = known_state.timestamp != answer.header("x-timestamp")
     # A link shows no facts of its target, and the rules were evaluated for the target.
     is_link = bool(answer.header("x-symlink-target"))
@@ -78,7 +78,7 @@ def read_evaluated(inquiry: Inquiry, known_state: ObjectState) -> Answer:
     if is_other and not is_link and describes:
         close_if_possible(answer.chunks)
         if not known_state.facts.exists:
-            raise SwiftRefusal(HTTPNotFound(request=Request(inquiry.environ)))
+            raise SwiftRefusal(HTTPNotFound(request=Request(evaluation.environ)))
         raise BackendFailed(_CHANGED, retry_after=1)
     return answer
 
@@ -86,78 +86,80 @@ def read_evaluated(inquiry: Inquiry, known_state: ObjectState) -> Answer:
 # --- objects that a mandatory rule covers ---------------------------------------------------------
 
 
-def covered_head(inquiry: Inquiry, rule: Rule) -> Response:
+def covered_head(evaluation: Evaluation, rule: Rule) -> Response:
     """A HEAD of a covered object: the headers that the rule names."""
-    answer = gate.ask(inquiry.app, inquiry.environ, None)
+    answer = gate.ask(evaluation.app, evaluation.environ, None)
     close_if_possible(answer.chunks)  # of a HEAD: at most the text of an error
     if answer.status.startswith(("401", "403")):
-        raise SwiftRefusal(_without_body(inquiry, answer))
-    if inquiry.guard.refused:
-        raise inquiry.guard.refused[0]
+        raise SwiftRefusal(_without_body(evaluation, answer))
+    if evaluation.guard.refused:
+        raise evaluation.guard.refused[0]
     passes = (rule.passes or Passes()) if answer.status.startswith("2") else Passes()
     prefix = names.OBJECT_META.lower()
-    is_s3 = s3_request.is_s3(inquiry.environ)
+    is_s3 = s3_request.is_s3(evaluation.environ)
 
     def allows(key: str) -> bool:
         if key.startswith(prefix):
             return passes.allows_metadata(key.removeprefix(prefix))
         return passes.allows_header(key) or (is_s3 and key == _S3_ACL)
 
-    response = _without_body(inquiry, gate.reduced(answer, allows))
+    response = _without_body(evaluation, gate.reduced(answer, allows))
     response.headers[names.RULE] = rule.name
     return response
 
 
-def _without_body(inquiry: Inquiry, answer: Answer) -> Response:
-    response = Response(status=answer.status, request=Request(inquiry.environ))
+def _without_body(evaluation: Evaluation, answer: Answer) -> Response:
+    response = Response(status=answer.status, request=Request(evaluation.environ))
     response.headers.clear()
     response.headers.update(answer.headers)
     return response
 
 
-def must_filter_listing(inquiry: Inquiry) -> bool:
+def must_filter_listing(evaluation: Evaluation) -> bool:
     """Whether parts of a container's or account's GET or HEAD must be hidden from the caller."""
-    loaded = inquiry.loaded
+    loaded = evaluation.loaded
     return (
         loaded is not None
         and loaded.has_mandatory
-        and inquiry.judge.may_cover(inquiry.subject.account, None, None) is not None
+        and evaluation.path_rules.may_cover(evaluation.subject.account, None, None) is not None
     )
 
 
-def filter_listing(inquiry: Inquiry, app: WSGIApp) -> Answer:
+def filter_listing(evaluation: Evaluation, app: WSGIApp) -> Answer:
     """The answer of ``app`` with names and dates of covered objects, and without sums that include
     them.
     """
-    container = inquiry.subject.container
-    answer, is_get = gate.ask(app, inquiry.environ, inquiry.guard), inquiry.method == "GET"
-    if _sums_include_covered(inquiry, answer):
+    container = evaluation.subject.container
+    answer, is_get = gate.ask(app, evaluation.environ, evaluation.guard), evaluation.method == "GET"
+    if _sums_include_covered(evaluation, answer):
         answer = gate.reduced(listing.zero_byte_sums(answer), listing.is_of_listing)
     if not is_get:
         return answer
     if container is None:
         return listing.zero_container_bytes(answer)
-    return _hide_covered_entries(inquiry, answer, container)
+    return _hide_covered_entries(evaluation, answer, container)
 
 
-def _sums_include_covered(inquiry: Inquiry, answer: Answer) -> bool:
+def _sums_include_covered(evaluation: Evaluation, answer: Answer) -> bool:
     """Whether the sums in a listing's ``answer`` include covered objects; closes the answer on
     errors.
     """
     try:
-        rule = sums.covering_rule(inquiry.app, inquiry.environ, inquiry.judge, inquiry.subject)
+        rule = sums.covering_rule(
+            evaluation.app, evaluation.environ, evaluation.path_rules, evaluation.subject
+        )
     except BaseException:
         close_if_possible(answer.chunks)
         raise
     return rule is not None
 
 
-def _hide_covered_entries(inquiry: Inquiry, answer: Answer, container: str) -> Answer:
-    loaded = inquiry.loaded
+def _hide_covered_entries(evaluation: Evaluation, answer: Answer, container: str) -> Answer:
+    loaded = evaluation.loaded
     if loaded is None:
         raise AssertionError("the account has rules")
-    facts = request_facts.of_request(inquiry.environ, "GET", container, "")
-    asked = dataclasses.replace(facts, holder=inquiry.evaluator.holder())
+    facts = request_facts.of_request(evaluation.environ, "GET", container, "")
+    asked = dataclasses.replace(facts, holder=evaluation.evaluator.holder())
     compiled = loaded.compiled
     here = compiled.narrowed(asked, OF_OBJECTS)
     anywhere = compiled.narrowed(

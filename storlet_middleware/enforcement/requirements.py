@@ -15,10 +15,11 @@ from swift.common.swob import HTTPPreconditionFailed, Request
 from swift.common.utils import config_true_value
 
 from rules.model import Deny, Rule
-from storlet_middleware.enforcement import read_guard, request_facts, sums
-from storlet_middleware.enforcement.inquiry import READS, Inquiry
+from storlet_middleware.enforcement import request_facts, sums
+from storlet_middleware.enforcement.evaluation import READS, Evaluation
 from storlet_middleware.errors import BadRequest, RuleRefused
 from storlet_middleware.wsgi import storlet_request, swift_paths
+from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.swift_paths import SwiftPath, origins
 
 #: Queries for a part of the object, or for its stored form.
@@ -30,89 +31,95 @@ _EXPIRY: Final = ("HTTP_X_DELETE_AT", "HTTP_X_DELETE_AFTER")
 _QUOTAS: Final = (
     "X-Container-Meta-Quota-Bytes", "X-Account-Meta-Quota-Bytes", "X-Account-Quota-Bytes",
 )  # fmt: skip
+#: Settings that move a container's objects to another container or cluster, with other rules.
+_MOVING_HEADERS: Final = ("X-Versions-Location", "X-History-Location", "X-Container-Sync-To")
 _LINKS: Final = ("HTTP_X_OBJECT_MANIFEST", "HTTP_X_SYMLINK_TARGET")
 
 
-def require_parsed_copy(inquiry: Inquiry) -> None:
+def require_parsed_copy(evaluation: Evaluation) -> None:
     """Refuse, as Swift does, a copy whose other object cannot be parsed."""
-    if inquiry.operation.fault:
-        raise HTTPPreconditionFailed(body=inquiry.operation.fault, request=Request(inquiry.environ))
+    if evaluation.operation.fault:
+        raise HTTPPreconditionFailed(
+            body=evaluation.operation.fault, request=Request(evaluation.environ)
+        )
 
 
-def require_not_denied(inquiry: Inquiry, *rules: Rule | None) -> None:
+def require_not_denied(evaluation: Evaluation, *rules: Rule | None) -> None:
     for rule in rules:
         if rule is not None and isinstance(rule.action, Deny):
-            raise inquiry.refusal(rule.name, rule.action.message)
+            raise evaluation.refusal(rule.name, rule.action.message)
 
 
-def require_allowed_outputs(inquiry: Inquiry) -> None:
+def require_allowed_outputs(evaluation: Evaluation) -> None:
     """Refuse further outputs of a client's storlet where a rule may deny what is stored, or may
     require a storlet for it.
     """
-    operation = inquiry.operation
-    if not operation.runs_storlet or inquiry.loaded is None:
+    operation = evaluation.operation
+    if not operation.runs_storlet or evaluation.loaded is None:
         return
     outputs, _ = storlet_request.outputs_of(operation)  # faults are reported later
     own = operation.path
     for output in outputs:
         place = SwiftPath(own.version, own.account, output.container, output.name)
-        refused = inquiry.judge.output_refusal(place)
+        refused = evaluation.path_rules.output_refusal(place)
         if refused is not None:
-            inquiry.require_allowed("PUT", place)
+            evaluation.require_allowed("PUT", place)
             rule, message = refused
             raise RuleRefused(rule, f"output /{output.container}/{output.name}: {message}")
 
 
-def require_whole_object(inquiry: Inquiry, rule: Rule) -> None:
+def require_whole_object(evaluation: Evaluation, rule: Rule) -> None:
     """Refuse requests for a part of the object, for its stored form, or with conditions, which
     confirm guesses.
     """
-    environ = inquiry.environ
-    if not inquiry.is_object:
+    environ = evaluation.environ
+    if not evaluation.is_object:
         return
     if any(key in environ for key in _RANGES):
         text = "the storlet works on whole objects: retry without Range"
-        raise inquiry.refusal(rule.name, text)
-    if inquiry.operation.conditions:
+        raise evaluation.refusal(rule.name, text)
+    if evaluation.operation.conditions:
         text = "conditions (If-*) would reveal facts of the object itself: retry without them"
-        raise inquiry.refusal(rule.name, text)
+        raise evaluation.refusal(rule.name, text)
     # A HEAD of a link reveals only that its target exists; S3's DELETE needs it.
-    given = set(inquiry.operation.query) - ({"symlink"} if inquiry.method == "HEAD" else set())
+    given = set(evaluation.operation.query) - (
+        {"symlink"} if evaluation.method == "HEAD" else set()
+    )
     queries = [name for name in _QUERIES if name in given]
     if queries:
         text = (
             f"{', '.join(queries)} in the query requests the stored form of the object:"
             " retry without it"
         )
-        raise inquiry.refusal(rule.name, text)
-    if inquiry.copy_target is not None:
-        if inquiry.copy_target.account != inquiry.subject.account:
-            raise inquiry.refusal(
+        raise evaluation.refusal(rule.name, text)
+    if evaluation.copy_target is not None:
+        if evaluation.copy_target.account != evaluation.subject.account:
+            raise evaluation.refusal(
                 rule.name, "the object cannot be copied to or from another account"
             )
         if any(config_true_value(environ.get(key, "false")) for key in _COPY_OPTIONS):
-            raise inquiry.refusal(rule.name, "the object cannot be copied with X-Fresh-Metadata")
+            raise evaluation.refusal(rule.name, "the object cannot be copied with X-Fresh-Metadata")
 
 
-def require_whole_copy(inquiry: Inquiry, rule: str) -> None:
+def require_whole_copy(evaluation: Evaluation, rule: str) -> None:
     """Refuse to copy a range where storlets run: they work on whole objects, so the copy would not
     be the requested range.
     """
-    if inquiry.copy_target is not None and "HTTP_RANGE" in inquiry.environ:
-        raise inquiry.refusal(
+    if evaluation.copy_target is not None and "HTTP_RANGE" in evaluation.environ:
+        raise evaluation.refusal(
             rule, "a range cannot be copied where storlets run: retry without Range"
         )
 
 
-def require_no_later_delete(inquiry: Inquiry) -> None:
+def require_no_later_delete(evaluation: Evaluation) -> None:
     """Refuse an expiry, or an asynchronous deletion of segments, of an object whose deletion a rule
     denies.
     """
-    environ, query = inquiry.environ, inquiry.operation.query
-    if inquiry.method == "DELETE":
+    environ, query = evaluation.environ, evaluation.operation.query
+    if evaluation.method == "DELETE":
         # Swift puts the segments into the queue of its expirer without any authorization.
         is_async = query.get("multipart-manifest") == "delete" and "async" in query
-        if is_async and inquiry.loaded is not None and inquiry.loaded.has_denials:
+        if is_async and evaluation.loaded is not None and evaluation.loaded.has_denials:
             raise BadRequest(
                 "segments cannot be deleted with async in an account whose rules deny requests:"
                 " retry without async"
@@ -120,185 +127,194 @@ def require_no_later_delete(inquiry: Inquiry) -> None:
         return
     if not any(environ.get(key) for key in _EXPIRY):
         return
-    written = inquiry.copy_target
-    if written is None and inquiry.method in ("PUT", "POST"):
-        written = inquiry.subject
+    written = evaluation.copy_target
+    if written is None and evaluation.method in ("PUT", "POST"):
+        written = evaluation.subject
     if written is None or written.name is None:
         return
-    denial = inquiry.judge.denial("DELETE", written)
-    if denial is None and inquiry.method == "PUT":
+    denial = evaluation.path_rules.denial("DELETE", written)
+    if denial is None and evaluation.method == "PUT":
         incoming = request_facts.incoming_facts(environ)
-        denial = inquiry.judge.denial("DELETE", written, incoming)
+        denial = evaluation.path_rules.denial("DELETE", written, incoming)
     if denial is not None:
         rule, message = denial
-        raise inquiry.refusal(rule, f"an expiry deletes the object: {message}")
+        raise evaluation.refusal(rule, f"an expiry deletes the object: {message}")
 
 
-def require_no_manifest_deletion(inquiry: Inquiry) -> None:
+def require_no_manifest_deletion(evaluation: Evaluation) -> None:
     """Refuse to delete a covered object with the segments that its manifest names.
 
     Swift's answer would show whether the object is a static large object, and of how many segments.
     """
-    subject, query = inquiry.subject, inquiry.operation.query
-    if inquiry.method != "DELETE" or query.get("multipart-manifest") != "delete":
+    subject, query = evaluation.subject, evaluation.operation.query
+    if evaluation.method != "DELETE" or query.get("multipart-manifest") != "delete":
         return
-    if inquiry.loaded is None or not inquiry.loaded.has_mandatory or subject.name is None:
+    if evaluation.loaded is None or not evaluation.loaded.has_mandatory or subject.name is None:
         return
     # An old version has other metadata, and may be a link.
-    has_version = bool(inquiry.operation.version_id)
+    has_version = bool(evaluation.operation.version_id)
     for read in (subject.sibling(None, None),) if has_version else origins(subject):
-        rule = swift_paths.covering_rule(inquiry.judge, read)
+        rule = swift_paths.covering_rule(evaluation.path_rules, read)
         if rule is not None:
             text = (
                 "the answer would show whether the object is a large object: retry without"
                 " multipart-manifest in the query"
             )
-            raise inquiry.refusal(rule, text)
+            raise evaluation.refusal(rule, text)
 
 
-def require_no_expiring_copy(inquiry: Inquiry) -> None:
+def require_no_expiring_copy(evaluation: Evaluation) -> None:
     """Refuse Swift's copy of an object that expires over one whose deletion a rule denies: the copy
     expires at the same time.
     """
-    target = inquiry.copy_target
-    if target is None or inquiry.operation.runs_storlet:
+    target = evaluation.copy_target
+    if target is None or evaluation.operation.runs_storlet:
         return
-    denial = inquiry.judge.denial("DELETE", target)
-    if denial is not None and inquiry.source_state().expires:
+    denial = evaluation.path_rules.denial("DELETE", target)
+    if denial is not None and evaluation.source_state().expires:
         rule, message = denial
         text = f"the source expires, and so would its copy: {message}"
-        raise inquiry.refusal(rule, text)
+        raise evaluation.refusal(rule, text)
 
 
-def require_no_restore(inquiry: Inquiry) -> None:
+def require_no_restore(evaluation: Evaluation) -> None:
     """Refuse a DELETE with which Swift would restore an archived version past a rule.
 
     Containers may share an archive (``X-Versions-Location``).  So the version may be of a covered
     object of another container, or bytes that no storlet of a rule about PUT has seen.
     """
-    subject, loaded = inquiry.subject, inquiry.loaded
-    if inquiry.method != "DELETE" or subject.name is None or subject.container is None:
+    subject, loaded = evaluation.subject, evaluation.loaded
+    if evaluation.method != "DELETE" or subject.name is None or subject.container is None:
         return
     if loaded is None or not (loaded.has_mandatory or loaded.has_denials):
         return
     archive = request_facts.archive_of(
-        inquiry.app, inquiry.environ, subject.version, subject.account, subject.container
+        evaluation.app, evaluation.environ, subject.version, subject.account, subject.container
     )
     if archive is None:
         return
-    denial = inquiry.judge.denial("PUT", subject)
+    denial = evaluation.path_rules.denial("PUT", subject)
     if denial is not None:
-        raise inquiry.refusal(
+        raise evaluation.refusal(
             denial[0], f"DELETE would restore a version from {archive}: {denial[1]}"
         )
-    rule = inquiry.judge.may_cover(subject.account, None, subject.name)
-    rule = rule or inquiry.judge.may_require_run(subject)
+    rule = evaluation.path_rules.may_cover(subject.account, None, subject.name)
+    rule = rule or evaluation.path_rules.may_require_run(subject)
     if rule is not None:
-        raise inquiry.refusal(
+        raise evaluation.refusal(
             rule,
             f"DELETE would restore a version from {archive}, which may be of an object that the"
             " rule covers, or bytes that its storlet has not seen",
         )
 
 
-def require_own_bytes(inquiry: Inquiry, rule: Rule) -> None:
+def require_own_bytes(evaluation: Evaluation, rule: Rule) -> None:
     """Refuse to store a manifest or link: a storlet would not process the object's bytes."""
-    query = inquiry.operation.query
-    is_restored = inquiry.method == "PUT" and "version-id" in query
+    query = evaluation.operation.query
+    is_restored = evaluation.method == "PUT" and "version-id" in query
     if (
         is_restored
-        or (inquiry.copy_target is not None and "symlink" in query)
-        or any(key in inquiry.environ for key in _LINKS)
+        or (evaluation.copy_target is not None and "symlink" in query)
+        or any(key in evaluation.environ for key in _LINKS)
         or "multipart-manifest" in query
     ):
         text = (
             "an object that consists of others cannot be stored here, because the rule's storlet"
             " would not see their bytes: upload the bytes themselves"
         )
-        raise inquiry.refusal(rule.name, text)
+        raise evaluation.refusal(rule.name, text)
 
 
-def require_no_links(inquiry: Inquiry) -> None:
+def require_no_links(evaluation: Evaluation) -> None:
     """Apply the rules about PUT to a POST that turns an object into a large object or a link."""
-    subject = inquiry.subject
+    subject = evaluation.subject
     if (
-        not inquiry.is_object
-        or inquiry.loaded is None
-        or not any(inquiry.environ.get(key) for key in _LINKS)
+        not evaluation.is_object
+        or evaluation.loaded is None
+        or not any(evaluation.environ.get(key) for key in _LINKS)
     ):
         return
-    facts = request_facts.of_request(inquiry.environ, "PUT", subject.container, subject.name)
-    facts = dataclasses.replace(facts, stored=request_facts.incoming_facts(inquiry.environ))
-    rule = inquiry.evaluator.decide(facts, explicit=True)[0].rule
-    require_not_denied(inquiry, rule)
+    facts = request_facts.of_request(evaluation.environ, "PUT", subject.container, subject.name)
+    facts = dataclasses.replace(facts, stored=request_facts.incoming_facts(evaluation.environ))
+    rule = evaluation.evaluator.decide(facts, explicit=True)[0].rule
+    require_not_denied(evaluation, rule)
     if rule is not None and rule.is_mandatory:
-        require_own_bytes(inquiry, rule)
+        require_own_bytes(evaluation, rule)
 
 
-def require_kept_coverage(inquiry: Inquiry) -> None:
+def require_kept_coverage(evaluation: Evaluation) -> None:
     """Refuse a POST after which the rule that covers the object for the caller no longer does, or
     has other parameters.
     """
-    if inquiry.method != "POST" or not inquiry.is_object:
+    if evaluation.method != "POST" or not evaluation.is_object:
         return
-    rule = inquiry.judge.ends_coverage(inquiry.subject)
+    rule = evaluation.path_rules.ends_coverage(evaluation.subject)
     if rule is not None:
         text = (
             "the rule uses the content type or metadata, and would not apply to the object in the"
             " same way after this POST, which replaces all metadata: send the values that the rule"
             " uses"
         )
-        raise inquiry.refusal(rule, text)
+        raise evaluation.refusal(rule, text)
 
 
-def require_no_archived_version(inquiry: Inquiry, rule: Rule | None) -> None:
+def require_no_archived_version(evaluation: Evaluation, rule: Rule | None) -> None:
     """Refuse to read a possible old version of a covered object, whose original container is
     unknown.
     """
-    subject = inquiry.subject
-    if inquiry.method not in READS or (rule is not None and rule.is_mandatory):
+    subject = evaluation.subject
+    if evaluation.method not in READS or (rule is not None and rule.is_mandatory):
         return
     archived = swift_paths.archived_name(subject.name or "")
-    if archived is None or subject.container == inquiry.config.rules.container:
+    if archived is None or subject.container == evaluation.config.rules.container:
         return
-    covering = inquiry.judge.may_cover(subject.account, None, archived)
+    covering = evaluation.path_rules.may_cover(subject.account, None, archived)
     if covering is not None:
-        raise inquiry.refusal(
+        raise evaluation.refusal(
             covering, "this may be an old version of an object that the rule covers"
         )
 
 
-def require_no_moves(inquiry: Inquiry) -> None:
+def require_no_moves(evaluation: Evaluation) -> None:
     """Refuse settings of a container with which Swift moves its objects away from its rules."""
-    subject, loaded = inquiry.subject, inquiry.loaded
-    if loaded is None or subject.container is None or inquiry.is_object:
+    subject, loaded = evaluation.subject, evaluation.loaded
+    if loaded is None or subject.container is None or evaluation.is_object:
         return
-    setting = read_guard.moving_header(inquiry.operation)
+    setting = moving_header(evaluation.operation)
     if not setting or not loaded.has_mandatory:
         return
     # Containers share an archive, and a DELETE may restore another container's object from it.
-    rule = inquiry.judge.may_cover(subject.account, None, None)
+    rule = evaluation.path_rules.may_cover(subject.account, None, None)
     if rule is not None:
-        raise inquiry.refusal(
+        raise evaluation.refusal(
             rule, f"{setting} would make objects of the account readable without the rule"
         )
 
 
-def require_no_quota(inquiry: Inquiry) -> None:
+def require_no_quota(evaluation: Evaluation) -> None:
     """Refuse to set the quota of a container or account with covered objects.
 
     Whether Swift then accepts an upload shows the total length of the objects, bit by bit.
     """
-    loaded, operation = inquiry.loaded, inquiry.operation
-    if inquiry.is_object or inquiry.method not in ("PUT", "POST"):
+    loaded, operation = evaluation.loaded, evaluation.operation
+    if evaluation.is_object or evaluation.method not in ("PUT", "POST"):
         return
     quota = next((name for name in _quotas() if operation.header(name)), None)
     if loaded is None or not loaded.has_mandatory or quota is None:
         return
-    rule = sums.covering_rule(inquiry.app, inquiry.environ, inquiry.judge, inquiry.subject)
+    rule = sums.covering_rule(
+        evaluation.app, evaluation.environ, evaluation.path_rules, evaluation.subject
+    )
     if rule is not None:
         text = f"{quota} would reveal the length of objects that the rule covers"
-        raise inquiry.refusal(rule, text)
+        raise evaluation.refusal(rule, text)
+
+
+def moving_header(operation: Operation) -> str | None:
+    """The header of a request with which Swift moves a container's objects away from its rules."""
+    if operation.method not in ("PUT", "POST"):
+        return None
+    return next((name for name in _MOVING_HEADERS if operation.header(name)), None)
 
 
 def _quotas() -> Iterator[str]:

@@ -25,9 +25,10 @@ from rules.facts import Facts
 from rules.model import Allow, Rule
 from storlet_middleware import metrics
 from storlet_middleware.enforcement import audit, passing, requirements
+from storlet_middleware.enforcement.covered_reads import CoveredReads
+from storlet_middleware.enforcement.evaluation import READS, Evaluation
 from storlet_middleware.enforcement.explanation import explain
-from storlet_middleware.enforcement.inquiry import READS, Inquiry
-from storlet_middleware.enforcement.judge import Judge
+from storlet_middleware.enforcement.path_rules import RequestPathRules
 from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.enforcement.rule_hits import RuleHits
 from storlet_middleware.enforcement.storlet_runs import RuleDecisions, StorletRuns, runs_storlets
@@ -50,43 +51,43 @@ WSGIApp: TypeAlias = Callable[..., Any]
 class PassOn:
     """Forward the request, as without rules.
 
-    :param inquiry: ``None`` where no rules apply.
+    :param evaluation: ``None`` where no rules apply.
     """
 
-    inquiry: Inquiry | None = None
+    evaluation: Evaluation | None = None
 
     @property
     def source_timestamp(self) -> str | None:
         """For a run that the client requests: ``X-Timestamp`` of the object that the rules were
         evaluated for.
         """
-        inquiry = self.inquiry
-        if inquiry is None or inquiry.method not in ("GET", "COPY"):
+        evaluation = self.evaluation
+        if evaluation is None or evaluation.method not in ("GET", "COPY"):
             return None
-        known_state = inquiry.known_state
+        known_state = evaluation.known_state
         return None if known_state is None else known_state.timestamp
 
     def pin_source(self) -> None:
         """Restrict Swift's copy to the object that the rules were evaluated for."""
-        inquiry = self.inquiry
-        if inquiry is None or not inquiry.copy_target or inquiry.operation.runs_storlet:
+        evaluation = self.evaluation
+        if evaluation is None or not evaluation.copy_target or evaluation.operation.runs_storlet:
             return
-        known_state = inquiry.known_state
+        known_state = evaluation.known_state
         if known_state is not None:
-            passing.pin_source(inquiry, known_state)
+            passing.pin_source(evaluation, known_state)
 
     def swift_answer(self) -> Answer | None:
         """Swift's answer, compared with the object that the rules were evaluated for; ``None`` if
         no comparison is needed.
         """
-        inquiry = self.inquiry
-        known_state = None if inquiry is None else inquiry.known_state
-        if inquiry is None or known_state is None:
+        evaluation = self.evaluation
+        known_state = None if evaluation is None else evaluation.known_state
+        if evaluation is None or known_state is None:
             return None
-        if inquiry.copy_target is not None:
-            return passing.copy_evaluated(inquiry, known_state)
-        if inquiry.method in ("GET", "HEAD") and inquiry.is_object:
-            return passing.read_evaluated(inquiry, known_state)
+        if evaluation.copy_target is not None:
+            return passing.copy_evaluated(evaluation, known_state)
+        if evaluation.method in ("GET", "HEAD") and evaluation.is_object:
+            return passing.read_evaluated(evaluation, known_state)
         return None
 
 
@@ -103,10 +104,10 @@ class RunStorlets:
 class Filtered:
     """Answer with a listing from which facts of covered objects are removed."""
 
-    inquiry: Inquiry
+    evaluation: Evaluation
 
     def apply(self, app: WSGIApp) -> Answer:
-        return passing.filter_listing(self.inquiry, app)
+        return passing.filter_listing(self.evaluation, app)
 
 
 @dataclass(frozen=True)
@@ -170,12 +171,12 @@ class Enforcement:
         loaded = self.store.of(environ, subject.version, subject.account)
         context, guard = self._install(environ, operation)
         if operation.wants_explanation:
-            return Answered(explain(self._inquiry(context, guard, loaded)))
+            return Answered(explain(self._evaluation(context, guard, loaded)))
         if loaded is None and not (
             operation.is_copy and self._target_has_rules(environ, operation)
         ):
             return PassOn()
-        ruling = self._rule_on(self._inquiry(context, guard, loaded))
+        ruling = self._rule_on(self._evaluation(context, guard, loaded))
         metrics.rules_allowed(self._logger)
         return ruling
 
@@ -191,16 +192,18 @@ class Enforcement:
     ) -> tuple[RequestContext, ReadGuard]:
         container = self._proxy.config.rules.container
 
-        def judge_of(operation: Operation) -> Judge:
-            return Judge(self._proxy.app, self.store, operation, container)
+        def path_rules_of(operation: Operation) -> RequestPathRules:
+            return RequestPathRules(self._proxy.app, self.store, operation, container)
 
-        swift = swift_authorize(environ)
-        guard = ReadGuard(operation, judge_of, operation.subject, swift, self._proxy.app, container)
+        reads = CoveredReads(operation, path_rules_of, operation.subject, self._proxy.app)
+        guard = ReadGuard(reads, swift_authorize(environ), container)
         guard.on_refusal = self._count_refusal
         return install(environ, operation, guard, self._proxy.protection), guard
 
-    def _inquiry(self, context: RequestContext, guard: ReadGuard, loaded: Loaded | None) -> Inquiry:
-        return Inquiry(self._proxy, self.store, context, guard, loaded)
+    def _evaluation(
+        self, context: RequestContext, guard: ReadGuard, loaded: Loaded | None
+    ) -> Evaluation:
+        return Evaluation(self._proxy, self.store, context, guard, loaded)
 
     def _target_has_rules(self, environ: dict[str, Any], operation: Operation) -> bool:
         """Whether a copy writes to another account that has rules."""
@@ -211,31 +214,31 @@ class Enforcement:
 
     # --- decisions --------------------------------------------------------------------------------
 
-    def _rule_on(self, inquiry: Inquiry) -> Ruling:
-        requirements.require_parsed_copy(inquiry)
-        rule, facts = inquiry.decide()
+    def _rule_on(self, evaluation: Evaluation) -> Ruling:
+        requirements.require_parsed_copy(evaluation)
+        rule, facts = evaluation.decide()
         if rule is not None:
-            self._hits.count(inquiry.subject.account, rule)
-        audit.record(inquiry, self._hits, self._logger)
-        requirements.require_allowed_outputs(inquiry)
-        if _is_plain_read(inquiry, rule):
-            requirements.require_no_archived_version(inquiry, None)
-            return PassOn(inquiry)
-        write_rule, write_facts = inquiry.decide_copy_target(facts)
-        if write_rule is not None and inquiry.copy_target is not None:
-            self._hits.count(inquiry.copy_target.account, write_rule)
-        requirements.require_not_denied(inquiry, rule, write_rule)
-        requirements.require_no_moves(inquiry)
-        requirements.require_no_quota(inquiry)
-        requirements.require_no_later_delete(inquiry)
-        requirements.require_no_manifest_deletion(inquiry)
-        requirements.require_no_restore(inquiry)
-        requirements.require_kept_coverage(inquiry)
-        return self._apply(inquiry, rule, facts, write_rule, write_facts)
+            self._hits.count(evaluation.subject.account, rule)
+        audit.record(evaluation, self._hits, self._logger)
+        requirements.require_allowed_outputs(evaluation)
+        if _is_plain_read(evaluation, rule):
+            requirements.require_no_archived_version(evaluation, None)
+            return PassOn(evaluation)
+        write_rule, write_facts = evaluation.decide_copy_target(facts)
+        if write_rule is not None and evaluation.copy_target is not None:
+            self._hits.count(evaluation.copy_target.account, write_rule)
+        requirements.require_not_denied(evaluation, rule, write_rule)
+        requirements.require_no_moves(evaluation)
+        requirements.require_no_quota(evaluation)
+        requirements.require_no_later_delete(evaluation)
+        requirements.require_no_manifest_deletion(evaluation)
+        requirements.require_no_restore(evaluation)
+        requirements.require_kept_coverage(evaluation)
+        return self._apply(evaluation, rule, facts, write_rule, write_facts)
 
     def _apply(
         self,
-        inquiry: Inquiry,
+        evaluation: Evaluation,
         rule: Rule | None,
         facts: Facts,
         write_rule: Rule | None,
@@ -246,37 +249,39 @@ class Enforcement:
             rule if runs_storlets(rule) else None,
             write_rule if runs_storlets(write_rule) else None,
         )
-        if reading is not None and reading.is_mandatory and inquiry.method in READS:
-            requirements.require_whole_object(inquiry, reading)
-        storing = reading if inquiry.method == "PUT" else writing
+        if reading is not None and reading.is_mandatory and evaluation.method in READS:
+            requirements.require_whole_object(evaluation, reading)
+        storing = reading if evaluation.method == "PUT" else writing
         if storing is not None:
-            requirements.require_own_bytes(inquiry, storing)
-        if inquiry.method == "POST":
-            requirements.require_no_links(inquiry)
-        if not inquiry.is_object:
-            is_listing = inquiry.method in ("GET", "HEAD") and passing.must_filter_listing(inquiry)
-            return Filtered(inquiry) if is_listing else PassOn(inquiry)
-        if inquiry.method == "HEAD" and reading is not None and reading.is_mandatory:
-            return Answered(passing.covered_head(inquiry, reading))
-        if inquiry.method in ("POST", "DELETE"):
-            return PassOn(inquiry)
-        requirements.require_no_archived_version(inquiry, reading)
-        if inquiry.method == "HEAD":
-            return PassOn(inquiry)
-        reversed_rule, steps, facts = inquiry.decide_reverse(facts)
+            requirements.require_own_bytes(evaluation, storing)
+        if evaluation.method == "POST":
+            requirements.require_no_links(evaluation)
+        if not evaluation.is_object:
+            is_listing = evaluation.method in ("GET", "HEAD") and passing.must_filter_listing(
+                evaluation
+            )
+            return Filtered(evaluation) if is_listing else PassOn(evaluation)
+        if evaluation.method == "HEAD" and reading is not None and reading.is_mandatory:
+            return Answered(passing.covered_head(evaluation, reading))
+        if evaluation.method in ("POST", "DELETE"):
+            return PassOn(evaluation)
+        requirements.require_no_archived_version(evaluation, reading)
+        if evaluation.method == "HEAD":
+            return PassOn(evaluation)
+        reversed_rule, steps, facts = evaluation.decide_reverse(facts)
         decisions = RuleDecisions(reading, facts, writing, write_facts, reversed_rule, steps)
         if decisions.is_empty:
-            requirements.require_no_expiring_copy(inquiry)
-            return PassOn(inquiry)
-        runs = StorletRuns(inquiry, self._require_enabled, self._steps_of)
+            requirements.require_no_expiring_copy(evaluation)
+            return PassOn(evaluation)
+        runs = StorletRuns(evaluation, self._require_enabled, self._steps_of)
         requests, plan = runs.build(decisions)
-        return RunStorlets(requests, plan, PassOn(inquiry).source_timestamp)
+        return RunStorlets(requests, plan, PassOn(evaluation).source_timestamp)
 
 
-def _is_plain_read(inquiry: Inquiry, rule: Rule | None) -> bool:
+def _is_plain_read(evaluation: Evaluation, rule: Rule | None) -> bool:
     """Whether the operation reads an object without a storlet, as most do."""
-    if inquiry.method not in ("GET", "HEAD") or not inquiry.is_object:
+    if evaluation.method not in ("GET", "HEAD") or not evaluation.is_object:
         return False
-    if inquiry.loaded is not None and inquiry.loaded.compiled.has_reverse:
+    if evaluation.loaded is not None and evaluation.loaded.compiled.has_reverse:
         return False
     return rule is None or isinstance(rule.action, Allow)

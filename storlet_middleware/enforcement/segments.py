@@ -31,7 +31,7 @@ from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import read_bounded
 from storlet_middleware.wsgi.swift_paths import (
     ALLOWS_RESERVED,
-    Judge,
+    PathRules,
     SwiftPath,
     covering_rule,
     origins,
@@ -104,10 +104,12 @@ class Manifests:
         as well.
     """
 
-    def __init__(self, app: Any, environ: dict[str, Any], judge: Judge, query: str = "") -> None:
+    def __init__(
+        self, app: Any, environ: dict[str, Any], path_rules: PathRules, query: str = ""
+    ) -> None:
         self._app = app
         self._environ = environ
-        self._judge = judge
+        self._path_rules = path_rules
         self._query = query
         self._checked: set[SwiftPath] = set()
         self._parts_by_container: dict[str | None, dict[str, Content | None]] = {}
@@ -121,7 +123,7 @@ class Manifests:
 
         :param timestamp: ``X-Timestamp`` of the pending answer; the manifest must have the same.
         """
-        possible_rule = covering_rule(self._judge, manifest.sibling(None, None))
+        possible_rule = covering_rule(self._path_rules, manifest.sibling(None, None))
         if possible_rule is None:
             return None
         outer = self._read_manifest(manifest)
@@ -134,7 +136,7 @@ class Manifests:
 
     def covering_rule_of_large(self, read: SwiftPath) -> str | None:
         """The same for an object that may be no large object."""
-        possible_rule = covering_rule(self._judge, read.sibling(None, None))
+        possible_rule = covering_rule(self._path_rules, read.sibling(None, None))
         if possible_rule is None or not self._is_manifest(read):
             return None
         outer = self._read_manifest(read)
@@ -142,7 +144,7 @@ class Manifests:
 
     def covering_rule_of_listed(self, container: SwiftPath, prefix: str) -> str | None:
         """The same for all large objects in ``container`` whose names begin with ``prefix``."""
-        possible_rule = covering_rule(self._judge, container.sibling(None, None))
+        possible_rule = covering_rule(self._path_rules, container.sibling(None, None))
         if possible_rule is None:
             return None
         marker = ""
@@ -206,7 +208,7 @@ class Manifests:
             if content is None or found.content != content:
                 return possible_rule
             for read in origins(found.end) if found.end is not None else ():
-                rule = covering_rule(self._judge, read)
+                rule = covering_rule(self._path_rules, read)
                 if rule is not None:
                     return rule
         return None
@@ -251,7 +253,9 @@ class Manifests:
             if read in self._checked:
                 continue
             self._checked.add(read)
-            rule = covering_rule(self._judge, read) if self._is_container_covered(read) else None
+            rule = (
+                covering_rule(self._path_rules, read) if self._is_container_covered(read) else None
+            )
             if rule is not None:
                 return rule
             self._yield_when_due()
@@ -260,7 +264,7 @@ class Manifests:
     def _is_container_covered(self, read: SwiftPath) -> bool:
         """Return whether a rule may cover an object of the container, without reading objects."""
         if read.container not in self._may_hold_covered:
-            rule = covering_rule(self._judge, read.sibling(read.container, None))
+            rule = covering_rule(self._path_rules, read.sibling(read.container, None))
             self._may_hold_covered[read.container] = rule is not None
         return self._may_hold_covered[read.container]
 

@@ -12,7 +12,7 @@ from rules.model import Explicit, Passes, Rule, Step
 from rules.model import Run as RunAction
 from storlet_middleware import names
 from storlet_middleware.enforcement import requirements
-from storlet_middleware.enforcement.inquiry import Inquiry
+from storlet_middleware.enforcement.evaluation import Evaluation
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BadRequest
 from storlet_middleware.flows.sequence import StepsOf
@@ -70,11 +70,11 @@ class StorletRuns:
 
     def __init__(
         self,
-        inquiry: Inquiry,
+        evaluation: Evaluation,
         require_enabled: Callable[[dict[str, Any]], None],
         steps_of: StepsOf,
     ) -> None:
-        self._inquiry = inquiry
+        self._evaluation = evaluation
         self._require_enabled = require_enabled
         self._steps_of = steps_of
 
@@ -82,7 +82,7 @@ class StorletRuns:
         """In order: steps that reverse an earlier rule, steps of the source's rule, steps of the
         target's rule, the client's own storlet.
         """
-        inquiry = self._inquiry
+        evaluation = self._evaluation
         read_steps = (*wanted.reverse_steps, *steps_of_rule(wanted.read_rule))
         requests = [self._request(step, wanted.read_facts, wanted.read_rule) for step in read_steps]
         requests += [
@@ -93,7 +93,7 @@ class StorletRuns:
         requests += explicit
         self._require_runnable(wanted)
         mandatory = next((rule for rule in wanted.rules if rule.is_mandatory), None)
-        storing = wanted.write_rule or (wanted.read_rule if inquiry.method == "PUT" else None)
+        storing = wanted.write_rule or (wanted.read_rule if evaluation.method == "PUT" else None)
         plan = Plan(
             rule=_decisive_name(wanted),
             is_mandatory=mandatory is not None,
@@ -102,40 +102,41 @@ class StorletRuns:
             reverse=storing.name if storing is not None and _is_reversible(storing) else "",
             is_reversing=bool(wanted.reversed_rule),
         )
-        inquiry.guard.running_rule = mandatory.name if mandatory is not None else None
-        inquiry.guard.follows_links = mandatory is None or _NAMES_OF_OBJECT.isdisjoint(
-            template.names_of_rule(mandatory)
+        evaluation.guard.reads.allow_storlet_of(
+            mandatory.name if mandatory is not None else None,
+            follows_links=mandatory is None
+            or _NAMES_OF_OBJECT.isdisjoint(template.names_of_rule(mandatory)),
         )
         return requests, plan
 
     def _require_runnable(self, wanted: RuleDecisions) -> None:
         """Refuse, with a rule's name, operations on which storlets cannot run."""
-        inquiry = self._inquiry
+        evaluation = self._evaluation
         first = wanted.rules[0].name if wanted.rules else wanted.reversed_rule
         try:
-            self._require_enabled(inquiry.environ)
+            self._require_enabled(evaluation.environ)
         except BadRequest as error:
-            raise inquiry.refusal(first, f"it runs storlets: {error}") from None
-        target = inquiry.copy_target
-        if target is not None and target.account != inquiry.subject.account:
-            raise inquiry.refusal(first, "storlets cannot run on a copy between accounts")
-        requirements.require_whole_copy(inquiry, first)
-        written = target or (inquiry.subject if inquiry.method == "PUT" else None)
-        if written is not None and written.container in inquiry.proxy.catalog.containers:
+            raise evaluation.refusal(first, f"it runs storlets: {error}") from None
+        target = evaluation.copy_target
+        if target is not None and target.account != evaluation.subject.account:
+            raise evaluation.refusal(first, "storlets cannot run on a copy between accounts")
+        requirements.require_whole_copy(evaluation, first)
+        written = target or (evaluation.subject if evaluation.method == "PUT" else None)
+        if written is not None and written.container in evaluation.proxy.catalog.containers:
             text = f"a storlet cannot write into the container {written.container}"
-            raise inquiry.refusal(_decisive_name(wanted), text)
+            raise evaluation.refusal(_decisive_name(wanted), text)
 
     def _explicit_requests(self, wanted: RuleDecisions) -> list[StorletRequest]:
         """The client's own storlets, which run last."""
-        inquiry = self._inquiry
-        if not inquiry.operation.runs_storlet:
+        evaluation = self._evaluation
+        if not evaluation.operation.runs_storlet:
             return []
         # The client's storlet replaces those of ordinary rules, so these rules are mandatory.
         for rule in wanted.rules:
             if rule.explicit is not Explicit.AFTER:
                 text = f"{names.RUN_STORLET} is not allowed on objects that the rule covers"
-                raise inquiry.refusal(rule.name, text)
-        request = parse(inquiry.operation, inquiry.config)
+                raise evaluation.refusal(rule.name, text)
+        request = parse(evaluation.operation, evaluation.config)
         given = {names.EXTRA_RESOURCES: request.extra, names.RANGE: request.ranges}
         faults = [
             f"{header}: not supported where a rule's storlet runs first: leave it out"
@@ -144,11 +145,11 @@ class StorletRuns:
         ]
         if faults:
             raise BadRequest("; ".join(faults))
-        return self._steps_of(inquiry.environ, request)
+        return self._steps_of(evaluation.environ, request)
 
     def _request(self, step: Step, facts: Facts, rule: Rule | None) -> StorletRequest:
-        inquiry = self._inquiry
-        subject, target = inquiry.subject, inquiry.copy_target
+        evaluation = self._evaluation
+        subject, target = evaluation.subject, evaluation.copy_target
         wanted, faults = limits.requested(
             {names.LIMIT_PREFIX + name: value for name, value in step.limits}
         )
@@ -157,16 +158,16 @@ class StorletRuns:
         try:
             parameters = {name: template.render(value, facts) for name, value in step.parameters}
         except template.MissingValue as missing:
-            raise inquiry.refusal(
+            raise evaluation.refusal(
                 rule.name if rule else "", f"a parameter of the rule needs {missing}"
             ) from None
         here = ObjectPath(subject.container or "", subject.name or "")
         there = (
             ObjectPath(target.container or "", target.name or "") if target is not None else None
         )
-        is_put = inquiry.method == "PUT"
+        is_put = evaluation.method == "PUT"
         return StorletRequest(
-            method=inquiry.method,
+            method=evaluation.method,
             version=subject.version,
             account=subject.account,
             storlet=step.storlet,

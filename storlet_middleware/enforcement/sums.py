@@ -21,28 +21,30 @@ from swift.common import constraints
 
 from storlet_middleware.concurrency import Pace
 from storlet_middleware.wsgi import own_requests, swift_paths
-from storlet_middleware.wsgi.swift_paths import Judge, SwiftPath
+from storlet_middleware.wsgi.swift_paths import PathRules, SwiftPath
 
 #: Names that are looked at; a container with more in the range of archived names counts as covered.
 _MAX_PAGES: Final = 4
 
 
-def covering_rule(app: Any, environ: dict[str, Any], judge: Judge, place: SwiftPath) -> str | None:
+def covering_rule(
+    app: Any, environ: dict[str, Any], path_rules: PathRules, place: SwiftPath
+) -> str | None:
     """The mandatory rule that may cover an object in the sum of ``place``, or ``None``.
 
     :param place: a container, or the account.
     """
-    rule_of_any = judge.may_cover(place.account, None, None)
+    rule_of_any = path_rules.may_cover(place.account, None, None)
     if rule_of_any is None or place.container is None:
         return rule_of_any
-    rule = judge.may_cover(place.account, place.container, None)
+    rule = path_rules.may_cover(place.account, place.container, None)
     if rule is not None:
         return rule
-    return _rule_of_archived(app, environ, judge, place, rule_of_any)
+    return _rule_of_archived(app, environ, path_rules, place, rule_of_any)
 
 
 def _rule_of_archived(
-    app: Any, environ: dict[str, Any], judge: Judge, container: SwiftPath, rule_of_any: str
+    app: Any, environ: dict[str, Any], path_rules: PathRules, container: SwiftPath, rule_of_any: str
 ) -> str | None:
     """The same for the archived versions in ``container``."""
     for names in _pages(app, environ, container):
@@ -50,7 +52,7 @@ def _rule_of_archived(
             return rule_of_any
         pace = Pace()
         for archived in sorted({swift_paths.archived_name(name) or "" for name in names} - {""}):
-            rule = judge.may_cover(container.account, None, archived)
+            rule = path_rules.may_cover(container.account, None, archived)
             if rule is not None:
                 return rule
             pace.pause()

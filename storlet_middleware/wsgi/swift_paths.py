@@ -72,7 +72,7 @@ class SwiftPath(NamedTuple):
         return SwiftPath(self.version, self.account, container, name)
 
 
-class Judge(Protocol):
+class PathRules(Protocol):
     """The rules of all accounts, evaluated as of one client's request.
 
     All methods raise ``StorletError`` when the rules are unavailable.
@@ -92,13 +92,13 @@ class Judge(Protocol):
         """The same for any object if ``name`` is ``None``, in any container if ``container`` is."""
 
 
-def covering_rule(judge: Judge, read: SwiftPath) -> str | None:
+def covering_rule(path_rules: PathRules, read: SwiftPath) -> str | None:
     """The name of the mandatory rule that covers, or may cover, ``read``; ``None`` if there is
     none.
     """
     if read.container is None or read.name is None:
-        return judge.may_cover(read.account, read.container, read.name)
-    return judge.covers(read.account, read.container, read.name)
+        return path_rules.may_cover(read.account, read.container, read.name)
+    return path_rules.covers(read.account, read.container, read.name)
 
 
 def parse_path(path: str) -> SwiftPath | None:

@@ -26,6 +26,7 @@ from swift.common.request_helpers import resolve_etag_is_at_header, resolve_igno
 from swift.common.swob import HTTPForbidden, HTTPPreconditionFailed, Request, Response
 from swift.common.utils import Timestamp
 
+from storlet_middleware.enforcement.covered_reads import CoveredReads
 from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.errors import RuleRefused, StorletError
 from storlet_middleware.wsgi.context import AuthorizationChain
@@ -193,8 +194,8 @@ class Store:
         )
 
 
-class Judge:
-    """A judge with one rule.
+class OnePathRule:
+    """Path rules with one rule.
 
     :param covered: the covered objects (``a/c/o``); ``*`` stands for any container or name.
     """
@@ -302,13 +303,13 @@ class Pipeline:
 
     def guarded(
         self,
-        judge: Judge,
+        path_rules: OnePathRule,
         method: str,
         path: str,
         headers: dict[str, str] | None = None,
         **more: Any,
     ) -> Guarded:
-        return Guarded(self, judge, method, path, headers or {}, **more)
+        return Guarded(self, path_rules, method, path, headers or {}, **more)
 
 
 class Guarded:
@@ -317,7 +318,7 @@ class Guarded:
     def __init__(
         self,
         pipeline: Pipeline,
-        judge: Judge,
+        path_rules: OnePathRule,
         method: str,
         path: str,
         headers: dict[str, str],
@@ -342,11 +343,9 @@ class Guarded:
         operation = parse(environ)
         assert operation is not None
         place = operation.subject if decided is None else SwiftPath("v1", *decided)
-        self.guard = ReadGuard(
-            operation, lambda _: judge, place, authorize, pipeline.app, "storlet-rules"
-        )
-        self.guard.running_rule = under
-        self.guard.follows_links = follows_links
+        reads = CoveredReads(operation, lambda _: path_rules, place, pipeline.app)
+        reads.allow_storlet_of(under, follows_links=follows_links)
+        self.guard = ReadGuard(reads, authorize, "storlet-rules")
         environ["swift.authorize"] = AuthorizationChain(authorize, rules=self.guard)
         status, self.headers, chunks = request.call_application(pipeline.app)
         self.status = int(status.split()[0])

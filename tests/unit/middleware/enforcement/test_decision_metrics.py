@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from swift.common.swob import Request
 
+from storlet_middleware.enforcement.covered_reads import CoveredReads
 from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.rules_account import AccountSwift
@@ -85,7 +86,8 @@ class CoversAll:
 def test_only_the_first_refused_read_of_a_request_is_reported() -> None:
     operation = parse(Request.blank(f"/v1/{ACCOUNT}/c/o").environ)
     assert operation is not None
-    guard = ReadGuard(operation, lambda _: CoversAll(), operation.subject, None, None, "rules")
+    reads = CoveredReads(operation, lambda _: CoversAll(), operation.subject, None)
+    guard = ReadGuard(reads, None, "rules")
     reported: list[str] = []
     guard.on_refusal = lambda error: reported.append(str(error))
     for segment in ("1", "2"):

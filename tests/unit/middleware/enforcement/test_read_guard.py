@@ -5,7 +5,6 @@ The reads that these make for a client's request must not reveal an object that 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from typing import Any
 from urllib.parse import quote
@@ -14,15 +13,13 @@ import pytest
 from swift.common.swob import Request, Response
 
 from storlet_middleware.enforcement import request_facts
-from storlet_middleware.enforcement.read_guard import moving_header
 from storlet_middleware.enforcement.segments import send_preauthorised
 from storlet_middleware.errors import RuleRefused, RulesUnavailable
-from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.rules_pipeline import (
     COVERED,
     ETAG,
     SECRET,
-    Judge,
+    OnePathRule,
     Pipeline,
     allows_but,
     assert_refused,
@@ -36,39 +33,39 @@ from tests.unit.middleware.rules_pipeline import (
 def test_object_that_the_filter_decided_about_is_not_checked_again(
     swift: Pipeline, method: str
 ) -> None:
-    judge = Judge(COVERED)
-    assert_served(swift.guarded(judge, method, "closed/o"))
-    assert judge.checked == []
+    path_rules = OnePathRule(COVERED)
+    assert_served(swift.guarded(path_rules, method, "closed/o"))
+    assert path_rules.checked == []
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "PUT", "POST", "DELETE"])
 def test_plain_request_needs_no_check(swift: Pipeline, method: str) -> None:
-    judge = Judge(COVERED)
-    assert_served(swift.guarded(judge, method, "open/o"))
-    assert judge.checked == []
+    path_rules = OnePathRule(COVERED)
+    assert_served(swift.guarded(path_rules, method, "open/o"))
+    assert path_rules.checked == []
 
 
 def test_listing_for_the_client_needs_no_check(swift: Pipeline) -> None:
-    judge = Judge(COVERED)
-    assert_served(swift.guarded(judge, "GET", "closed"))
-    assert judge.checked == []
+    path_rules = OnePathRule(COVERED)
+    assert_served(swift.guarded(path_rules, "GET", "closed"))
+    assert path_rules.checked == []
 
 
 def test_refusal_of_swift_takes_precedence(swift: Pipeline) -> None:
-    judge = Judge(COVERED)
+    path_rules = OnePathRule(COVERED)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
-    answer = swift.guarded(judge, "GET", "open/link", authorize=allows_but("closed"))
-    assert (answer.status, answer.is_refused, judge.checked) == (403, False, [])
+    answer = swift.guarded(path_rules, "GET", "open/link", authorize=allows_but("closed"))
+    assert (answer.status, answer.is_refused, path_rules.checked) == (403, False, [])
 
 
 def test_rules_apply_without_an_auth_middleware(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
-    assert_refused(swift.guarded(Judge(COVERED), "GET", "open/link", authorize=None))
+    assert_refused(swift.guarded(OnePathRule(COVERED), "GET", "open/link", authorize=None))
 
 
 def test_refusal_is_recorded_once_and_names_the_rule_in_headers(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
-    answer = swift.guarded(Judge(COVERED), "GET", "open/link")
+    answer = swift.guarded(OnePathRule(COVERED), "GET", "open/link")
     (error,) = answer.guard.refused
     assert "would read or describe an object that the rule covers" in str(error)
     assert "closed/o" not in str(error)
@@ -79,22 +76,22 @@ def test_refusal_is_recorded_once_and_names_the_rule_in_headers(swift: Pipeline)
 
 def test_unavailable_rules_refuse_the_read(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
-    judge = Judge()
-    judge.error = RulesUnavailable("the rules cannot be read")
-    answer = swift.guarded(judge, "GET", "open/link")
+    path_rules = OnePathRule()
+    path_rules.error = RulesUnavailable("the rules cannot be read")
+    answer = swift.guarded(path_rules, "GET", "open/link")
     assert (answer.status, answer.refusal, answer.guard.refused) == (
         503,
-        judge.error,
-        [judge.error],
+        path_rules.error,
+        [path_rules.error],
     )
     assert dict(answer.headers)["Retry-After"] == "5"
 
 
 def test_read_by_a_storlet_of_the_same_rule_is_allowed(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
-    assert_served(swift.guarded(Judge(COVERED), "GET", "open/link", under="hide"), SECRET)
+    assert_served(swift.guarded(OnePathRule(COVERED), "GET", "open/link", under="hide"), SECRET)
     assert_refused(
-        swift.guarded(Judge(COVERED, rule="other"), "GET", "open/link", under="hide"), "other"
+        swift.guarded(OnePathRule(COVERED, rule="other"), "GET", "open/link", under="hide"), "other"
     )
 
 
@@ -105,7 +102,7 @@ def test_storlet_with_the_objects_name_in_its_parameters_reads_no_target_of_a_li
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     for follows_links in (False, True):
         answer = swift.guarded(
-            Judge(COVERED), "GET", "open/link", under="hide", follows_links=follows_links
+            OnePathRule(COVERED), "GET", "open/link", under="hide", follows_links=follows_links
         )
         if follows_links:
             assert_served(answer, SECRET)
@@ -117,7 +114,7 @@ def test_rule_of_the_same_name_in_another_account_still_refuses(swift: Pipeline)
     swift.request(
         "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": "AUTH_b"}
     )
-    assert_refused(swift.guarded(Judge("AUTH_b/closed/o"), "GET", "open/link", under="hide"))
+    assert_refused(swift.guarded(OnePathRule("AUTH_b/closed/o"), "GET", "open/link", under="hide"))
 
 
 # --- links ----------------------------------------------------------------------------------------
@@ -131,14 +128,14 @@ def test_link_to_a_covered_object_is_refused(
     swift: Pipeline, method: str, headers: dict[str, str]
 ) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
-    assert_refused(swift.guarded(Judge(COVERED), method, "open/link", headers))
+    assert_refused(swift.guarded(OnePathRule(COVERED), method, "open/link", headers))
 
 
 def test_link_to_an_uncovered_object_is_followed(swift: Pipeline) -> None:
-    judge = Judge(COVERED)
+    path_rules = OnePathRule(COVERED)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/o"})
-    assert_served(swift.guarded(judge, "GET", "open/link"), b"public")
-    assert judge.checked == ["AUTH_a/open/o", "AUTH_a/*/*"]
+    assert_served(swift.guarded(path_rules, "GET", "open/link"), b"public")
+    assert path_rules.checked == ["AUTH_a/open/o", "AUTH_a/*/*"]
 
 
 def test_link_to_a_link_to_a_covered_object_of_another_account_is_refused(swift: Pipeline) -> None:
@@ -146,15 +143,15 @@ def test_link_to_a_link_to_a_covered_object_of_another_account_is_refused(swift:
         "PUT", "open/first", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Account": "AUTH_b"}
     )
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/first"})
-    judge = Judge("AUTH_b/closed/o")
-    assert_refused(swift.guarded(judge, "GET", "open/link"))
-    assert judge.checked == ["AUTH_a/open/first", "AUTH_a/*/*", "AUTH_b/closed/o"]
+    path_rules = OnePathRule("AUTH_b/closed/o")
+    assert_refused(swift.guarded(path_rules, "GET", "open/link"))
+    assert path_rules.checked == ["AUTH_a/open/first", "AUTH_a/*/*", "AUTH_b/closed/o"]
 
 
 def test_names_are_decoded_before_the_check(swift: Pipeline) -> None:
     swift.request("PUT", "/v1/AUTH_a/closed/%C3%A9%20%25", body=SECRET)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/%C3%A9%20%25"})
-    assert_refused(swift.guarded(Judge("AUTH_a/closed/é %"), "GET", "open/link"))
+    assert_refused(swift.guarded(OnePathRule("AUTH_a/closed/é %"), "GET", "open/link"))
 
 
 @pytest.mark.parametrize("etag", [ETAG, "0" * 32])
@@ -162,66 +159,10 @@ def test_static_link_to_a_covered_object_is_not_stored_and_reveals_no_etag(
     swift: Pipeline, etag: str
 ) -> None:
     headers = {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": etag}
-    answer = swift.guarded(Judge(COVERED), "PUT", "open/link", headers)
+    answer = swift.guarded(OnePathRule(COVERED), "PUT", "open/link", headers)
     assert_refused(answer)
     assert ETAG.encode() not in answer.body
     assert "link" not in swift.store.containers["AUTH_a/open"].objects
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_static_link_does_not_reveal_the_etag_of_its_target(swift: Pipeline, method: str) -> None:
-    swift.request(
-        "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
-    )
-    shown = swift.guarded(Judge(), method, "open/link?symlink=get")
-    assert dict(shown.headers)["X-Symlink-Target-Etag"] == ETAG
-    assert_refused(swift.guarded(Judge(COVERED), method, "open/link?symlink=get"))
-
-
-@pytest.mark.parametrize("method", ["GET", "HEAD"])
-def test_static_link_does_not_reveal_the_etag_of_a_replaced_target(
-    swift: Pipeline, method: str
-) -> None:
-    """The link describes an object that may have been covered."""
-    etag = hashlib.md5(b"public", usedforsecurity=False).hexdigest()
-    headers = {"X-Symlink-Target": "open/o", "X-Symlink-Target-Etag": etag}
-    swift.request("PUT", "open/link", headers)
-    judge = Judge("AUTH_a/other/o")
-    assert swift.guarded(judge, method, "open/link?symlink=get").status == 200
-    swift.request("PUT", "open/o", body=b"others")
-    assert_refused(swift.guarded(judge, method, "open/link?symlink=get"))
-    assert swift.guarded(Judge(), method, "open/link?symlink=get").status == 200
-
-
-def test_post_to_a_static_link_does_not_reveal_the_etag_of_a_replaced_target(
-    swift: Pipeline,
-) -> None:
-    etag = hashlib.md5(b"public", usedforsecurity=False).hexdigest()
-    swift.request("PUT", "open/link", {"X-Symlink-Target": "open/o", "X-Symlink-Target-Etag": etag})
-    judge = Judge("AUTH_a/other/o")
-    assert swift.guarded(judge, "POST", "open/link").status == 307
-    swift.request("PUT", "open/o", body=b"others")
-    assert_refused(swift.guarded(judge, "POST", "open/link"))
-    assert swift.guarded(Judge(), "POST", "open/link").status == 307
-
-
-def test_chain_of_static_links_does_not_reveal_the_etag_of_its_end(swift: Pipeline) -> None:
-    swift.request(
-        "PUT", "open/first", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
-    )
-    swift.request(
-        "PUT", "open/link", {"X-Symlink-Target": "open/first", "X-Symlink-Target-Etag": ETAG}
-    )
-    assert_refused(swift.guarded(Judge(COVERED), "GET", "open/link?symlink=get"))
-
-
-def test_post_to_a_static_link_does_not_reveal_the_etag_of_its_target(swift: Pipeline) -> None:
-    swift.request(
-        "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
-    )
-    answer = swift.guarded(Judge(), "POST", "open/link")
-    assert (answer.status, dict(answer.headers)["X-Symlink-Target-Etag"]) == (307, ETAG)
-    assert_refused(swift.guarded(Judge(COVERED), "POST", "open/link"))
 
 
 # --- static large objects -------------------------------------------------------------------------
@@ -232,7 +173,9 @@ def test_manifest_upload_does_not_reveal_the_etag_of_a_covered_object(
     swift: Pipeline, etag: str
 ) -> None:
     manifest = json.dumps([{"path": "/closed/o", "etag": etag}]).encode()
-    answer = swift.guarded(Judge(COVERED), "PUT", "open/slo?multipart-manifest=put", body=manifest)
+    answer = swift.guarded(
+        OnePathRule(COVERED), "PUT", "open/slo?multipart-manifest=put", body=manifest
+    )
     assert_refused(answer)
     assert b"Mismatch" not in answer.body
 
@@ -245,14 +188,14 @@ def test_manifest_that_replaces_a_covered_object_does_not_reveal_its_etag(
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     manifest = json.dumps([{"path": "/open/link", "etag": ETAG}]).encode()
     path = "closed/o?multipart-manifest=put"
-    assert_refused(swift.guarded(Judge(COVERED), "PUT", path, headers, body=manifest))
+    assert_refused(swift.guarded(OnePathRule(COVERED), "PUT", path, headers, body=manifest))
 
 
 def test_manifest_upload_with_heartbeats_names_the_rule_in_the_body(swift: Pipeline) -> None:
     """Swift sends status 202 before it reads any segment."""
     manifest = json.dumps([{"path": "/closed/o"}]).encode()
     answer = swift.guarded(
-        Judge(COVERED), "PUT", "open/slo?multipart-manifest=put&heartbeat=on", body=manifest
+        OnePathRule(COVERED), "PUT", "open/slo?multipart-manifest=put&heartbeat=on", body=manifest
     )
     assert answer.status == 202
     assert b"closed/o, 403 Forbidden (hide)" in answer.body
@@ -261,29 +204,20 @@ def test_manifest_upload_with_heartbeats_names_the_rule_in_the_body(swift: Pipel
 
 def test_large_object_can_be_deleted_with_its_segments(swift: Pipeline) -> None:
     swift.slo("open/slo", "open/o", "closed/o")
-    judge = Judge(COVERED, "AUTH_a/open/slo")
-    answer = swift.guarded(judge, "DELETE", "open/slo?multipart-manifest=delete")
+    path_rules = OnePathRule(COVERED, "AUTH_a/open/slo")
+    answer = swift.guarded(path_rules, "DELETE", "open/slo?multipart-manifest=delete")
     assert_served(answer)
     assert swift.store.containers["AUTH_a/closed"].objects == {}
 
 
 def test_segment_whose_deletion_is_denied_stays(swift: Pipeline) -> None:
     swift.slo("open/slo", "open/o", "closed/o")
-    judge = Judge()
-    judge.denied = {("DELETE", COVERED)}
-    answer = swift.guarded(judge, "DELETE", "open/slo?multipart-manifest=delete")
+    path_rules = OnePathRule()
+    path_rules.denied = {("DELETE", COVERED)}
+    answer = swift.guarded(path_rules, "DELETE", "open/slo?multipart-manifest=delete")
     assert_served(answer)
     assert b"403 Forbidden" in answer.body
     assert list(swift.store.containers["AUTH_a/closed"].objects) == ["o"]
-
-
-def test_post_to_a_covered_link_does_not_name_its_target(swift: Pipeline) -> None:
-    for container in ("open", "closed"):
-        swift.request("PUT", f"{container}/link", {"X-Symlink-Target": "open/o"})
-    judge, metadata = Judge("AUTH_a/closed/*"), {"X-Object-Meta-A": "b"}
-    assert_refused(swift.guarded(judge, "POST", "closed/link", metadata))
-    answer = swift.guarded(judge, "POST", "open/link", metadata)
-    assert (answer.status, dict(answer.headers)["Location"]) == (307, "/v1/AUTH_a/open/o")
 
 
 @pytest.mark.parametrize("target", ["slo", "o"])
@@ -292,8 +226,8 @@ def test_deletion_through_a_link_does_not_show_whether_its_target_is_large(
 ) -> None:
     swift.slo("closed/slo", "closed/o")
     swift.request("PUT", "open/link", {"X-Symlink-Target": f"closed/{target}"})
-    judge = Judge("AUTH_a/closed/*")
-    answer = swift.guarded(judge, "DELETE", "open/link?multipart-manifest=delete")
+    path_rules = OnePathRule("AUTH_a/closed/*")
+    answer = swift.guarded(path_rules, "DELETE", "open/link?multipart-manifest=delete")
     assert b"/open/link, Unable to load SLO manifest" in answer.body
     assert b"Number Deleted: 0" in answer.body
     assert set(swift.store.containers["AUTH_a/closed"].objects) == {"o", "slo"}
@@ -308,18 +242,18 @@ def test_dynamic_large_object_of_a_container_with_covered_objects_is_refused(
     swift: Pipeline, method: str, headers: dict[str, str]
 ) -> None:
     swift.request("PUT", "open/dlo", {"X-Object-Manifest": "closed/o"})
-    assert_served(swift.guarded(Judge(), method, "open/dlo", headers))
-    assert_refused(swift.guarded(Judge(COVERED), method, "open/dlo", headers))
+    assert_served(swift.guarded(OnePathRule(), method, "open/dlo", headers))
+    assert_refused(swift.guarded(OnePathRule(COVERED), method, "open/dlo", headers))
 
 
 def test_dynamic_large_object_of_uncovered_objects_is_served(swift: Pipeline) -> None:
     swift.request("PUT", "open/seg-1", body=b"one")
     swift.request("PUT", "open/seg-2", body=b"two")
     swift.request("PUT", "open/dlo", {"X-Object-Manifest": "open/seg-"})
-    judge = Judge(COVERED)
-    assert_served(swift.guarded(judge, "GET", "open/dlo"), b"onetwo")
+    path_rules = OnePathRule(COVERED)
+    assert_served(swift.guarded(path_rules, "GET", "open/dlo"), b"onetwo")
     everything = "AUTH_a/*/*"
-    assert judge.checked == [
+    assert path_rules.checked == [
         *("AUTH_a/open/*", everything),
         *("AUTH_a/open/seg-1", everything),
         *("AUTH_a/open/seg-2", everything),
@@ -330,7 +264,7 @@ def test_dynamic_large_object_of_possible_archived_versions_is_refused(swift: Pi
     swift.request("PUT", "open/001o/1640995200.00000", body=SECRET)
     for prefix in ("0", "001o", "001o/1640995200.00000"):
         swift.request("PUT", "open/dlo", {"X-Object-Manifest": f"open/{prefix}"})
-        assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/dlo"))
+        assert_refused(swift.guarded(OnePathRule(COVERED), "HEAD", "open/dlo"))
 
 
 def test_refusal_of_a_later_segment_breaks_the_body(swift: Pipeline) -> None:
@@ -339,7 +273,7 @@ def test_refusal_of_a_later_segment_breaks_the_body(swift: Pipeline) -> None:
     swift.request("PUT", "open/seg-2", body=SECRET)
     swift.request("PUT", "open/dlo", {"X-Object-Manifest": "open/seg-"})
 
-    class OnlyObjects(Judge):
+    class OnlyObjects(OnePathRule):
         def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
             return None
 
@@ -358,7 +292,7 @@ def test_unread_body_is_closed(swift: Pipeline) -> None:
         def close(self) -> None:
             closed.append(True)
 
-    guard = swift.guarded(Judge(), "GET", "open/o").guard
+    guard = swift.guarded(OnePathRule(), "GET", "open/o").guard
     body: Any = guard.break_if_refused([("X-Static-Large-Object", "True")], Body())
     body.close()
     assert closed == [True]
@@ -381,9 +315,9 @@ def copies(
 
 def test_copy_of_the_object_that_the_filter_decided_about_needs_no_check(swift: Pipeline) -> None:
     for method, path, headers, decided in copies("closed/o", "open/copy"):
-        judge = Judge(COVERED)
-        assert_served(swift.guarded(judge, method, path, headers, decided=decided))
-        assert judge.checked == []
+        path_rules = OnePathRule(COVERED)
+        assert_served(swift.guarded(path_rules, method, path, headers, decided=decided))
+        assert path_rules.checked == []
 
 
 @pytest.mark.parametrize("kind", ["link", "slo", "first", "dlo"])
@@ -395,7 +329,7 @@ def test_copy_of_a_link_or_manifest_of_a_covered_object_is_refused(
     swift.slo("open/first", "closed/o", "open/o")
     swift.request("PUT", "open/dlo", {"X-Object-Manifest": "closed/o"})
     for method, path, headers, decided in copies(f"open/{kind}", "open/copy"):
-        assert_refused(swift.guarded(Judge(COVERED), method, path, headers, decided=decided))
+        assert_refused(swift.guarded(OnePathRule(COVERED), method, path, headers, decided=decided))
         assert "copy" not in swift.store.containers["AUTH_a/open"].objects
 
 
@@ -404,7 +338,7 @@ def test_copy_of_a_raw_manifest_that_names_a_covered_object_is_refused(swift: Pi
     for method, path, headers, decided in copies(
         "open/slo", "open/copy", "?multipart-manifest=get"
     ):
-        assert_refused(swift.guarded(Judge(COVERED), method, path, headers, decided=decided))
+        assert_refused(swift.guarded(OnePathRule(COVERED), method, path, headers, decided=decided))
         assert "copy" not in swift.store.containers["AUTH_a/open"].objects
 
 
@@ -413,7 +347,7 @@ def test_copy_of_a_static_link_to_a_covered_object_is_refused(swift: Pipeline) -
         "PUT", "open/link", {"X-Symlink-Target": "closed/o", "X-Symlink-Target-Etag": ETAG}
     )
     for method, path, headers, decided in copies("open/link", "open/copy", "?symlink=get"):
-        assert_refused(swift.guarded(Judge(COVERED), method, path, headers, decided=decided))
+        assert_refused(swift.guarded(OnePathRule(COVERED), method, path, headers, decided=decided))
 
 
 def test_copy_onto_a_static_link_does_not_reveal_the_etag_of_its_source(swift: Pipeline) -> None:
@@ -426,7 +360,7 @@ def test_copy_onto_a_static_link_does_not_reveal_the_etag_of_its_source(swift: P
     }
     for under in (None, "hide"):
         answer = swift.guarded(
-            Judge(COVERED),
+            OnePathRule(COVERED),
             "PUT",
             "open/link",
             headers,
@@ -457,16 +391,16 @@ def test_versions_of_the_object_that_the_filter_decided_about_are_served(
     old = version_of(versioned.request("PUT", "closed/v", body=b"old"))
     versioned.request("PUT", "closed/v", body=b"new")
     for path, body in (("closed/v", b"new"), (f"closed/v?version-id={old}", b"old")):
-        judge = Judge("AUTH_a/closed/v")
-        assert_served(versioned.guarded(judge, "GET", path), body)
-        assert judge.checked == []
+        path_rules = OnePathRule("AUTH_a/closed/v")
+        assert_served(versioned.guarded(path_rules, "GET", path), body)
+        assert path_rules.checked == []
 
 
 def test_link_to_a_covered_object_with_versions_is_refused(versioned: Pipeline) -> None:
     versioned.request("PUT", "closed/v", body=SECRET)
     versioned.request("PUT", "open/link", {"X-Symlink-Target": "closed/v"})
-    assert_served(versioned.guarded(Judge(), "GET", "open/link"), SECRET)
-    assert_refused(versioned.guarded(Judge("AUTH_a/closed/v"), "GET", "open/link"))
+    assert_served(versioned.guarded(OnePathRule(), "GET", "open/link"), SECRET)
+    assert_refused(versioned.guarded(OnePathRule("AUTH_a/closed/v"), "GET", "open/link"))
 
 
 def test_segment_of_an_old_version_is_checked_even_if_it_is_the_same_object(
@@ -477,7 +411,8 @@ def test_segment_of_an_old_version_is_checked_even_if_it_is_the_same_object(
     old = version_of(versioned.request("HEAD", "closed/v"))
     versioned.request("PUT", "closed/v", body=b"public")
     assert_served(
-        versioned.guarded(Judge("AUTH_a/closed/v"), "GET", f"closed/v?version-id={old}"), b"public"
+        versioned.guarded(OnePathRule("AUTH_a/closed/v"), "GET", f"closed/v?version-id={old}"),
+        b"public",
     )
     hidden = next(
         kept
@@ -485,7 +420,9 @@ def test_segment_of_an_old_version_is_checked_even_if_it_is_the_same_object(
         if "X-Static-Large-Object" in kept.headers
     )
     hidden.body = hidden.body.replace(b"/open/o", b"/closed/v")
-    assert_refused(versioned.guarded(Judge("AUTH_a/closed/v"), "GET", f"closed/v?version-id={old}"))
+    assert_refused(
+        versioned.guarded(OnePathRule("AUTH_a/closed/v"), "GET", f"closed/v?version-id={old}")
+    )
 
 
 def test_nested_manifest_read_with_a_version_id_is_checked_as_any_object(
@@ -501,30 +438,30 @@ def test_nested_manifest_read_with_a_version_id_is_checked_as_any_object(
     same_id = next(name for name in objects if name.startswith("\0w\0")).rpartition("\0")[2]
     objects[f"\0v\0{same_id}"] = objects[inner]
     assert version != outer
-    judge = Judge("AUTH_a/closed/x")
-    answer = versioned.guarded(judge, "GET", f"closed/w?version-id={outer}")
+    path_rules = OnePathRule("AUTH_a/closed/x")
+    answer = versioned.guarded(path_rules, "GET", f"closed/w?version-id={outer}")
     assert_refused(answer)
-    assert judge.checked[-1] == "AUTH_a/closed/*"
+    assert path_rules.checked[-1] == "AUTH_a/closed/*"
 
 
 def test_restoring_a_covered_version_does_not_reveal_its_etag(versioned: Pipeline) -> None:
     old = version_of(versioned.request("PUT", "closed/v", body=SECRET))
     versioned.request("PUT", "closed/v", body=b"new")
     answer = versioned.guarded(
-        Judge("AUTH_a/closed/v"), "PUT", f"closed/v?version-id={old}", {"Content-Length": "0"}
+        OnePathRule("AUTH_a/closed/v"), "PUT", f"closed/v?version-id={old}", {"Content-Length": "0"}
     )
     assert_refused(answer)
     assert versioned.request("GET", "closed/v").body == b"new"
     restored = versioned.guarded(
-        Judge(), "PUT", f"closed/v?version-id={old}", {"Content-Length": "0"}
+        OnePathRule(), "PUT", f"closed/v?version-id={old}", {"Content-Length": "0"}
     )
     assert dict(restored.headers)["Etag"].strip('"') == ETAG
 
 
 def test_upload_to_a_versioned_container_needs_no_check(versioned: Pipeline) -> None:
-    judge = Judge("AUTH_a/closed/o")
-    assert_served(versioned.guarded(judge, "PUT", "closed/o", body=b"new"))
-    assert judge.checked == []
+    path_rules = OnePathRule("AUTH_a/closed/o")
+    assert_served(versioned.guarded(path_rules, "PUT", "closed/o", body=b"new"))
+    assert path_rules.checked == []
 
 
 def put_version_linking_to_covered_object(swift: Pipeline, account: str = "AUTH_a") -> None:
@@ -539,13 +476,13 @@ def test_links_behind_a_version_that_swift_follows_unauthorized_are_checked(
     versioned: Pipeline, method: str
 ) -> None:
     put_version_linking_to_covered_object(versioned)
-    assert_served(versioned.guarded(Judge(), method, "closed/v"))
-    assert_refused(versioned.guarded(Judge(COVERED), method, "closed/v"))
+    assert_served(versioned.guarded(OnePathRule(), method, "closed/v"))
+    assert_refused(versioned.guarded(OnePathRule(COVERED), method, "closed/v"))
 
 
 def test_swift_acls_apply_to_links_behind_a_version(versioned: Pipeline) -> None:
     put_version_linking_to_covered_object(versioned, "AUTH_b")
-    answer = versioned.guarded(Judge(), "GET", "closed/v", authorize=allows_but("AUTH_b"))
+    answer = versioned.guarded(OnePathRule(), "GET", "closed/v", authorize=allows_but("AUTH_b"))
     assert (answer.status, answer.is_refused) == (403, False)
     assert SECRET not in answer.body
 
@@ -553,7 +490,7 @@ def test_swift_acls_apply_to_links_behind_a_version(versioned: Pipeline) -> None
 def test_segment_behind_a_version_is_checked(versioned: Pipeline) -> None:
     put_version_linking_to_covered_object(versioned)
     versioned.slo("open/slo", "closed/v")
-    assert_refused(versioned.guarded(Judge(COVERED), "GET", "open/slo"))
+    assert_refused(versioned.guarded(OnePathRule(COVERED), "GET", "open/slo"))
 
 
 def test_hidden_version_behind_a_version_is_checked(versioned: Pipeline) -> None:
@@ -567,9 +504,9 @@ def test_hidden_version_behind_a_version_is_checked(versioned: Pipeline) -> None
     target = quote(f"\0versions\0closed/{hidden}")
     versioned.request("PUT", "open/second", {"X-Symlink-Target": target})
     versioned.request("PUT", "closed/v", {"X-Symlink-Target": "open/second"})
-    assert_served(versioned.guarded(Judge(), "GET", "closed/v"), SECRET)
-    assert_refused(versioned.guarded(Judge("AUTH_a/closed/w"), "GET", "closed/v"))
-    refused = versioned.guarded(Judge(), "GET", "closed/v", authorize=allows_but("closed/w"))
+    assert_served(versioned.guarded(OnePathRule(), "GET", "closed/v"), SECRET)
+    assert_refused(versioned.guarded(OnePathRule("AUTH_a/closed/w"), "GET", "closed/v"))
+    refused = versioned.guarded(OnePathRule(), "GET", "closed/v", authorize=allows_but("closed/w"))
     assert refused.status == 403
     assert SECRET not in refused.body
 
@@ -577,9 +514,9 @@ def test_hidden_version_behind_a_version_is_checked(versioned: Pipeline) -> None
 def test_uncovered_version_behind_a_version_is_served(versioned: Pipeline) -> None:
     versioned.request("PUT", "closed/w", body=b"public")
     versioned.request("PUT", "closed/v", {"X-Symlink-Target": "closed/w"})
-    judge = Judge(COVERED)
-    assert_served(versioned.guarded(judge, "GET", "closed/v"), b"public")
-    assert judge.checked == ["AUTH_a/closed/w", "AUTH_a/*/*"]
+    path_rules = OnePathRule(COVERED)
+    assert_served(versioned.guarded(path_rules, "GET", "closed/v"), b"public")
+    assert path_rules.checked == ["AUTH_a/closed/w", "AUTH_a/*/*"]
 
 
 # --- archived versions (X-Versions-Location) ------------------------------------------------------
@@ -593,29 +530,12 @@ def test_archived_version_is_checked_as_an_object_of_any_container(swift: Pipeli
         name for name in swift.store.containers["AUTH_a/archive"].objects if name != "o"
     )
     swift.request("PUT", "open/link", {"X-Symlink-Target": f"archive/{archived}"})
-    judge = Judge(COVERED)
-    assert_refused(swift.guarded(judge, "GET", "open/link"))
-    assert set(judge.checked) == {f"AUTH_a/archive/{archived}", "AUTH_a/*/o"}
+    path_rules = OnePathRule(COVERED)
+    assert_refused(swift.guarded(path_rules, "GET", "open/link"))
+    assert set(path_rules.checked) == {f"AUTH_a/archive/{archived}", "AUTH_a/*/o"}
     swift.slo("open/slo", f"archive/{archived}")
-    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/slo"))
-    assert_served(swift.guarded(Judge("AUTH_a/closed/other"), "GET", "open/slo"), SECRET)
-
-
-@pytest.mark.parametrize(
-    "header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"]
-)
-def test_headers_that_let_swift_move_objects_are_found(header: str) -> None:
-    def found(method: str, value: str) -> str | None:
-        operation = parse(
-            Request.blank("/v1/AUTH_a/c", method=method, headers={header: value}).environ
-        )
-        assert operation is not None
-        return moving_header(operation)
-
-    assert found("POST", "there") == header
-    assert found("PUT", "there") == header
-    assert found("POST", "") is None
-    assert found("GET", "there") is None
+    assert_refused(swift.guarded(OnePathRule(COVERED), "HEAD", "open/slo"))
+    assert_served(swift.guarded(OnePathRule("AUTH_a/closed/other"), "GET", "open/slo"), SECRET)
 
 
 # --- objects that have expired --------------------------------------------------------------------

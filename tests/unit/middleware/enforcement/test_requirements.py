@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from swift.common.swob import Request
 
 from storlet_middleware import names
+from storlet_middleware.enforcement import requirements
+from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.ruled_proxy import BOB, Ruled, assert_closed, rule
 from tests.unit.middleware.support import RUN
 
@@ -279,3 +282,20 @@ def test_only_the_clients_own_storlet_has_further_outputs(ruled: Ruled) -> None:
     answer = ruled.get(headers={"X-Storlet-Output": "/c/out"})
     assert answer.status == 400
     assert b"means nothing without X-Run-Storlet" in answer.data
+
+
+@pytest.mark.parametrize(
+    "header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"]
+)
+def test_headers_that_let_swift_move_objects_are_found(header: str) -> None:
+    def found(method: str, value: str) -> str | None:
+        operation = parse(
+            Request.blank("/v1/AUTH_a/c", method=method, headers={header: value}).environ
+        )
+        assert operation is not None
+        return requirements.moving_header(operation)
+
+    assert found("POST", "there") == header
+    assert found("PUT", "there") == header
+    assert found("POST", "") is None
+    assert found("GET", "there") is None

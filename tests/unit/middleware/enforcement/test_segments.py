@@ -7,7 +7,7 @@ import pytest
 from storlet_middleware.enforcement import segments
 from tests.unit.middleware.rules_pipeline import (
     COVERED,
-    Judge,
+    OnePathRule,
     Pipeline,
     assert_refused,
     assert_served,
@@ -35,8 +35,8 @@ def test_large_object_with_a_covered_segment_is_refused_before_the_first_byte(
     make_slo(swift)
     if "raw" in query and method == "HEAD":
         return  # Swift answers this combination with 500
-    assert_served(swift.guarded(Judge(), method, f"open/slo{query}"))
-    assert_refused(swift.guarded(Judge(COVERED), method, f"open/slo{query}"))
+    assert_served(swift.guarded(OnePathRule(), method, f"open/slo{query}"))
+    assert_refused(swift.guarded(OnePathRule(COVERED), method, f"open/slo{query}"))
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -53,52 +53,52 @@ def test_ranges_and_conditions_reveal_nothing_of_a_large_object(
     swift: Pipeline, method: str, headers: dict[str, str]
 ) -> None:
     make_slo(swift)
-    etag = dict(swift.guarded(Judge(), "HEAD", "open/slo").headers)["Etag"].strip('"')
+    etag = dict(swift.guarded(OnePathRule(), "HEAD", "open/slo").headers)["Etag"].strip('"')
     headers = {key: value.replace("ETAG", etag) for key, value in headers.items()}
-    assert_refused(swift.guarded(Judge(COVERED), method, "open/slo", headers))
+    assert_refused(swift.guarded(OnePathRule(COVERED), method, "open/slo", headers))
 
 
 def test_large_object_needs_one_check_for_a_caller_covered_by_no_rule(
     swift: Pipeline,
 ) -> None:
     swift.slo("open/slo", "open/o", "open/o")
-    judge = Judge()
-    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
-    assert judge.checked == ["AUTH_a/*/*"]
+    path_rules = OnePathRule()
+    assert_served(swift.guarded(path_rules, "HEAD", "open/slo"))
+    assert path_rules.checked == ["AUTH_a/*/*"]
     assert [path for method, path, source in swift.store.done if source == "ST"] == []
 
 
 def test_container_without_covered_objects_is_checked_once(swift: Pipeline) -> None:
     swift.request("PUT", "open/p", body=b"more")
     swift.slo("open/slo", "open/o", "open/p", "open/o")
-    judge = Judge(COVERED)
-    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
-    assert judge.checked == ["AUTH_a/*/*", "AUTH_a/open/*"]
+    path_rules = OnePathRule(COVERED)
+    assert_served(swift.guarded(path_rules, "HEAD", "open/slo"))
+    assert path_rules.checked == ["AUTH_a/*/*", "AUTH_a/open/*"]
 
 
 def test_nested_manifests_are_checked(swift: Pipeline) -> None:
     make_slo(swift)
     swift.slo("open/middle", "open/slo", "open/o")
     swift.slo("open/outer", "open/o", "open/middle")
-    assert_served(swift.guarded(Judge(), "GET", "open/outer"), b"publicpublicsecretpublic")
+    assert_served(swift.guarded(OnePathRule(), "GET", "open/outer"), b"publicpublicsecretpublic")
     for method in ("GET", "HEAD"):
-        assert_refused(swift.guarded(Judge(COVERED), method, "open/outer"))
+        assert_refused(swift.guarded(OnePathRule(COVERED), method, "open/outer"))
 
 
 def test_covered_nested_manifest_is_refused(swift: Pipeline) -> None:
     swift.slo("closed/slo", "open/o")
     swift.slo("open/outer", "open/o", "closed/slo")
-    assert_refused(swift.guarded(Judge("AUTH_a/closed/slo"), "HEAD", "open/outer"))
-    assert_refused(swift.guarded(Judge("AUTH_a/closed/slo"), "GET", "open/outer"))
+    assert_refused(swift.guarded(OnePathRule("AUTH_a/closed/slo"), "HEAD", "open/outer"))
+    assert_refused(swift.guarded(OnePathRule("AUTH_a/closed/slo"), "GET", "open/outer"))
 
 
 def test_nested_manifest_that_was_replaced_or_deleted_is_refused(swift: Pipeline) -> None:
     swift.slo("open/inner", "open/o")
     swift.slo("open/outer", "open/inner")
     swift.request("DELETE", "open/inner")
-    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
+    assert_refused(swift.guarded(OnePathRule(COVERED), "HEAD", "open/outer"))
     swift.request("PUT", "open/inner", body=b"plain")
-    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
+    assert_refused(swift.guarded(OnePathRule(COVERED), "HEAD", "open/outer"))
 
 
 def test_manifests_above_the_limits_are_refused(
@@ -106,11 +106,11 @@ def test_manifests_above_the_limits_are_refused(
 ) -> None:
     swift.slo("open/inner", "open/o")
     swift.slo("open/outer", "open/inner")
-    assert_served(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
+    assert_served(swift.guarded(OnePathRule(COVERED), "HEAD", "open/outer"))
     monkeypatch.setattr(segments, "_MAX_MANIFESTS", 1)
-    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/outer"))
+    assert_refused(swift.guarded(OnePathRule(COVERED), "HEAD", "open/outer"))
     monkeypatch.setattr(segments, "_MAX_MANIFEST_BYTES", 10)
-    answer = swift.guarded(Judge(COVERED), "HEAD", "open/outer")
+    answer = swift.guarded(OnePathRule(COVERED), "HEAD", "open/outer")
     assert answer.refusal is not None
     assert answer.refusal.code == "backend.failed"
 
@@ -118,7 +118,7 @@ def test_manifests_above_the_limits_are_refused(
 def test_manifest_replaced_during_the_check_fails_the_request(swift: Pipeline) -> None:
     make_slo(swift)
 
-    class Replacing(Judge):
+    class Replacing(OnePathRule):
         def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
             if container is None:
                 swift.slo("open/slo", "open/o")
@@ -138,8 +138,8 @@ def test_segment_that_was_replaced_or_deleted_is_refused(swift: Pipeline, has_li
     else:
         swift.request("PUT", part, body=b"secret")
     swift.slo("open/slo", part, "open/o")
-    judge = Judge("AUTH_a/other/o")
-    assert_served(swift.guarded(judge, "HEAD", "open/slo"))
+    path_rules = OnePathRule("AUTH_a/other/o")
+    assert_served(swift.guarded(path_rules, "HEAD", "open/slo"))
     for change in ("link", "plain", "none"):
         if change == "link":
             swift.request("PUT", part, {"X-Symlink-Target": "open/o"})
@@ -147,8 +147,8 @@ def test_segment_that_was_replaced_or_deleted_is_refused(swift: Pipeline, has_li
             swift.request("PUT", part, body=b"others")
         else:
             swift.request("DELETE", part)
-        assert_refused(swift.guarded(judge, "HEAD", "open/slo"))
-        assert_served(swift.guarded(Judge(), "HEAD", "open/slo"))
+        assert_refused(swift.guarded(path_rules, "HEAD", "open/slo"))
+        assert_served(swift.guarded(OnePathRule(), "HEAD", "open/slo"))
 
 
 def test_parts_that_are_as_listed_cost_no_request_each(swift: Pipeline) -> None:
@@ -156,7 +156,7 @@ def test_parts_that_are_as_listed_cost_no_request_each(swift: Pipeline) -> None:
         swift.request("PUT", f"open/part{number}", body=f"part {number}".encode())
     swift.slo("open/slo", *(f"open/part{number}" for number in range(5)))
     swift.store.done.clear()
-    assert_served(swift.guarded(Judge("AUTH_a/other/o"), "HEAD", "open/slo"))
+    assert_served(swift.guarded(OnePathRule("AUTH_a/other/o"), "HEAD", "open/slo"))
     assert [(method, path) for method, path, source in swift.store.done if source == "ST"] == [
         ("GET", "/v1/AUTH_a/open/slo"),
         ("GET", "/v1/AUTH_a/open"),
@@ -166,10 +166,10 @@ def test_parts_that_are_as_listed_cost_no_request_each(swift: Pipeline) -> None:
 def test_segment_that_links_to_a_covered_object_is_refused(swift: Pipeline) -> None:
     swift.request("PUT", "open/link", {"X-Symlink-Target": "closed/o"})
     swift.slo("open/slo", "open/link")
-    assert_refused(swift.guarded(Judge(COVERED), "GET", "open/slo"))
+    assert_refused(swift.guarded(OnePathRule(COVERED), "GET", "open/slo"))
 
 
 def test_segments_behind_a_link_to_a_large_object_are_checked(swift: Pipeline) -> None:
     make_slo(swift)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/slo"})
-    assert_refused(swift.guarded(Judge(COVERED), "HEAD", "open/link"))
+    assert_refused(swift.guarded(OnePathRule(COVERED), "HEAD", "open/link"))

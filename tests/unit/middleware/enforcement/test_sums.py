@@ -12,7 +12,7 @@ from storlet_middleware import names
 from storlet_middleware.enforcement import sums
 from storlet_middleware.wsgi.swift_paths import SwiftPath, archived_name, end_of_archived_names
 from tests.unit.middleware.ruled_proxy import Ruled, assert_closed, rule
-from tests.unit.middleware.rules_pipeline import Judge
+from tests.unit.middleware.rules_pipeline import OnePathRule
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
 VERSION: Final = "001o/1640995200.00000"
@@ -26,7 +26,7 @@ def rule_of(objects: list[str], *covered: str, place: SwiftPath = PLACE) -> tupl
     for name in objects:
         swift.put("archive", name, b"x")
     environ = {"swift.trans_id": "txtest"}
-    rule = sums.covering_rule(swift, environ, Judge(*covered), place)
+    rule = sums.covering_rule(swift, environ, OnePathRule(*covered), place)
     return rule, len(swift.seen)
 
 

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from swift.common.swob import Request
 
+from storlet_middleware.enforcement.covered_reads import CoveredReads
 from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.errors import RuleRefused
 from storlet_middleware.wsgi import gate
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.ruled_proxy import OBJECT
-from tests.unit.middleware.rules_pipeline import Judge
+from tests.unit.middleware.rules_pipeline import OnePathRule
 
 PLAIN = [("X-Test", "plain")]
 
@@ -49,9 +50,8 @@ class Forwarded:
         self.environ = Request.blank(OBJECT).environ
         operation = parse(self.environ)
         assert operation is not None
-        self.guard = ReadGuard(
-            operation, lambda _: Judge(), operation.subject, None, app, "storlet-rules"
-        )
+        reads = CoveredReads(operation, lambda _: OnePathRule(), operation.subject, app)
+        self.guard = ReadGuard(reads, None, "storlet-rules")
         self.started: list[tuple[str, Any]] = []
 
     def start(self, status: str, headers: Any, exc_info: Any = None) -> None:

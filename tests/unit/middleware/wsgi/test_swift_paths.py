@@ -19,7 +19,7 @@ from storlet_middleware.wsgi.swift_paths import (
     parse_url,
     versioned_object,
 )
-from tests.unit.middleware.rules_pipeline import Judge
+from tests.unit.middleware.rules_pipeline import OnePathRule
 
 
 @pytest.mark.parametrize(
@@ -112,9 +112,9 @@ def test_an_archived_version_may_belong_to_any_container() -> None:
 
 
 def test_a_read_without_a_name_is_checked_as_any_object() -> None:
-    judge = Judge("AUTH_a/c/o")
-    assert covering_rule(judge, HERE) == "hide"
-    assert covering_rule(judge, HERE.sibling("c", "other")) is None
+    path_rules = OnePathRule("AUTH_a/c/o")
+    assert covering_rule(path_rules, HERE) == "hide"
+    assert covering_rule(path_rules, HERE.sibling("c", "other")) is None
     for container, name in (("c", None), (None, None), (None, "o")):
-        assert covering_rule(judge, HERE.sibling(container, name)) == "hide"
-    assert covering_rule(judge, HERE.sibling("other", None)) is None
+        assert covering_rule(path_rules, HERE.sibling(container, name)) == "hide"
+    assert covering_rule(path_rules, HERE.sibling("other", None)) is None

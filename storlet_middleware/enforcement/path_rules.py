@@ -41,8 +41,8 @@ def evaluator_for(
     )
 
 
-class Judge:
-    """A :class:`~storlet_middleware.wsgi.swift_paths.Judge` for one operation.
+class RequestPathRules:
+    """A :class:`~storlet_middleware.wsgi.swift_paths.PathRules` for one operation.
 
     :param rules_container: the container of rules, to which no rules apply.
     """

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from swift.common.swob import Response
 
-from storlet_middleware.enforcement.judge import Judge
+from storlet_middleware.enforcement.path_rules import RequestPathRules
 from storlet_middleware.errors import BackendFailed, RulesUnavailable
 from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.rules_account import AccountSwift, RulesProxy
@@ -31,7 +31,7 @@ rules:
   when: {container: soft}
   deny: not now
 """
-Make = Callable[..., Judge]
+Make = Callable[..., RequestPathRules]
 
 
 @pytest.fixture
@@ -43,15 +43,15 @@ def account() -> AccountSwift:
 
 
 @pytest.fixture
-def make_judge(account: AccountSwift, tmp_path: Path) -> Make:
+def make_path_rules(account: AccountSwift, tmp_path: Path) -> Make:
     account.bring_into_force(RULES, is_mandatory=True)
     proxy = RulesProxy(account, tmp_path)
 
-    def make(method: str = "GET", headers: dict[str, str] | None = None) -> Judge:
+    def make(method: str = "GET", headers: dict[str, str] | None = None) -> RequestPathRules:
         operation = parse(proxy.environ(method, "elsewhere/x", headers))
         assert operation is not None
         account.seen.clear()
-        return Judge(account, proxy.store, operation, "storlet_rules")
+        return RequestPathRules(account, proxy.store, operation, "storlet_rules")
 
     return make
 
@@ -71,9 +71,9 @@ def make_judge(account: AccountSwift, tmp_path: Path) -> Make:
     ],
 )
 def test_the_mandatory_rule_of_one_object(
-    make_judge: Make, container: str, name: str, rule: str | None
+    make_path_rules: Make, container: str, name: str, rule: str | None
 ) -> None:
-    assert make_judge().covers(ACCOUNT, container, name) == rule
+    assert make_path_rules().covers(ACCOUNT, container, name) == rule
 
 
 @pytest.mark.parametrize(
@@ -91,21 +91,21 @@ def test_the_mandatory_rule_of_one_object(
     ],
 )
 def test_a_check_of_several_objects_reads_none_of_them(
-    make_judge: Make, account: AccountSwift, container: str | None, name: str | None, may: bool
+    make_path_rules: Make, account: AccountSwift, container: str | None, name: str | None, may: bool
 ) -> None:
-    judge = make_judge()
-    assert (judge.may_cover(ACCOUNT, container, name) is not None) is may
+    path_rules = make_path_rules()
+    assert (path_rules.may_cover(ACCOUNT, container, name) is not None) is may
     assert [seen for seen in account.seen if "/studies" in seen.path] == []
 
 
-def test_may_cover_is_implied_by_covers(make_judge: Make) -> None:
+def test_may_cover_is_implied_by_covers(make_path_rules: Make) -> None:
     """A check of a container must not allow an object that a check of the object refuses."""
-    judge = make_judge()
+    path_rules = make_path_rules()
     for container in ("mixed", "studies", "soft", "other"):
         for name in ("o", "open-o", "seven", "eight"):
-            if judge.covers(ACCOUNT, container, name) is not None:
+            if path_rules.covers(ACCOUNT, container, name) is not None:
                 for wider in ((container, name), (container, None), (None, name), (None, None)):
-                    assert judge.may_cover(ACCOUNT, *wider) is not None
+                    assert path_rules.may_cover(ACCOUNT, *wider) is not None
 
 
 @pytest.mark.parametrize(
@@ -120,31 +120,31 @@ def test_may_cover_is_implied_by_covers(make_judge: Make) -> None:
     ],
 )
 def test_a_read_counts_as_part_of_the_clients_operation(
-    make_judge: Make, method: str, headers: dict[str, str], rule: str | None
+    make_path_rules: Make, method: str, headers: dict[str, str], rule: str | None
 ) -> None:
-    assert make_judge(method, headers).covers(ACCOUNT, "mixed", "o") == rule
+    assert make_path_rules(method, headers).covers(ACCOUNT, "mixed", "o") == rule
 
 
 def test_an_object_that_cannot_be_looked_up_fails_the_check(
-    make_judge: Make, account: AccountSwift
+    make_path_rules: Make, account: AccountSwift
 ) -> None:
     account.hooks["HEAD", f"/v1/{ACCOUNT}/studies/seven"] = lambda request: Response(
         status=503, request=request
     )
     with pytest.raises(BackendFailed):
-        make_judge().covers(ACCOUNT, "studies", "seven")
+        make_path_rules().covers(ACCOUNT, "studies", "seven")
 
 
 def test_rules_that_cannot_be_read_fail_the_check(
-    make_judge: Make, account: AccountSwift, tmp_path: Path
+    make_path_rules: Make, account: AccountSwift, tmp_path: Path
 ) -> None:
-    make_judge()
+    make_path_rules()
     account.containers["storlet_rules"].objects.clear()
     fresh = RulesProxy(account, tmp_path)
     operation = parse(fresh.environ("GET", "elsewhere/x"))
     assert operation is not None
-    judge = Judge(account, fresh.store, operation, "storlet_rules")
+    path_rules = RequestPathRules(account, fresh.store, operation, "storlet_rules")
     with pytest.raises(RulesUnavailable):
-        judge.covers(ACCOUNT, "other", "o")
+        path_rules.covers(ACCOUNT, "other", "o")
     with pytest.raises(RulesUnavailable):
-        judge.may_cover(ACCOUNT, None, None)
+        path_rules.may_cover(ACCOUNT, None, None)

@@ -21,7 +21,7 @@ from rules.facts import Facts
 from rules.model import Rule, Step
 from storlet_middleware.config import Config
 from storlet_middleware.enforcement import request_facts
-from storlet_middleware.enforcement.judge import Judge, evaluator_for
+from storlet_middleware.enforcement.path_rules import RequestPathRules, evaluator_for
 from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
 from storlet_middleware.errors import RuleRefused
@@ -36,7 +36,7 @@ from storlet_middleware.wsgi.swift_paths import SwiftPath
 READS: Final = ("GET", "HEAD", COPY)
 
 
-class Inquiry:
+class Evaluation:
     """See the module.
 
     :param loaded: the rules of the subject's account; ``None`` where it has none.
@@ -87,9 +87,9 @@ class Inquiry:
         return self.subject.name is not None
 
     @functools.cached_property
-    def judge(self) -> Judge:
+    def path_rules(self) -> RequestPathRules:
         """The rules of all accounts, for checks of single paths."""
-        return Judge(self.app, self.store, self.operation, self.config.rules.container)
+        return RequestPathRules(self.app, self.store, self.operation, self.config.rules.container)
 
     @property
     def evaluator(self) -> Evaluator:
