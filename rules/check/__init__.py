@@ -1,6 +1,7 @@
 """Consistency checks of a rule set: unreachable rules, evadable mandatory rules, bad pipelines.
 
 ``consistency``   the entry point: ``check(rules, storlets)`` returns findings with examples
+``mandatory``     requests that evade a mandatory rule
 ``changes``       requests that a new version of the rules treats in another way
 ``outcomes``      all outcomes that requests for an object can have
 ``cost``          limits of what rules cost a server that all accounts share

@@ -48,35 +48,16 @@ from typing import Final
 
 from rules.check import cost, traps
 from rules.check.budget import UndecidedError
-from rules.check.cycles import CycleCheck, at
+from rules.check.cycles import CycleCheck
+from rules.check.mandatory import NAMED, MandatoryCheck, ending, names_of
 from rules.check.pipelines import READS, PipelineCheck, StorletFacts
-from rules.check.questions import NOT_REQUESTED, Answer, Cover, Questions, parts_of, present
+from rules.check.questions import NOT_REQUESTED, Answer, Cover, Questions, parts_of
 from rules.engine import gives_way
 from rules.example import describe, show
-from rules.facts import Facts, ObjectFacts
-from rules.model import (
-    Action,
-    All,
-    Allow,
-    Condition,
-    Deny,
-    Finding,
-    Not,
-    Operator,
-    Place,
-    Rule,
-    RuleSet,
-    Run,
-    Severity,
-    Test,
-)
-from rules.rewriting import SEGMENT_ENDS
+from rules.model import All, Allow, Condition, Finding, Place, Rule, RuleSet, Run, Severity, Test
 
 #: The maximum number of conjuncts that are searched for contradictions.
 _MANY_PARTS: Final = 40
-_GET: Final = Test("method", Operator.EXACT, "GET")
-#: The maximum number of rules named in a finding.
-_NAMED: Final = 5
 
 
 def check(rules: RuleSet, storlets: Mapping[str, StorletFacts] | None) -> tuple[Finding, ...]:
@@ -141,7 +122,13 @@ class _Checker:
         rule = self._rules[index]
         if rule.is_mandatory:
             question = f"whether requests can evade the mandatory rule {rule.name}"
-            self._collect(partial(self._check_mandatory, index), rule.place, question)
+            mandatory = MandatoryCheck(
+                self._questions,
+                self._matching,
+                index,
+                hides_preceding=index in self._only_requested,
+            )
+            self._collect(mandatory.findings, rule.place, question)
         if isinstance(rule.action, Run):
             question = f"whether the storlets of rule {rule.name} fit"
             self._collect(partial(self._check_storlets, index), rule.place, question)
@@ -183,24 +170,24 @@ class _Checker:
         example = self._questions.example(rule.condition, NOT_REQUESTED)
         if example is None:
             return
-        names = _names(covering)
+        names = names_of(covering)
         yield Finding(
             Severity.WARNING,
             "rule.only-when-asked",
             rule.place,
             f"rule {rule.name} can match only if the client requests a storlet (X-Run-Storlet):"
-            f" {names} before it decide{_s(names)} every other request that it would match, such as"
-            " the example request",
+            f" {names} before it decide{ending(names)} every other request that it would match,"
+            " such as the example request",
             f"move {rule.name} before {covering[0].name}, or accept this warning if it is intended",
             describe(example.facts),
         )
 
     def _covered(self, rule: Rule, covering: Sequence[Rule], example: Answer) -> Finding:
         decider = "no rule" if example.index is None else f"rule {self._rules[example.index].name}"
-        names = _names(covering)
+        names = names_of(covering)
         text = (
-            f"rule {rule.name} can never match: {names} before it decide{_s(names)} every request"
-            f" that it would match; {decider} decides the example request"
+            f"rule {rule.name} can never match: {names} before it decide{ending(names)} every"
+            f" request that it would match; {decider} decides the example request"
         )
         is_useless = rule.is_mandatory and any(isinstance(each.action, Allow) for each in covering)
         if is_useless:
@@ -243,112 +230,6 @@ class _Checker:
                 parts = fewer
         return parts
 
-    # --- mandatory rules --------------------------------------------------------------------------
-
-    def _check_mandatory(self, index: int) -> Iterator[Finding]:
-        rule = self._rules[index]
-        for answer, names in self._earlier_deciders(index, (Allow,)):
-            yield Finding(
-                Severity.WARNING,
-                "mandatory.allowed-past",
-                rule.place,
-                f"the mandatory rule {rule.name} does not apply to requests that {names} before it"
-                f" allow{_s(names)}, such as the example request",
-                f"move {rule.name} up, or accept this warning if it is intended",
-                describe(answer.facts),
-            )
-        if index not in self._only_requested:
-            yield from self._preceded(index)
-        yield from self._read_past(index)
-        yield from self._segments_past(index)
-
-    def _preceded(self, index: int) -> Iterator[Finding]:
-        """Ordinary rules do not let requests evade the rule, but they preempt its action."""
-        rule = self._rules[index]
-        for answer, names in self._earlier_deciders(index, (Run, Deny)):
-            yield Finding(
-                Severity.WARNING,
-                "mandatory.preceded",
-                rule.place,
-                f"{names} before the mandatory rule {rule.name} decide{_s(names)} some of its"
-                " requests, such as the example request: unless the client requests a storlet,"
-                f" {rule.name} has no effect on them",
-                f"move {rule.name} up, or make the earlier rule mandatory as well",
-                describe(answer.facts),
-            )
-
-    def _read_past(self, index: int) -> Iterator[Finding]:
-        """Only conditions that exclude HEAD or COPY by name: the parser adds them to GET."""
-        rule = self._rules[index]
-        for method, reveals in _REVEALS.items():
-            get, other = (at(rule.condition, {"method": each}) for each in ("GET", method))
-            if get == other:
-                continue
-            refinement = _ReadPast(self._questions, index, method)
-            facts = self._questions.joint([present("object"), get, Not(other)], refinement.refine)
-            if facts is not None:
-                yield Finding(
-                    Severity.WARNING,
-                    "mandatory.read-past",
-                    rule.place,
-                    f"the mandatory rule {rule.name} applies to GET but not to {method} of the same"
-                    f" object, such as the example request: {reveals}",
-                    f"apply {rule.name} to {method} as well, or accept this warning if it is"
-                    " intended",
-                    describe(replace(facts, method=method)),
-                )
-
-    def _segments_past(self, index: int) -> Iterator[Finding]:
-        """An object that the rule covers, and whose segments no mandatory rule covers.
-
-        It tries one object, so it does not find all of them.
-        """
-        rule = self._rules[index]
-        if self._questions.example(rule.condition, present("object"), _GET) is None:
-            return
-        answer = self._questions.match(index, present("object"), _GET)
-        if answer is None:
-            return
-        segment = replace(
-            answer.facts,
-            container=f"{answer.facts.container}{SEGMENT_ENDS[0]}",
-            object=f"{answer.facts.object}/1",
-            stored=ObjectFacts(exists=True, content_type="application/octet-stream"),
-        )
-        decider = self._questions.decider(segment)
-        if decider is None or not self._rules[decider].is_mandatory:
-            yield Finding(
-                Severity.NOTE,
-                "segments.uncovered",
-                rule.place,
-                f"the mandatory rule {rule.name} covers an object, but not its segments if it is"
-                " large: they are objects with a name, content type and metadata of their own, such"
-                " as the object of the example request",
-                f"add a mandatory deny for containers that end in {' or '.join(SEGMENT_ENDS)},"
-                " or give these callers no access to them",
-                describe(segment),
-            )
-
-    def _earlier_deciders(
-        self, index: int, kinds: tuple[type[Action], ...]
-    ) -> Iterator[tuple[Answer, str]]:
-        """Ordinary earlier rules of these kinds that decide requests which rule ``index`` matches.
-
-        At most one item: a request that the first of them decides, and all their names.
-        """
-        found: dict[int, Answer] = {}
-        for each in self._matching:
-            earlier = self._rules[each]
-            if each >= index or len(found) > _NAMED:
-                break
-            if not isinstance(earlier.action, kinds) or earlier.is_mandatory:
-                continue
-            if self._questions.may_meet(each, index):
-                answer = self._questions.match(each, self._rules[index].condition)
-                found |= {each: answer} if answer is not None else {}
-        if found:
-            yield next(iter(found.values())), _names([self._rules[each] for each in found])
-
     # --- storlets ---------------------------------------------------------------------------------
 
     def _check_storlets(self, index: int) -> Iterator[Finding]:
@@ -369,59 +250,15 @@ class _Checker:
         if not self._undecided:
             return
         questions = [question for _place, question in self._undecided]
-        more = f" and {len(questions) - _NAMED} more questions" if len(questions) > _NAMED else ""
+        more = f" and {len(questions) - NAMED} more questions" if len(questions) > NAMED else ""
         self.findings.append(
             Finding(
                 Severity.WARNING,
                 "check.undecided",
                 self._undecided[0][0],
                 "the work budget of the check was exhausted before it was decided"
-                f" {', '.join(questions[:_NAMED])}{more}",
+                f" {', '.join(questions[:NAMED])}{more}",
                 "use shorter lists, fewer `any` and `not` in one condition, and globs with fewer"
                 " stars",
             )
         )
-
-
-_REVEALS: Final = {
-    "HEAD": "HEAD reveals the object's metadata, length and etag",
-    "COPY": "the copy has the content that GET protects",
-}
-
-
-class _ReadPast:
-    """Accepts objects for which a given mandatory rule decides GET, and none decides ``method``."""
-
-    def __init__(self, questions: Questions, index: int, method: str) -> None:
-        self._questions = questions
-        self._index = index
-        self._method = method
-
-    def refine(self, facts: Facts) -> Condition | None:
-        decider = self._decider(facts, "GET")
-        if decider != self._index:
-            return self._excluding(decider, "GET")
-        decider = self._decider(facts, self._method)
-        is_covered = decider is not None and self._questions.rules[decider].is_mandatory
-        return self._excluding(decider, self._method) if is_covered else None
-
-    def _decider(self, facts: Facts, method: str) -> int | None:
-        return self._questions.decider(replace(facts, method=method))
-
-    def _excluding(self, index: int | None, method: str) -> Condition:
-        if index is None:
-            raise UndecidedError  # the engine and the solver disagree
-        return Not(at(self._questions.rules[index].condition, {"method": method}))
-
-
-def _names(rules: Sequence[Rule]) -> str:
-    names = [rule.name for rule in rules[:_NAMED]]
-    more = len(rules) - len(names)
-    if len(rules) == 1:
-        return f"rule {names[0]}"
-    return f"rules {', '.join(names)}" + (f" and {more} more" if more else "")
-
-
-def _s(names: str) -> str:
-    """The ending of a verb in the third person singular, if ``names`` is a single rule."""
-    return "s" if names.startswith("rule ") else ""

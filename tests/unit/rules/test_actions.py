@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules.model import Run
-from tests.unit.rules.texts import only_fault, rule_of
+from tests.unit.rules.texts import assert_fault, rule_of
 
 
 def test_a_rule_that_can_match_a_put_may_have_a_reverse() -> None:
@@ -55,7 +55,4 @@ def test_the_key_on_is_not_a_boolean() -> None:
 def test_each_fault_of_an_action_has_a_code_a_text_and_a_help(
     body: str, code: str, message: str, correction: str
 ) -> None:
-    found = only_fault(body)
-    assert found.code == code
-    assert message in found.text
-    assert correction in found.help
+    assert_fault(body, code, message, correction)

@@ -23,7 +23,7 @@ from rules.model import (
 )
 from rules.parse import MAX_GLOB_COST, MAX_RULES, parse, version_of
 from rules.rewriting import cautious, with_segments
-from tests.unit.rules.texts import HEAD, only_fault, parsed, places_of_faults, rule_of, rules_of
+from tests.unit.rules.texts import HEAD, assert_fault, parsed, places_of_faults, rule_of, rules_of
 
 EVERYTHING = """\
 version: 1
@@ -145,10 +145,7 @@ def test_an_empty_list_of_rules_is_valid() -> None:
 def test_each_fault_of_a_rule_has_a_code_a_text_and_a_help(
     body: str, code: str, message: str, correction: str
 ) -> None:
-    found = only_fault(body)
-    assert found.code == code
-    assert message in found.text
-    assert correction in found.help
+    assert_fault(body, code, message, correction)
 
 
 @pytest.mark.parametrize(

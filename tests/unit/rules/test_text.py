@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from rules import parse, text
 from rules.faults import Faults
 from rules.model import Deny, Operator, Test
-from tests.unit.rules.texts import RULE, only_fault, parsed, places_of_faults
+from tests.unit.rules.texts import RULE, assert_fault, parsed, places_of_faults
 
 
 @pytest.mark.parametrize("indent", [None, 2, "\t"])
@@ -95,10 +95,7 @@ def test_a_place_does_not_depend_on_libyaml() -> None:
 def test_each_fault_of_the_yaml_has_a_code_a_text_and_a_help(
     body: str, code: str, message: str, correction: str
 ) -> None:
-    found = only_fault(body)
-    assert found.code == code
-    assert message in found.text
-    assert correction in found.help
+    assert_fault(body, code, message, correction)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from rules.evaluation import holds
 from rules.facts import Caller, Facts
 from rules.model import Condition, Operator, Test
 from tests.unit.rules import strategies
-from tests.unit.rules.texts import condition_of, only_fault, parsed
+from tests.unit.rules.texts import assert_fault, condition_of, parsed
 
 
 @pytest.mark.parametrize(
@@ -193,7 +193,4 @@ def test_a_written_condition_is_parsed_back(condition: Condition, form: str) -> 
 def test_each_fault_of_a_condition_has_a_code_a_text_and_a_help(
     body: str, code: str, message: str, correction: str
 ) -> None:
-    found = only_fault(body)
-    assert found.code == code
-    assert message in found.text
-    assert correction in found.help
+    assert_fault(body, code, message, correction)

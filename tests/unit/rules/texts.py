@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from rules import parse
-from rules.model import Condition, Finding, Rule, RuleSet
+from rules.model import Condition, Rule, RuleSet
 
 HEAD: Final = "version: 1\nrules:\n"
 #: A rules object with one valid rule.
@@ -44,12 +44,14 @@ def places_of_faults(source: bytes | str) -> list[tuple[int, int, str]]:
     return [(found.place.line, found.place.column, found.code) for found in findings]
 
 
-def only_fault(body: str) -> Finding:
-    """The single fault of a rule with the lines of ``body``."""
+def assert_fault(body: str, code: str, message: str, correction: str) -> None:
+    """A rule with the lines of ``body`` has one fault, with these words in its text and help."""
     rules, findings = parse.parse(_with_body(body))
     assert rules is None
-    assert len(findings) == 1, findings
-    return findings[0]
+    (found,) = findings
+    assert found.code == code
+    assert message in found.text
+    assert correction in found.help
 
 
 def _with_body(body: str) -> str:
