@@ -279,15 +279,7 @@ class Admission:
     def _refusal(
         self, load: Load, claim: Claim, obstacle: Obstacle | None, why: str
     ) -> StorletError:
-        seconds = load.retry_after(claim.tenant, obstacle, monotonic())
-        if obstacle is Obstacle.SHARE:
-            share = load.share(claim.tenant)
-            text = f"the account uses its share of this node's invocations, {share}"
-            text += f", and got no other {why}"
-            error: StorletError = TenantBusy(text, retry_after=seconds)
-        else:
-            text = f"the node had no room for the invocation {why}"
-            error = NodeBusy(text, retry_after=seconds)
+        error = _error(load, claim, obstacle, why)
         metrics.admission_refused(self._logger, error.code)
         return error
 
@@ -329,33 +321,7 @@ class Admission:
         if table is not None and now >= self._next_dead_check:
             self._next_dead_check = now + _DEAD_CHECK_SECONDS
             table.forget_dead()
-        load = self._load(table, now)
-        while self._local.waiting and (turn := load.next()) is not None:
-            load.take(turn)
-            key = (turn.claim.tenant, turn.claim.group)
-            group = self._local.by_key.get(key) if turn.head.is_mine else None
-            if group is None or not group.waiters:
-                continue
-            if group.waiters[0].others and not self._begin_others(load, group.waiters[0], now):
-                load.hold_back(turn.claim.tenant)
-                continue
-            waiter = self._local.begin_first(group, now)
-            turn.head.oldest = group.waiters[0].since if group.waiters else 0.0
-            waiter.signal.set()
-
-    def _begin_others(self, load: Load, waiter: Waiter, now: float) -> bool:
-        """Begin the companions of ``waiter``.
-
-        False, with their capacity reserved in ``load``, if they do not fit.
-        """
-        groups = self._local.find_all(load, waiter.others)
-        if groups is None:
-            # find_all() has reserved in ``load`` the free capacity for them.
-            return False
-        for group in groups:
-            self._local.begin(group, now)
-        waiter.companions = groups
-        return True
+        self._local.take_turns(self._load(table, now), now)
 
     # --- release ----------------------------------------------------------------------------------
 
@@ -408,6 +374,17 @@ def _obstacle(load: Load, claims: Sequence[Claim]) -> Obstacle | None:
             return obstacle
         load.run(claim)
     return None
+
+
+def _error(load: Load, claim: Claim, obstacle: Obstacle | None, why: str) -> StorletError:
+    """The error of an invocation that got no slot ``why``."""
+    seconds = load.retry_after(claim.tenant, obstacle, monotonic())
+    if obstacle is not Obstacle.SHARE:
+        text = f"the node had no room for the invocation {why}"
+        return NodeBusy(text, retry_after=seconds)
+    share = load.share(claim.tenant)
+    text = f"the account uses its share of this node's invocations, {share}"
+    return TenantBusy(f"{text}, and got no other {why}", retry_after=seconds)
 
 
 @functools.lru_cache(maxsize=_REMEMBERED)

@@ -153,7 +153,7 @@ class Groups:
         group.began += now
         self._publish(group)
 
-    def begin_first(self, group: Group, now: float) -> Waiter:
+    def _begin_first(self, group: Group, now: float) -> Waiter:
         """The first waiter of the group runs."""
         waiter = group.waiters.popleft()
         self.waiting -= 1
@@ -162,6 +162,35 @@ class Groups:
         waiter.began = now
         self._publish(group)
         return waiter
+
+    def take_turns(self, load: Load, now: float) -> None:
+        """Begin the waiters of this process whose turn it is; counts all admissions in ``load``."""
+        while self.waiting and (turn := load.next()) is not None:
+            load.take(turn)
+            key = (turn.claim.tenant, turn.claim.group)
+            group = self.by_key.get(key) if turn.head.is_mine else None
+            if group is None or not group.waiters:
+                continue
+            if group.waiters[0].others and not self._begin_others(load, group.waiters[0], now):
+                load.hold_back(turn.claim.tenant)
+                continue
+            waiter = self._begin_first(group, now)
+            turn.head.oldest = group.waiters[0].since if group.waiters else 0.0
+            waiter.signal.set()
+
+    def _begin_others(self, load: Load, waiter: Waiter, now: float) -> bool:
+        """Begin the companions of ``waiter``.
+
+        False, with their capacity reserved in ``load``, if they do not fit.
+        """
+        groups = self.find_all(load, waiter.others)
+        if groups is None:
+            # find_all() has reserved in ``load`` the free capacity for them.
+            return False
+        for group in groups:
+            self.begin(group, now)
+        waiter.companions = groups
+        return True
 
     def has(self, group: Group) -> bool:
         """Whether ``group`` is counted here, and not by the parent of a fork."""

@@ -95,7 +95,7 @@ def test_waiters_run_in_the_order_of_their_arrival() -> None:
     assert (group.row().waiting, group.row().oldest, groups.waiting) == (3, 1.0, 3)
     groups.leave_queue(first)
     groups.leave_queue(first)
-    assert groups.begin_first(group, 5.0) is second
+    assert groups._begin_first(group, 5.0) is second
     assert (second.began, groups.waiting, groups.held) == (5.0, 1, 2)
     groups.leave_queue(third)
     groups.end(group, 5.0, 6.0)
