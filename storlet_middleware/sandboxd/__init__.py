@@ -16,7 +16,8 @@ The sandboxes of the node:
 ``backoff``        delay before a sandbox that ended repeatedly is started again
 ``adoption``       sandboxes that an earlier sandboxd left running
 ``sweep``          removal of containers and control groups that no sandbox owns
-``gate``           trust classes are closed until a self-test in a sandbox has passed
+``gate``           trust classes are closed until their self-test has passed
+``self_tests``     runs the self-test of a trust class in a sandbox that is made for it
 
 One sandbox:
 

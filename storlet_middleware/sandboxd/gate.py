@@ -1,9 +1,7 @@
 """The gate of each trust class: no code is loaded before the class has passed its self-test.
 
-When sandboxd starts, and when an operator runs ``storlet sandboxes --check``, a sandbox is made
-for each class, by the same plan as a tenant's but smaller, for an account that no tenant can have.
-Inside, ``storlet_daemon.selftest`` tries to break out and to exceed the limits, with a donated file
-of root's like a storlet's object.  The sandbox is removed afterwards.
+When sandboxd starts, and when an operator runs ``storlet sandboxes --check``, each class is tested
+in a sandbox of its own (:mod:`~storlet_middleware.sandboxd.self_tests`).
 
 ======== =======================================================================================
 state    meaning for the class
@@ -23,47 +21,26 @@ node, and does so by its name in the configuration.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import math
-import os
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
-from storlet_daemon import selftest
 from storlet_daemon.protocol import messages
 from storlet_middleware import metrics
-from storlet_middleware.config import CLASSES, USER_CLASS, TrustClass, nearest
+from storlet_middleware.config import CLASSES, nearest
 from storlet_middleware.errors import SandboxUnavailable
-from storlet_middleware.sandboxd.errors import (
-    EngineFault,
-    EngineUnavailable,
-    LoadRefused,
-    MountFault,
-    PathFault,
-    SandboxdFault,
-    SandboxLost,
-    SandboxWeak,
-)
+from storlet_middleware.sandboxd.errors import EngineUnavailable, PathFault, SandboxdFault
 from storlet_middleware.sandboxd.node import Node
-from storlet_middleware.sandboxd.plan import Plan, Planner
-from storlet_middleware.sandboxd.sandbox import Sandbox, State
-from storlet_middleware.sandboxd.wording import plain, shown
+from storlet_middleware.sandboxd.plan import Planner
+from storlet_middleware.sandboxd.self_tests import NAMES, SURVIVES, SelfTests
+from storlet_middleware.sandboxd.wording import shown
 from storlet_middleware.self_test import FAIL, PASS, UNTESTED
 
 log = logging.getLogger("storlet.sandboxd")
-
-#: Faults seen from outside: it came up weaker, it ended, or the donated file was changed.
-AS_CONFIGURED: Final = "sandbox-as-configured"
-SURVIVES: Final = "sandbox-survives"
-DONATED: Final = "donated-unchanged"
-
-#: Every name that ``accept_failures`` may contain.
-NAMES: Final = frozenset({*selftest.OUTSIDE, *(test.name for test in selftest.TESTS)})
 
 #: Interval of attempts while no sandbox can be made.
 AGAIN_SECONDS: Final = 2.0
@@ -74,13 +51,6 @@ REST_SECONDS: Final = 10.0
 RETEST_SECONDS: Final = 60.0
 #: A load waits at most this long for the first result.
 WAIT_SECONDS: Final = 20.0
-
-#: An abandoned start is waited for this long.
-END_SECONDS: Final = 3.0
-
-CONTENT: Final = b"an object in the hands of a storlet\n"
-XATTR: Final = "user.storlets.selftest"
-_XATTR_VALUE: Final = b"what only Swift may read"
 
 
 @dataclass(frozen=True)
@@ -96,14 +66,13 @@ class Gate:
 
     def __init__(self, node: Node, planner: Planner) -> None:
         self._node = node
-        self._planner = planner
         self._accepted = frozenset(node.config.sandbox.accept_failures)
         self._results = {name: messages.SelfTest(name, UNTESTED) for name in CLASSES}
         self._faults: dict[str, _Fault] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         # One test at a time: a node that starts has other work to do.
         self._lock = asyncio.Lock()
-        self._keys: set[str] = set()
+        self._tests = SelfTests(node, planner)
         self._is_closing = False
 
     @property
@@ -121,7 +90,7 @@ class Gate:
 
     def owns(self, key: str) -> bool:
         """Whether a sandbox is being tested now."""
-        return key in self._keys
+        return self._tests.owns(key)
 
     async def admit(self, trust_class: str) -> None:
         """Return when storlets of a class may be loaded.
@@ -213,7 +182,7 @@ class Gate:
         async with self._lock:
             began = time.monotonic()
             try:
-                faults = await self._run_tests(self._node.config.classes[name])
+                faults = await self._tests.run(self._node.config.classes[name])
             except (SandboxdFault, OSError) as error:
                 fault = error if isinstance(error, SandboxdFault) else _fault_of(error)
                 if name not in self._faults or str(self._faults[name].fault) != str(fault):
@@ -235,81 +204,6 @@ class Gate:
             if result.state == FAIL:
                 metrics.self_test_failed(self._node.stats)
             self._publish()
-
-    async def _run_tests(self, trust_class: TrustClass) -> dict[str, str]:
-        """The faults of a class by name of the test; raises a fault when no sandbox can be made."""
-        call = self._node.threads.call
-        self._node.paths.code.make(self._planner.self_test_demand(trust_class.name).account)
-        faults = await self._run_tests_in(
-            await call(self._planner.self_test_plan, trust_class.name), trust_class
-        )
-        if faults[SURVIVES]:
-            # A restart of Docker may have ended it.  A fault of the sandbox would occur again.
-            log.warning(
-                "self-test sandbox ended class=%s reason=%s",
-                trust_class.name,
-                shown(faults[SURVIVES]),
-            )
-            faults = await self._run_tests_in(
-                await call(self._planner.self_test_plan, trust_class.name), trust_class
-            )
-        if trust_class.name == USER_CLASS and self._node.config.sandbox.prewarmed:
-            # An assigned pre-warmed sandbox must be as strong as a sandbox made for its tenant.
-            with contextlib.suppress(MountFault):  # this node cannot have pre-warmed sandboxes
-                assigned = await self._run_tests_in(
-                    await call(self._planner.self_test_spare_plan), trust_class
-                )
-                faults |= {
-                    name: f"pre-warmed: {text}"
-                    for name, text in assigned.items()
-                    if text and not faults.get(name)
-                }
-        return faults
-
-    async def _run_tests_in(self, plan: Plan, trust_class: TrustClass) -> dict[str, str]:
-        sandbox = Sandbox(plan, self._node, _ignore_loss)
-        self._keys.add(plan.key)
-        # Not cancelled with this task: a container that Docker is about to start has no id yet by
-        # which it could be removed.
-        starting = asyncio.get_running_loop().create_task(self._start(sandbox))
-        try:
-            async with asyncio.timeout(self._node.config.sandbox.start_deadline_seconds):
-                await asyncio.shield(starting)
-            return await self._check_inside(sandbox, trust_class)
-        except SandboxWeak as fault:
-            return _with_outside({AS_CONFIGURED: plain(fault)})
-        except TimeoutError:
-            raise SandboxLost("the sandbox for the self-test did not start in time") from None
-        finally:
-            await _wait_for_end(starting)
-            sandbox.cut()
-            # A container that cannot be removed now is removed when its name is used again.
-            with contextlib.suppress(EngineFault):
-                await sandbox.remove()
-            self._keys.discard(plan.key)
-
-    async def _start(self, sandbox: Sandbox) -> None:
-        await sandbox.start()
-        if sandbox.state is State.SPARE:
-            plan = await self._node.threads.call(
-                self._planner.self_test_assigned_plan, sandbox.plan
-            )
-            await sandbox.assign(plan, _ignore_loss)
-
-    async def _check_inside(self, sandbox: Sandbox, trust_class: TrustClass) -> dict[str, str]:
-        with donated(self._node.paths.state_dir) as descriptor:
-            before = _fingerprint(descriptor)
-            try:
-                faults = await sandbox.check(
-                    descriptor,
-                    allowed(trust_class),
-                    self._planner.self_test_limits(trust_class.name),
-                )
-            except (SandboxLost, LoadRefused) as fault:
-                faults = {SURVIVES: plain(fault)}
-            if _fingerprint(descriptor) != before:
-                faults[DONATED] = "the donated file was changed"
-        return _with_outside(faults)
 
     # --- reports ----------------------------------------------------------------------------------
 
@@ -350,72 +244,5 @@ class Gate:
             log.warning("self-test not published reason=%s", shown(fault))
 
 
-def _ignore_loss(_sandbox: Sandbox, _reason: str) -> None:
-    """The loss of such a sandbox is noticed by the test, which waits for its answer."""
-
-
 def _fault_of(error: OSError) -> PathFault:
     return PathFault(f"the file for the self-test: {error.strerror or error}")
-
-
-async def _wait_for_end(starting: asyncio.Task[None]) -> None:
-    """Return when a start has ended, with or without success."""
-    await asyncio.wait({starting}, timeout=END_SECONDS)
-    starting.cancel()
-    await asyncio.wait({starting})
-    if not starting.cancelled():
-        starting.exception()  # retrieved: the waiting task got it, too
-
-
-def _with_outside(faults: Mapping[str, str]) -> dict[str, str]:
-    """``faults``, beginning with the tests that are made from outside."""
-    return {name: faults.get(name, "") for name in selftest.OUTSIDE} | dict(faults)
-
-
-def allowed(trust_class: TrustClass) -> tuple[str, ...]:
-    """The permissions of a class, in the words of the self-test."""
-    network = () if trust_class.network == "none" else ("network",)
-    return (
-        *network,
-        *(f"write:{mount.target}" for mount in trust_class.mounts if mount.is_writable),
-    )
-
-
-@contextlib.contextmanager
-def donated(folder: Path) -> Iterator[int]:
-    """A file like an object's: of root, closed to others, with attributes; opened for reading."""
-    path = folder / "self-test-object"
-    path.unlink(missing_ok=True)
-    descriptor = os.open(
-        path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
-    )
-    try:
-        os.write(descriptor, CONTENT)
-        # A file system without attributes has nothing to protect.
-        with contextlib.suppress(OSError):
-            os.setxattr(descriptor, XATTR, _XATTR_VALUE)
-    finally:
-        os.close(descriptor)
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
-        path.unlink(missing_ok=True)
-
-
-def _fingerprint(descriptor: int) -> object:
-    """Everything of a file that a storlet might change."""
-    status = os.fstat(descriptor)
-    names = []
-    with contextlib.suppress(OSError):
-        names = sorted((name, os.getxattr(descriptor, name)) for name in os.listxattr(descriptor))
-    kept = (
-        status.st_mode,
-        status.st_uid,
-        status.st_gid,
-        status.st_nlink,
-        status.st_mtime_ns,
-        status.st_size,
-    )
-    return kept, names, os.pread(descriptor, 4096, 0)

@@ -26,11 +26,11 @@ from storlet_middleware.sandboxd import hardening
 from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
 from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
 from storlet_middleware.sandboxd.docker import Engine
-from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, UidRange
 from storlet_middleware.sandboxd.node import Node
 from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.plan import Planner
+from storlet_middleware.sandboxd.self_tests import SelfTests
 from storlet_middleware.sandboxd.threads import Threads
 from tests.support.cluster import Cluster
 
@@ -86,7 +86,7 @@ class ProbeNode:
     async def _failed(self, engine: Engine, config: Config, trust_class: str) -> dict[str, str]:
         node = Node(config, engine, self.paths, Threads(), lambda *_: "", weaknesses=lambda *_: [])
         planner = Planner(config, engine, self.paths, self.identities)
-        faults = await Gate(node, planner)._run_tests(config.classes[trust_class])
+        faults = await SelfTests(node, planner).run(config.classes[trust_class])
         assert not await node.threads.call(engine.ours, NODE_ID), (
             "a sandbox of the self-test is left"
         )

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware import config as configuration
 from storlet_middleware.sandboxd import gate as gates
+from storlet_middleware.sandboxd import self_tests
 from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.plan import SELF_TEST_ACCOUNT
@@ -152,7 +152,7 @@ def test_a_defect_of_the_self_test_leaves_the_class_untested_and_is_reported(
     def broken(*_: object) -> object:
         raise KeyError("a defect")
 
-    monkeypatch.setattr(gates, "donated", broken)
+    monkeypatch.setattr(self_tests, "donated", broken)
     assert "the self-test broke off" in refusal(gated()).message
     assert "self-test broke off class=user" in caplog.text
 
@@ -230,20 +230,13 @@ def test_a_sandbox_of_a_test_that_sandboxd_did_not_survive_is_removed(gated: Mak
     assert not node.status().sandboxes
 
 
-def test_a_self_test_receives_the_permissions_of_its_class() -> None:
-    text = "[class:admin]\naccounts = a\nnetwork = lan\nmounts = /srv/in:/in:ro, /srv/out:/out:rw\n"
-    classes = configuration.parse(text).classes
-    assert gates.allowed(classes["user"]) == ()
-    assert gates.allowed(classes["admin"]) == ("network", "write:/out")
-
-
 def test_a_disk_that_takes_no_file_leaves_a_class_untested(
     gated: MakeGated, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(gates, "donated", full)
+    monkeypatch.setattr(self_tests, "donated", full)
     node = gated()
     assert refusal(node).message == "the file for the self-test: No space left on device"
     assert states(node)["user"] == UNTESTED
