@@ -27,6 +27,7 @@ in ``X-Storlet-Error`` is the same.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from swift.common.constraints import check_utf8
@@ -186,6 +187,8 @@ class ProxyFilter:
             )
         elif route is Route.RUN:
             run = self._explicit_run(operation, context_of(environ), ruling)
+        elif route is Route.RUN_ON_DATA:
+            run = self._run_on_data(operation, context_of(environ))
         elif route is Route.PASS:
             return ruling.swift_answer() or self._forward
         else:
@@ -248,6 +251,12 @@ class ProxyFilter:
             )
         steps = self._sequences.steps(context.environ, request)
         return Run(self._proxy, context, steps, source_timestamp=ruling.source_timestamp)
+
+    def _run_on_data(self, operation: Operation, context: RequestContext) -> Run:
+        """A run that a storlet requests, on data that it sends; its result is the answer."""
+        request = replace(storlet_request.parse(operation, self._config), target=None)
+        self._require_enabled(context.environ)
+        return Run(self._proxy, context, self._sequences.steps(context.environ, request))
 
     def _forward(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """Forward to the rest of the pipeline; refuse answers with facts that a rule hides from the

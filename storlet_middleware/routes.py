@@ -9,7 +9,7 @@ from typing import Any, Final
 from storlet_middleware import names
 from storlet_middleware.records.query import RUNS
 from storlet_middleware.wsgi.operation import Operation
-from storlet_middleware.wsgi.storlet_request import storlet_headers
+from storlet_middleware.wsgi.storlet_request import ON_DATA, storlet_headers
 
 _GRANT_KEYS: Final = frozenset(
     "HTTP_" + name.upper().replace("-", "_")
@@ -40,6 +40,8 @@ class Route(enum.Enum):
     SHOW_RUNS = enum.auto()
     #: GET of an account with ``?storlet-library``: the storlets that every account has.
     SHOW_LIBRARY = enum.auto()
+    #: A storlet runs another one on data: no object is read or written.
+    RUN_ON_DATA = enum.auto()
     #: POST of an account for ``std:distributed``: a storlet on many objects.
     DISTRIBUTE = enum.auto()
 
@@ -67,6 +69,8 @@ def route_of(
 
 
 def _route_of_account(operation: Operation) -> Route:
+    if ON_DATA in operation.environ:
+        return Route.RUN_ON_DATA
     storlet = (operation.header(names.RUN_STORLET) or "").strip()
     if operation.sent_method == "POST" and storlet == names.DISTRIBUTED:
         return Route.DISTRIBUTE

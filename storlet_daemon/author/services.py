@@ -7,6 +7,8 @@
     for entry in services.list("photos", prefix="2026/"):
         print(entry.name, entry.size)
     services.set_metadata("/photos/cat.jpg", {"Checked": "yes"})
+    with services.call("thumbnail.py", "/photos/cat.jpg", {"width": "100"}) as small:
+        out_files[0].write(small.read())
 
 A storlet declares the operations that it uses: ``X-Object-Meta-Storlet-Services: read, write``.
 Paths are ``/container/object``, always of the account of the request.  Each operation is a request
@@ -18,6 +20,7 @@ exception           reason
 ``NotFound``        there is no such container or object
 ``Denied``          the caller, a rule, or the storlet's own declaration does not allow it
 ``Changed``         the object was replaced since it was opened
+``CallFailed``      the called storlet failed: its error code is ``code``
 ``LimitExceeded``   a limit of the run; the message names it
 ``Unavailable``     the store cannot answer now
 ``ServiceError``    anything else; the base class of all, and an ``OSError``
@@ -33,9 +36,11 @@ import json
 import os
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+from .calls import CallResult, InputWriter, Readable, fields_of
 
 if TYPE_CHECKING:
     from typing import Protocol
@@ -45,6 +50,9 @@ if TYPE_CHECKING:
 
         def ask(self, operation: str, fields: Mapping[str, Any]) -> Answer:
             """The answer to a request; raises :class:`ServiceError`."""
+
+        def further_answer(self, answer: Answer) -> Answer:
+            """The next answer to the same request; raises :class:`ServiceError`."""
 
         def end_of(self, answer: Answer) -> int:
             """How many bytes the stream of ``answer`` had; raises if it is not complete."""
@@ -80,6 +88,14 @@ class Changed(ServiceError):
     """The object was replaced since it was opened."""
 
 
+class CallFailed(ServiceError):
+    """The called ``storlet`` failed; ``code`` and ``status`` are those of its error."""
+
+    def __init__(self, message: str, code: str = "", status: int = 0, storlet: str = "") -> None:
+        super().__init__(message, code, status)
+        self.storlet = storlet
+
+
 class LimitExceeded(ServiceError):
     """The operation exceeds a limit of the run."""
 
@@ -88,8 +104,15 @@ class Unavailable(ServiceError):
     """The store cannot answer now."""
 
 
-def error_of(message: str, code: str, status: int) -> ServiceError:
-    """The exception for a failure that the store reports."""
+def error_of(  # noqa: PLR0911  a table
+    message: str, code: str, status: int, storlet: str = ""
+) -> ServiceError:
+    """The exception for a failure that the store reports.
+
+    ``storlet`` is the called one that has failed.
+    """
+    if storlet:
+        return CallFailed(message, code, status, storlet)
     if code == "storlet.limit.services":
         return LimitExceeded(message, code, status)
     if code == "services.changed":
@@ -145,6 +168,7 @@ OFFERED = ("storlet", "storlet.services")
 
 _channel: Channel | None = None
 _streams: weakref.WeakSet[_Stream] = weakref.WeakSet()
+_writers: weakref.WeakSet[InputWriter] = weakref.WeakSet()
 
 
 def offer() -> None:
@@ -172,6 +196,8 @@ def end() -> None:
     _channel = None
     for stream in [*_streams]:
         stream.close()
+    for writer in [*_writers]:
+        writer.close()
 
 
 def _current() -> Channel:
@@ -239,6 +265,38 @@ def copy(source: str, target: str) -> None:
 def delete(path: str) -> None:
     """Delete an object."""
     _current().ask("delete", {"path": path})
+
+
+def call(
+    storlet: str,
+    source: str | bytes | Readable,
+    parameters: Mapping[str, str] | None = None,
+    ranges: Iterable[tuple[int, int | None]] | None = None,
+    output: str | None = None,
+) -> CallResult | Stat:
+    """Run another storlet, in any language, on an object or on data; its result is a file.
+
+    ``storlet`` is one of the account, or of the system library (``std:grep``).  ``source`` is the
+    path of an object, and then the storlet runs on the node that has it; or bytes, or a binary
+    file, which is read in a thread.  ``ranges`` are the parts of the object that the storlet reads,
+    each the first and the last byte.  With ``output`` the result is stored as that object, and the
+    facts about the object are returned.
+    """
+    channel = _current()
+    answer = channel.ask("call", fields_of(storlet, source, parameters, ranges, output))
+    writer = None
+    if not isinstance(source, str):
+        writer = InputWriter(answer.fd, source)
+        _writers.add(writer)
+        try:
+            answer = channel.further_answer(answer)
+        except ServiceError:
+            writer.close()
+            writer.raise_error()
+            raise
+    if output is not None:
+        return _stat_of(answer.facts)
+    return CallResult(_Stream(channel, answer), answer.facts, writer)
 
 
 def _pages(

@@ -49,6 +49,13 @@ class ServiceChannel:
                 403,
             )
         number = self._send(operation, {k: v for k, v in fields.items() if v is not None})
+        return self._answer_to(number)
+
+    def further_answer(self, answer: author.Answer) -> author.Answer:
+        """The next answer to the same request; raises :class:`author.ServiceError`."""
+        return self._answer_to(answer.id)
+
+    def _answer_to(self, number: int) -> author.Answer:
         answer = self._await(self._answers, number)
         if isinstance(answer, author.ServiceError):
             raise answer
@@ -114,13 +121,14 @@ class ServiceChannel:
         if isinstance(reply, messages.StreamEnded):
             self._ends[reply.id] = reply.bytes
         elif isinstance(reply, messages.ServiceFailed):
-            failure = author.error_of(reply.message, reply.code, reply.status)
+            failure = author.error_of(reply.message, reply.code, reply.status, reply.storlet or "")
             # A request that was answered has a stream, which has failed.
             table: dict[int, Any] = self._answers if reply.id in self._asked else self._ends
             table[reply.id] = failure
             self._asked.discard(reply.id)
         else:
-            self._asked.discard(reply.id)
+            if not isinstance(reply, messages.Feeding):  # another answer follows
+                self._asked.discard(reply.id)
             fd = received.descriptors.take(0) if len(received.descriptors) else -1
             facts = reply.fields().get("facts", {})
             has_more = isinstance(reply, messages.Opened) and reply.has_more

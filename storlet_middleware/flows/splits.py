@@ -15,7 +15,6 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
-from urllib.parse import quote
 
 from swift.common.utils import close_if_possible
 
@@ -29,7 +28,7 @@ from storlet_middleware.flows.selection import has_metadata
 from storlet_middleware.flows.spool import Budget, Spool
 from storlet_middleware.records.record import OK
 from storlet_middleware.wsgi.answer import Answer
-from storlet_middleware.wsgi.storlet_request import ObjectPath
+from storlet_middleware.wsgi.storlet_request import ObjectPath, run_headers
 
 #: Output that an outcome has itself.
 INLINE_BYTES: Final = 4096
@@ -247,9 +246,5 @@ def _refused(path: ObjectPath, answer: Answer, status: int) -> Outcome:
 
 def headers_of(part: Part) -> dict[str, str]:
     """The headers of a request for the storlet of a flow."""
-    parameters = {
-        f"{names.PARAMETER_PREFIX}{number}": f"{quote(name, safe='')}:{quote(value, safe='')}"
-        for number, (name, value) in enumerate(part.parameters.items())
-    }
     limits = {names.LIMIT_PREFIX + name: value for name, value in part.limits.items()}
-    return {names.RUN_STORLET: part.storlet, **parameters, **limits}
+    return {**run_headers(part.storlet, part.parameters), **limits}

@@ -27,6 +27,7 @@ from storlet_middleware.records.batches import Place
 from storlet_middleware.records.lines import DELAY_SECONDS
 from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, one_line, tail
 from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
+from storlet_middleware.services.nesting import nesting_of
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import identity_of
 from storlet_middleware.wsgi.storlet_request import ObjectPath, is_query_of_swift
@@ -175,6 +176,7 @@ class Completion:
         trace = str(self._environ.get("HTTP_TRACEPARENT", ""))
         return Record(
             id=self._id,
+            parent=nesting_of(self._environ).parent,
             time=time.time(),
             account=request.account,
             storlets=tuple(map(_storlet, self._steps)),
@@ -264,7 +266,7 @@ def report(record: Record, logger: Any) -> None:
         record.code,
         record.total_seconds * 1000,
         (record.queue_seconds or 0.0) * 1000,
-        " ".join(_usage_fields(record) + _rule_fields(record)),
+        " ".join(_usage_fields(record) + _rule_fields(record) + _nesting_fields(record)),
     )
 
 
@@ -294,6 +296,10 @@ def _rule_fields(record: Record) -> list[str]:
         return []
     fields = [f"rule={record.rule}", *(["undone=1"] if record.undoes_rule else [])]
     return fields + ([f"failed_step={record.failed_step}"] if record.failed_step else [])
+
+
+def _nesting_fields(record: Record) -> list[str]:
+    return [f"parent={record.parent}"] if record.parent else []
 
 
 class LogObjects:

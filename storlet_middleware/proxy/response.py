@@ -61,6 +61,7 @@ class ResultBody(ClosingIterator):
     :param on_end: only its first call has an effect.
     :param commit: stores further outputs after the last byte, before the body ends; raises if it
         cannot.
+    :param shown: an error as the caller may see it: a storlet that has called this one gets it.
     """
 
     def __init__(
@@ -70,9 +71,11 @@ class ResultBody(ClosingIterator):
         watch: ClientWatch,
         on_end: OnEnd,
         commit: Callable[[], object] | None = None,
+        shown: Callable[[StorletError], StorletError] = StorletError.without_tenant_text,
     ) -> None:
+        reading = _read(environ, chunks, watch, on_end, commit, shown)
         # on_close matters only if iteration never started.
-        super().__init__(_read(environ, chunks, watch, on_end, commit), lambda: on_end(_GONE))
+        super().__init__(reading, lambda: on_end(_GONE))
 
 
 def _read(
@@ -81,6 +84,7 @@ def _read(
     watch: ClientWatch,
     on_end: OnEnd,
     commit: Callable[[], object] | None,
+    shown: Callable[[StorletError], StorletError],
 ) -> Iterator[bytes]:
     ending = _GONE
     try:
@@ -91,7 +95,10 @@ def _read(
     except StorletError as error:
         ending = Ending.of_error(error)
         break_connection(environ)
-        raise
+        seen = shown(error)
+        if seen is error:
+            raise
+        raise seen from error
     except ClientGone:
         raise StorletError(_GONE.message, code=_GONE.code) from None
     except Exception as error:

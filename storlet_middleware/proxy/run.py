@@ -47,7 +47,7 @@ from storlet_middleware.proxy.store import Store
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
 from storlet_middleware.services import identity
 from storlet_middleware.services.channel import Channel
-from storlet_middleware.services.nesting import nesting_of
+from storlet_middleware.services.nesting import Nesting, nesting_of
 from storlet_middleware.services.operations import Operations
 from storlet_middleware.services.requests import Place, StoreRequests
 from storlet_middleware.wsgi.answer import Answer
@@ -127,7 +127,9 @@ class Run:
             self._services_of,
             self._outputs.sinks,
         )
-        self._nesting = nesting_of(environ)
+        self._outer = nesting_of(environ)
+        #: Of the requests of its storlets.
+        self._nesting: Nesting | None = None
         self._output_hash = OutputHash()
         self._watch: ClientWatch | None = None
         self._is_counted = False
@@ -149,7 +151,8 @@ class Run:
             self._is_counted = True
             self._watch = ClientWatch(self._environ)
             self._disclosure.is_owner = self._permissions.check_access()
-            self._nesting = self._nesting.inside(step.request.storlet for step in self._steps)
+            storlets = [step.request.storlet for step in self._steps]
+            self._nesting = self._outer.inside(storlets, self.id)
             self._permissions.resolve()
             if (
                 self._execution.is_pipeline
@@ -177,7 +180,7 @@ class Run:
             raise gone from None
         except StorletError as error:
             self._end(Ending.of_error(error))
-            shown = self._disclosure.error(error, self._failed_step(error.code))
+            shown = self._shown(error)
             if shown is error:
                 raise  # "from error" would replace its cause by itself
             raise shown from error
@@ -195,14 +198,14 @@ class Run:
 
     def _services_of(self, step: Step, limits: ServiceLimits) -> Services | None:
         """The services of a step's storlet, in the caller's name; ``None`` if it has none."""
-        declared, request = step.storlet.services, step.request
-        if not declared or identity.refusal(self._environ):
+        declared, request, nesting = step.storlet.services, step.request, self._nesting
+        if not declared or nesting is None or identity.refusal(self._environ):
             return None
         place = Place(request.version, request.account)
         proxy = self._proxy
-        asked = StoreRequests(proxy.front, proxy.app, self._environ, place, self._nesting)
+        asked = StoreRequests(proxy.front, proxy.app, self._environ, place, nesting)
         operations = Operations(asked, reserved_containers(proxy.config))
-        return Channel(operations, declared, limits, proxy.logger)
+        return Channel(operations, declared, limits, proxy.logger, nesting.pace)
 
     def _runs_at_object(self) -> bool:
         """Whether an object node runs the first step."""
@@ -244,8 +247,12 @@ class Run:
         # may end the answer earlier.
         if self._is_usage_final and not any(step.request.wants_log for step in self._steps):
             own["Content-Length"] = str(result.length)
-        body = ResultBody(self._environ, self._chunks(result), watch, self._end, commit)
-        return answer_of(self._environ, result, self._source.headers, self._disclosure, own, body)
+        body = ResultBody(
+            self._environ, self._chunks(result), watch, self._end, commit, self._shown
+        )
+        # Data that a storlet sends has no headers.
+        source = {} if self._source.answer is None else self._source.headers
+        return answer_of(self._environ, result, source, self._disclosure, own, body)
 
     def _chunks(self, result: Result) -> Iterator[bytes]:
         chunks = result.chunks()
@@ -304,6 +311,10 @@ class Run:
             headers[names.USAGE] = result.usage.as_header()
         return headers
 
+    def _shown(self, error: StorletError) -> StorletError:
+        """``error`` as the caller may see it."""
+        return self._disclosure.error(error, self._failed_step(error.code))
+
     def _failed_step(self, code: str) -> str:
         """The step of a pipeline that caused an error, for its text; only owners see the storlet's
         name.
@@ -323,6 +334,8 @@ class Run:
         self._has_ended = True
         if self._watch is not None:
             self._watch.stop()
+        if self._nesting is not None:
+            self._nesting.cancellation.cancel()
         result = self._execution.result
         try:
             try:

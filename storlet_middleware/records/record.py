@@ -103,6 +103,10 @@ class Record:
     """See the module."""
 
     id: str = _row(Kind.TEXT, Seen.CALLER, "the invocation, as in ``X-Storlet-Invocation``")
+    parent: str = _row(
+        Kind.TEXT, Seen.CALLER,
+        "of an inner run: the run whose storlet has called this one, or opened the object",
+        default="")
     time: float = _row(Kind.TIME, Seen.CALLER, "end of the run")
     account: str = _row(Kind.TEXT, Seen.CALLER, "the account of storlet and object")
     storlets: tuple[StorletRef, ...] = _row(

@@ -3,12 +3,14 @@
 ``channel``     the socket to the worker: reads requests, bounds them, sends replies and streams
 ``operations``  the request to the store, and the reply, for each kind of message
 ``changes``     of these, the requests that change an object
+``calls``       of these, the requests that run another storlet
+``facts``       the facts about an object in an answer of the store
 ``requests``    one request to the store, which enters at the filter like the caller's own
 ``identity``    the caller of a run, and whether the run may have services
-``nesting``     storlets that run because a storlet sent a request: their depth, and cycles
+``nesting``     runs inside each other: cycles, depth, pace, and their end with the outer run
 
 Every operation is a WSGI request with the identity of the caller of the run.  It enters the proxy's
 filter again, so authorization, rules and the guards of large objects and links are those of a
 client's request, by the same code.  No credential enters a sandbox, and no grant of the outer run
-holds for the operation.  See ``docs/decisions/0033-services.rst``.
+holds for the operation.  See ``docs/decisions/0033-services.rst`` and ``0036-calls.rst``.
 """

@@ -15,7 +15,7 @@ changes by different requests at the same time, one may be lost.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 from urllib.parse import quote, unquote
 
@@ -61,7 +61,7 @@ class Changes:
         self._changing = semaphore(1)
 
     def set_metadata(self, request: SetMetadata) -> Performed:
-        path = self._writable(request.path)
+        path = writable_path(request.path, self._reserved)
         self._changing.acquire()
         try:
             # The newest replica: an older one lacks items.
@@ -73,12 +73,13 @@ class Changes:
         return Performed(request.id)
 
     def copy(self, request: CopyObject) -> Performed:
-        source, target = object_path(request.source), self._writable(request.target)
+        source = object_path(request.source)
+        target = writable_path(request.target, self._reserved)
         self._send("COPY", source, {"Destination": quote(target)})
         return Performed(request.id)
 
     def delete(self, request: DeleteObject) -> Performed:
-        self._send("DELETE", self._writable(request.path), {})
+        self._send("DELETE", writable_path(request.path, self._reserved), {})
         return Performed(request.id)
 
     def _send(self, method: str, path: str, headers: Mapping[str, str]) -> None:
@@ -88,17 +89,19 @@ class Changes:
         finally:
             answer.close()
 
-    def _writable(self, text: str) -> str:
-        """The path of an object that a storlet may change.
 
-        :raises StoreRefusal: there is none.
-        """
-        path = object_path(text)
-        container = path.split("/", 2)[1]
-        if container in self._reserved:
-            reason = f"{path}: storlets do not change objects of container {container}"
-            raise StoreRefusal(errors.ACCESS_DENIED, 403, reason)
-        return path
+def writable_path(text: str, reserved: Collection[str]) -> str:
+    """The path of an object that a storlet may write.
+
+    :param reserved: the containers that no storlet may write.
+    :raises StoreRefusal: there is none.
+    """
+    path = object_path(text)
+    container = path.split("/", 2)[1]
+    if container in reserved:
+        reason = f"{path}: storlets do not change objects of container {container}"
+        raise StoreRefusal(errors.ACCESS_DENIED, 403, reason)
+    return path
 
 
 def _changed(path: str, found: StoreAnswer, changes: Mapping[str, str]) -> Mapping[str, str]:

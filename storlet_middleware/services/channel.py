@@ -31,10 +31,17 @@ import socket
 import struct
 import termios
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any
 
 from storlet_daemon.protocol import framing, messages
-from storlet_daemon.protocol.messages import Message, Opened, ServiceFailed, ServiceRequest
+from storlet_daemon.protocol.messages import (
+    CallStorlet,
+    Feeding,
+    Message,
+    Opened,
+    ServiceFailed,
+    ServiceRequest,
+)
 from storlet_middleware import errors
 from storlet_middleware.concurrency import (
     GreenTask,
@@ -45,7 +52,6 @@ from storlet_middleware.concurrency import (
     monotonic,
     refuse_descriptors,
     semaphore,
-    sleep,
     socket_class,
     socket_pair,
     spawn,
@@ -57,11 +63,10 @@ from storlet_middleware.engine.handover import stream
 from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.engine.task import ServiceLimits
 from storlet_middleware.errors import BackendFailed, StorletError, Unprocessable
+from storlet_middleware.services import call_input
+from storlet_middleware.services.nesting import OperationPace
 from storlet_middleware.services.operations import Body, Operations, Stream
 from storlet_middleware.services.requests import StoreRefusal
-
-#: The operations that may come at once after a pause, in seconds of the rate.
-_BURST_SECONDS: Final = 1.0
 
 
 class Channel:
@@ -69,14 +74,21 @@ class Channel:
 
     :param operations: performs the requests.
     :param declared: the services of the storlet.
+    :param pace: shared with the runs that this one is in, and with those in it.
     """
 
     def __init__(
-        self, operations: Operations, declared: Sequence[str], limits: ServiceLimits, logger: Any
+        self,
+        operations: Operations,
+        declared: Sequence[str],
+        limits: ServiceLimits,
+        logger: Any,
+        pace: OperationPace | None = None,
     ) -> None:
         self._performer = operations
         self.operations = tuple(declared)
         self._limits = limits
+        self._pace = pace or OperationPace()
         self._logger = logger
         self._fail: Callable[[BaseException], None] = _nothing_begun
         self._socket: socket.socket | None = None
@@ -92,8 +104,6 @@ class Channel:
         #: The worker reads no replies.
         self._is_blocked = False
         self._count = self._bytes_in = self._bytes_out = 0
-        #: When the next request may be read, by the rate.
-        self._due = 0.0
         #: Operations that wait for the store, and when the last of them ended.
         self._waiting = 0
         self._last_active = 0.0
@@ -108,7 +118,6 @@ class Channel:
         ours.setblocking(False)
         refuse_descriptors(ours)
         self._socket, self._fail = ours, fail
-        self._due = monotonic()
         self._reader = spawn(self._read_all, ours)
         return theirs.detach()
 
@@ -172,7 +181,7 @@ class Channel:
         self._room.acquire()
         is_taken = False
         try:
-            self._keep_pace()
+            self._pace.keep(self._limits.rate)
             wait_readable(sock.fileno(), None)
             try:
                 received = framing.receive(sock)
@@ -192,12 +201,6 @@ class Channel:
         task.link(self._tasks.discard)
         return True
 
-    def _keep_pace(self) -> None:
-        """Wait until the rate allows the next request; other requests of the process run too."""
-        step = 1 / self._limits.rate
-        self._due = max(self._due + step, monotonic() - _BURST_SECONDS)
-        sleep(max(0.0, self._due - monotonic()))
-
     def _perform(self, request: ServiceRequest) -> None:
         """The task of one request."""
         try:
@@ -216,6 +219,10 @@ class Channel:
         self._opening += request.HAS_STREAM
         try:
             self._require_allowed(request)
+            if isinstance(request, CallStorlet) and request.path is None:
+                reply = framing.encode(Feeding(request.id))
+                data = call_input.donated(lambda fd: self._send(reply, fd), self.add_written)
+                return self._performer.call_on(request, data)
             return self._performer.perform(request)
         except Killed:
             raise
@@ -243,7 +250,8 @@ class Channel:
 
     def _failed(self, number: int, error: BaseException) -> ServiceFailed:
         if isinstance(error, StoreRefusal):
-            return ServiceFailed(number, error.code, error.status, str(error))
+            called = error.storlet or None
+            return ServiceFailed(number, error.code, error.status, str(error), called)
         if isinstance(error, StorletError):
             text = messages.one_line(str(error))
             return ServiceFailed(number, error.code, error.status, text)
@@ -304,6 +312,14 @@ class Channel:
     def add_bytes(self, size: int) -> None:
         """Count bytes that the storlet reads; raises above the limit."""
         self._bytes_in += size
+        self._require_bytes()
+
+    def add_written(self, size: int) -> None:
+        """Count bytes that the storlet writes; raises above the limit."""
+        self._bytes_out += size
+        self._require_bytes()
+
+    def _require_bytes(self) -> None:
         most = self._limits.bytes
         if most and self._bytes_in + self._bytes_out > most:
             raise _limit(f"more than {most} bytes (Service-Bytes)")

@@ -1,21 +1,44 @@
-"""Storlets that run because the request of a storlet runs them: their depth, and cycles.
+"""Runs inside each other: those that the request of a storlet starts, by a call or by a rule.
 
-A storlet's request may run storlets again: a rule may cover the object that it opens.  The chain of
-names travels in the WSGI environment of such requests, which no client can set.
+The client's run is the outer one, and the runs that its storlet's requests start are inner ones,
+which may have inner ones themselves.  The WSGI environment of such requests, which no client can
+set, has what all of them share:
+
+* the names of the storlets, so that a cycle is refused, and the depth is bounded;
+* the pace: runs inside each other have one rate of operations, not one each;
+* the cancellation: when a run ends, what its storlet has started ends;
+* the id of the run that has sent the request, for the records.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from storlet_middleware import errors
+from storlet_middleware.concurrency import monotonic, sleep
 from storlet_middleware.errors import Unprocessable
+from storlet_middleware.wsgi.disconnect import CANCELLATION, Cancellation
 
 _KEY: Final = "storlets.nesting"
 #: The most runs inside each other, the outer one included.
 MAX_DEPTH: Final = 8
+#: The operations that may come at once after a pause, in seconds of the rate.
+_BURST_SECONDS: Final = 1.0
+
+
+class OperationPace:
+    """The rate of the operations of one client request's runs."""
+
+    def __init__(self) -> None:
+        #: When the next operation may begin.
+        self._due = monotonic() - _BURST_SECONDS
+
+    def keep(self, rate: int) -> None:
+        """Wait until the next operation may begin; ``rate`` is in operations per second."""
+        self._due = max(self._due + 1 / rate, monotonic() - _BURST_SECONDS)
+        sleep(max(0.0, self._due - monotonic()))
 
 
 @dataclass(frozen=True)
@@ -23,13 +46,17 @@ class Nesting:
     """The runs that a request is made in.
 
     :param chain: the names of their storlets, the outer run first; empty for a client's request.
+    :param parent: the id of the run whose storlet has sent the request.
     """
 
     chain: tuple[str, ...] = ()
     depth: int = 0
+    parent: str = ""
+    pace: OperationPace = field(default_factory=OperationPace, compare=False)
+    cancellation: Cancellation = field(default_factory=Cancellation, compare=False)
 
-    def inside(self, storlets: Iterable[str]) -> Nesting:
-        """The nesting of the requests that a run of ``storlets`` makes.
+    def inside(self, storlets: Iterable[str], run_id: str = "") -> Nesting:
+        """The nesting of the requests that the run ``run_id`` of ``storlets`` makes.
 
         :raises Unprocessable: a storlet would run in a run of itself, or the runs are too deep.
         """
@@ -47,11 +74,15 @@ class Nesting:
                 f" more are allowed",
                 code=errors.SERVICES_REFUSED,
             )
-        return Nesting(self.chain + names, self.depth + 1)
+        cancellation = Cancellation(self.cancellation)
+        return Nesting(self.chain + names, self.depth + 1, run_id, self.pace, cancellation)
 
     def put(self, environ: dict[str, Any]) -> None:
-        """Mark a request as made in these runs."""
+        """Mark a request as made in these runs, if there are any."""
+        if not self.depth:
+            return
         environ[_KEY] = self
+        environ[CANCELLATION] = self.cancellation
 
 
 def nesting_of(environ: Mapping[str, Any]) -> Nesting:

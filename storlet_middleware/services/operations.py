@@ -10,6 +10,7 @@ from swift.common import constraints
 
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.messages import (
+    CallStorlet,
     CopyObject,
     DeleteObject,
     Described,
@@ -21,9 +22,12 @@ from storlet_daemon.protocol.messages import (
     SetMetadata,
     StatObject,
 )
-from storlet_middleware import errors, names
+from storlet_middleware import errors
 from storlet_middleware.errors import BackendFailed
+from storlet_middleware.services.call_input import CallInput
+from storlet_middleware.services.calls import CalledResult, Calls
 from storlet_middleware.services.changes import Changes
+from storlet_middleware.services.facts import etag_of, facts_of
 from storlet_middleware.services.requests import (
     StoreAnswer,
     StoreRefusal,
@@ -32,7 +36,6 @@ from storlet_middleware.services.requests import (
     object_path,
 )
 from storlet_middleware.wsgi.bodies import read_bounded
-from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 #: A page has at most ``messages.PAGE_MAX`` names of 1,024 bytes.
 _PAGE_BYTES: Final = 4 << 20
@@ -69,6 +72,7 @@ class Operations:
     def __init__(self, requests: StoreRequests, reserved: frozenset[str]) -> None:
         self._requests = requests
         changes = Changes(requests, reserved)
+        self._calls = Calls(requests, reserved)
         self._table: Mapping[type[ServiceRequest], Callable[[Any], Message | Stream]] = {
             OpenObject: self._open,
             StatObject: self._stat,
@@ -76,6 +80,7 @@ class Operations:
             SetMetadata: changes.set_metadata,
             CopyObject: changes.copy,
             DeleteObject: changes.delete,
+            CallStorlet: self._call,
         }
 
     def perform(self, request: ServiceRequest) -> Message | Stream:
@@ -84,6 +89,22 @@ class Operations:
         :raises StoreRefusal: the store refuses.
         """
         return self._table[type(request)](request)
+
+    def call_on(self, request: CallStorlet, data: CallInput) -> Described | Stream:
+        """The reply to a call on ``data``, which it owns.
+
+        :raises StoreRefusal: the store refuses, or the storlet has failed.
+        """
+        try:
+            if request.output is not None:
+                facts = self._calls.store(request, request.output, data)
+                data.close()
+                return Described(request.id, facts)
+            answer = self._calls.run(request, data)
+            return Stream(CalledResult(answer, request.storlet, data), facts_of(answer))
+        except BaseException:
+            data.close()
+            raise
 
     def _open(self, request: OpenObject) -> Stream:
         path, span = object_path(request.path), _range_of(request)
@@ -102,12 +123,18 @@ class Operations:
         except StoreRefusal:
             answer.close()
             raise
-        return Stream(self._requests.body(answer), _facts_of(answer))
+        return Stream(self._requests.body(answer), facts_of(answer))
 
     def _stat(self, request: StatObject) -> Described:
         answer = self._requests.send("HEAD", object_path(request.path))
         answer.close()
-        return Described(request.id, _facts_of(answer))
+        return Described(request.id, facts_of(answer))
+
+    def _call(self, request: CallStorlet) -> Described | Stream:
+        if request.output is not None:
+            return Described(request.id, self._calls.store(request, request.output))
+        answer = self._calls.run(request)
+        return Stream(CalledResult(answer, request.storlet), facts_of(answer))
 
     def _list(self, request: ListContainer) -> Stream:
         path = container_path(request.container)
@@ -175,18 +202,6 @@ def _require_asked(answer: StoreAnswer, request: OpenObject, path: str) -> None:
     if is_part != (request.start is not None or request.end is not None):
         text = f"{path}: what a rule makes of the object has no ranges"
         raise StoreRefusal(errors.RANGE_UNSATISFIABLE, 416, text)
-    if request.etag and (answer.headers.get("Etag") or "").strip('"') != request.etag:
+    if request.etag and etag_of(answer) != request.etag:
         text = f"{path}: the object was replaced since it was opened"
         raise StoreRefusal("services.changed", 412, text)
-
-
-def _facts_of(answer: StoreAnswer) -> Facts:
-    """The facts about an object that the caller may see, for the storlet."""
-    headers = answer.headers
-    return Facts(
-        storlet_metadata(headers),
-        None if names.RAN_ON in headers else answer.content_length,
-        (headers.get("Etag") or "").strip('"') or None,
-        headers.get("Content-Type") or None,
-        headers.get("Last-Modified") or None,
-    )

@@ -20,13 +20,14 @@ from swift.common.utils import close_if_possible
 
 from storlet_daemon.protocol.messages import one_line
 from storlet_middleware import errors, names
-from storlet_middleware.concurrency import result_of
+from storlet_middleware.concurrency import Timeout, result_of
 from storlet_middleware.errors import BackendFailed, StorletError, row_of
 from storlet_middleware.services import identity
 from storlet_middleware.services.nesting import Nesting
 from storlet_middleware.wsgi import dynamic_object
-from storlet_middleware.wsgi.bodies import GuardedBody, SourceAnswer, read_backend, read_bounded
+from storlet_middleware.wsgi.bodies import GuardedBody, SourceAnswer, read_bounded
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext
+from storlet_middleware.wsgi.storlet_request import ON_DATA
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.subrequest import swift_code
 
@@ -38,12 +39,14 @@ class StoreRefusal(Exception):
     """The store refused a request of a storlet; the storlet gets the reason.
 
     :param code: an error code, or one of ``services.*``, which only storlets see.
+    :param storlet: of a call whose storlet has failed.
     """
 
-    def __init__(self, code: str, status: int, message: str) -> None:
+    def __init__(self, code: str, status: int, message: str, storlet: str = "") -> None:
         super().__init__(message)
         self.code = code
         self.status = status
+        self.storlet = storlet
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,29 @@ class StoreRequests:
 
         :raises StoreRefusal: no success.
         """
+        return self._sent(self._request(method, path, headers, query), path)
+
+    def send_data(self, path: str, headers: Mapping[str, str], data: Any) -> StoreAnswer:
+        """The answer to a request that runs a storlet on ``data``, a body as ``wsgi.input``.
+
+        The result is stored as ``path``; if that is empty, it is the answer.
+
+        :raises StoreRefusal: no success.
+        """
+        request = self._request("PUT", path, headers)
+        request.headers["Transfer-Encoding"] = "chunked"
+        request.environ["wsgi.input"] = data
+        if not path:
+            request.environ[ON_DATA] = True
+        return self._sent(request, path or "data")
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Request:
         environ = identity.environ_of(self._environ)
         environ["REQUEST_METHOD"] = method
         environ["PATH_INFO"] = wsgi(f"/{self._place.version}/{self._place.account}{path}")
@@ -107,11 +133,14 @@ class StoreRequests:
         self._nesting.put(environ)
         request = Request(environ)
         request.headers.update(headers or {})
+        return request
+
+    def _sent(self, request: Request, path: str) -> StoreAnswer:
         # An answer that comes after the run has ended is closed.
         status, given, chunks = result_of(
             self._enter, request, release=lambda got: close_if_possible(got[2])
         )
-        answer = StoreAnswer(int(status[:3]), HeaderKeyDict(given), chunks, environ)
+        answer = StoreAnswer(int(status[:3]), HeaderKeyDict(given), chunks, request.environ)
         if answer.status_int // 100 != 2:
             raise _refusal_of(answer, path)
         return answer
@@ -138,13 +167,18 @@ class StoreRequests:
 
 
 class ResultBody:
-    """The result of a rule's storlet: its iteration raises if the storlet fails."""
+    """The result of a storlet: its iteration raises the error with which the storlet fails."""
 
     def __init__(self, answer: StoreAnswer) -> None:
         self._chunks = answer.app_iter
 
     def __iter__(self) -> Iterator[bytes]:
-        yield from read_backend(self._chunks)
+        try:
+            yield from self._chunks
+        except StorletError:
+            raise
+        except (Exception, Timeout) as error:
+            raise BackendFailed(f"the result broke off: {error!r}"[:300]) from error
 
     def abandon(self) -> None:
         """Nothing to do: no other request uses the connection."""

@@ -4,6 +4,9 @@ A WSGI server notices a disconnected client only when it writes.  A storlet that
 minute before its first byte would run to its end for a client that has disconnected.  So a timer
 polls the client's socket, from a quarter of a second into a request, and raises :class:`ClientGone`
 in the request's own green thread, as eventlet's timeouts do.  A shorter request costs one timer.
+
+A request that a storlet sends has no client's socket.  It has a :class:`Cancellation` instead,
+which the end of the storlet's run sets.
 """
 
 from __future__ import annotations
@@ -30,6 +33,29 @@ class ClientGone(BaseException):
 
     Not an ``Exception``: Swift's handlers of ``Exception`` would take it for a failed backend.
     """
+
+
+#: Key of a WSGI environment.
+CANCELLATION: Final = "storlets.cancellation"
+
+
+class Cancellation:
+    """Whether the sender of a request still wants its answer.
+
+    :param outer: of the request that the sender belongs to; it cancels this one, too.
+    """
+
+    def __init__(self, outer: Cancellation | None = None) -> None:
+        self._outer = outer
+        self._is_cancelled = False
+
+    @property
+    def is_cancelled(self) -> bool:
+        return self._is_cancelled or (self._outer is not None and self._outer.is_cancelled)
+
+    def cancel(self) -> None:
+        """Nothing waits for the answer any more; may be called twice."""
+        self._is_cancelled = True
 
 
 def client_socket(environ: Mapping[str, Any]) -> socket.socket | None:
@@ -72,8 +98,10 @@ class ClientWatch:
         self._fd = -1
         self._timer: Timer | None = None
         self._is_armed = True
+        self._cancellation: Cancellation | None = environ.get(CANCELLATION)
         if client is not None:
             self._fd = client.fileno()
+        if client is not None or self._cancellation is not None:
             self._timer = call_later(_POLL_SECONDS, self._poll)
 
     def stop(self) -> None:
@@ -107,9 +135,16 @@ class ClientWatch:
     def _poll(self) -> None:
         """Runs in eventlet's hub, so it must not block."""
         self._timer = None
-        if not self._is_armed or not has_hung_up(self._fd):
+        if self._thread.dead:
+            return  # another green thread reads the answer, and its owner ends it
+        if not self._is_armed or not self._is_gone():
             self._timer = call_later(_POLL_SECONDS, self._poll)
         elif holds_pooled_connection(self._thread):
             self._timer = call_later(_RETRY_SECONDS, self._poll)
         else:
             self._thread.throw(ClientGone())
+
+    def _is_gone(self) -> bool:
+        if self._cancellation is not None and self._cancellation.is_cancelled:
+            return True
+        return self._fd >= 0 and has_hung_up(self._fd)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import parse_qsl, quote, unquote
 
 from swift.common import constraints
 
@@ -37,6 +37,8 @@ _QUERIES_OF_SWIFT: Final = (*sorted(SWIFT_QUERIES), "temp_url_", "x-amz-", "file
 #: Those with which Swift stores a manifest or a version instead of the body; a storlet's result is
 #: a plain object.
 _STORING_QUERIES: Final = ("multipart-manifest", "version-id")
+#: Key of a WSGI environment: the PUT of an account by a storlet, which runs another one on data.
+ON_DATA: Final = "storlets.on-data"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 #: The key of a storlet version.
 _VERSION: Final = re.compile("[0-9a-f]{64}")
@@ -335,6 +337,17 @@ class _Parser:
         if value not in ("true", "1", "yes", "on", "t", "y", "false", "0", "no", "off", "f", "n"):
             self._faults.append(fault(name, given, "want true or false"))
         return value in ("true", "1", "yes", "on", "t", "y")
+
+
+def run_headers(storlet: str, parameters: Mapping[str, str]) -> dict[str, str]:
+    """The headers of a request of ours that runs ``storlet``; the reverse of :func:`parse`."""
+    return {
+        names.RUN_STORLET: storlet,
+        **{
+            f"{names.PARAMETER_PREFIX}{number}": f"{quote(name, safe='')}:{quote(value, safe='')}"
+            for number, (name, value) in enumerate(parameters.items())
+        },
+    }
 
 
 def outputs_of(operation: Operation) -> tuple[tuple[ObjectPath, ...], list[str]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.attack import escape, exhaustion, lies, names, native, nodes, rules, sharing
+from tests.attack import calls, escape, exhaustion, lies, names, native, nodes, rules, sharing
 from tests.attack.attack import Attack
 
 TABLE: Final[tuple[Attack, ...]] = (
@@ -14,6 +14,7 @@ TABLE: Final[tuple[Attack, ...]] = (
     *native.ROWS,
     *exhaustion.ROWS,
     *sharing.ROWS,
+    *calls.ROWS,
     *rules.ROWS,
     *nodes.ROWS,
 )

@@ -21,9 +21,10 @@ table                  from, to                   messages
                        filter
 ``INVOCATION_END``     filter, supervisor         Taken
 ``SERVICE_REQUESTS``   worker, filter             OpenObject, StatObject, ListContainer,
-                                                  SetMetadata, CopyObject, DeleteObject
-``SERVICE_REPLIES``    filter, worker             Opened, Described, Performed, StreamEnded,
-                                                  ServiceFailed
+                                                  SetMetadata, CopyObject, DeleteObject,
+                                                  CallStorlet
+``SERVICE_REPLIES``    filter, worker             Opened, Feeding, Described, Performed,
+                                                  StreamEnded, ServiceFailed
 ``WORKER_REPORTS``     worker, supervisor         Ready, LoadFailed, Begin, End
 ``CONTROL_COMMANDS``   node daemon, supervisor    Load, Unload, AskStatus, Assign, Inspect,
                                                   Check, Placed
@@ -96,10 +97,12 @@ from .services import (
     SERVICE_REPLIES,
     SERVICE_REQUESTS,
     SERVICES,
+    CallStorlet,
     CopyObject,
     DeleteObject,
     Described,
     Facts,
+    Feeding,
     ListContainer,
     Opened,
     OpenObject,
@@ -107,6 +110,7 @@ from .services import (
     ServiceFailed,
     ServiceRequest,
     SetMetadata,
+    Span,
     StatObject,
     StreamEnded,
 )
@@ -178,6 +182,7 @@ __all__ = [
     "Assign",
     "Assigned",
     "Begin",
+    "CallStorlet",
     "Check",
     "Checked",
     "CopyObject",
@@ -186,6 +191,7 @@ __all__ = [
     "Done",
     "End",
     "Facts",
+    "Feeding",
     "Group",
     "GroupStatus",
     "Hello",
@@ -222,6 +228,7 @@ __all__ = [
     "ServiceRequest",
     "Services",
     "SetMetadata",
+    "Span",
     "Started",
     "StatObject",
     "Storlet",

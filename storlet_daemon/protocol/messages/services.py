@@ -11,6 +11,7 @@ from typing import ClassVar
 from .fields import (
     Kinds,
     Message,
+    each,
     kinds_of,
     read_count,
     read_flag,
@@ -25,7 +26,8 @@ READ = "read"
 LIST = "list"
 WRITE = "write"
 DELETE = "delete"
-SERVICES = (READ, LIST, WRITE, DELETE)
+CALL = "call"
+SERVICES = (READ, LIST, WRITE, DELETE, CALL)
 """The operations that a storlet can declare."""
 PAGE_MAX = 1000
 """Entries of one page of a listing."""
@@ -118,6 +120,32 @@ class DeleteObject(ServiceRequest):
 
 
 @dataclass(frozen=True)
+class Span:
+    """A range of bytes; ``end`` is the last one."""
+
+    start: int = wire(read_count, default=0)
+    end: int | None = wire(read_count, default=None)
+
+
+@dataclass(frozen=True)
+class CallStorlet(ServiceRequest):
+    """Run another storlet on an object; without ``path`` on data that the worker sends.
+
+    With ``output`` its result is stored there.
+    """
+
+    TYPE = "call"
+    SERVICE = CALL
+    HAS_STREAM = True
+
+    storlet: str = wire(read_name)
+    path: str | None = wire(read_name, default=None)
+    parameters: Mapping[str, str] = wire(read_texts_by_name, default_factory=dict)
+    ranges: tuple[Span, ...] = wire(each(record(Span)), default=())
+    output: str | None = wire(read_name, default=None)
+
+
+@dataclass(frozen=True)
 class Facts:
     """The facts about an object. One that a rule withholds is absent."""
 
@@ -130,7 +158,7 @@ class Facts:
 
 @dataclass(frozen=True)
 class Opened(Message):
-    """The answer to ``open`` and ``list``; its descriptor is the reading end of a stream.
+    """The answer to ``open``, ``list`` and ``call``; its descriptor is the reading end of a stream.
 
     ``has_more``: of a page of a listing that is not the last one.
     """
@@ -144,8 +172,20 @@ class Opened(Message):
 
 
 @dataclass(frozen=True)
+class Feeding(Message):
+    """The first answer to a ``call`` without a path; its descriptor is the writing end of a stream
+    for the called storlet's input.
+    """
+
+    TYPE = "feeding"
+    DESCRIPTORS = 1
+
+    id: int = wire(read_count)
+
+
+@dataclass(frozen=True)
 class Described(Message):
-    """The answer to ``stat``."""
+    """The answer to ``stat``, and to a ``call`` with ``output``."""
 
     TYPE = "described"
 
@@ -174,7 +214,10 @@ class StreamEnded(Message):
 
 @dataclass(frozen=True)
 class ServiceFailed(Message):
-    """The request, or the stream of an earlier answer to it, has failed."""
+    """The request, or the stream of an earlier answer to it, has failed.
+
+    ``storlet``: of a call whose storlet has failed.
+    """
 
     TYPE = "failed"
 
@@ -182,9 +225,10 @@ class ServiceFailed(Message):
     code: str = wire(read_name)
     status: int = wire(read_count)
     message: str = wire(read_text)
+    storlet: str | None = wire(read_name, default=None)
 
 
 SERVICE_REQUESTS: Kinds = kinds_of(
-    OpenObject, StatObject, ListContainer, SetMetadata, CopyObject, DeleteObject
+    OpenObject, StatObject, ListContainer, SetMetadata, CopyObject, DeleteObject, CallStorlet
 )
-SERVICE_REPLIES: Kinds = kinds_of(Opened, Described, Performed, StreamEnded, ServiceFailed)
+SERVICE_REPLIES: Kinds = kinds_of(Opened, Feeding, Described, Performed, StreamEnded, ServiceFailed)

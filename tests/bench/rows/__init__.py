@@ -11,6 +11,7 @@ from tests.bench.figures import Figure
 from tests.bench.rows import (
     breakdown,
     bundles,
+    calls,
     distributed,
     driver,
     first,
@@ -64,6 +65,7 @@ ROWS: Final = (
     Row("stream", "GET of 100 MiB through identity", stream.get, 15, 12),
     Row("put", "PUT of 100 MiB through identity", stream.put, 30, 15),
     Row("copy", "COPY of 100 MiB through identity", stream.copy, 50, 30),
+    Row("calls", "calls of a no-op by another storlet", calls.measure, 30, 10, only_named=True),
     Row("native", "programs and shared objects", native.measure, 45, only_named=True),
     Row("load", "requests a second with 16 and 64 clients", load.measure, 125, 35),
     Row("first", "first calls", first.measure, 60, 35),

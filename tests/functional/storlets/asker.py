@@ -7,6 +7,7 @@ output is a list of the outcomes: ``["ok", ...]``, or the exception, its code an
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import threading
@@ -114,6 +115,67 @@ class Asker:
             thread.join()
         return [sorted(set(sums)), len(sums)]
 
+    def do_call(self, storlet: str, path: str, *more: Any) -> list[Any]:
+        """Call a storlet with parameters and ranges; its output."""
+        with services.call(storlet, path, *more) as result:
+            data = result.read()
+            text = data[:5000].decode("latin-1")
+            return [md5(data), len(data), result.metadata, result.content_type, text]
+
+    def do_call_on(self, storlet: str, data: str, times: int, *more: Any) -> list[Any]:
+        """Call a storlet on data, as bytes and as a file; both outputs."""
+        whole = data.encode() * times
+        found = []
+        for source in (whole, io.BytesIO(whole)):
+            with services.call(storlet, source, *more) as result:
+                output = result.read()
+                found += [md5(output), len(output), result.metadata]
+        return [*found, output[:5000].decode("latin-1")]
+
+    def do_store_on(self, storlet: str, data: str, output: str, *more: Any) -> list[Any]:
+        return [services.call(storlet, data.encode(), *more, output=output)._asdict()]
+
+    def do_cut(self, storlet: str, output: str) -> list[Any]:
+        """Be killed while the input of a called storlet is being written."""
+        threading.Timer(1.0, os.kill, (os.getpid(), 9)).start()
+        reading, _ = os.pipe()
+        with os.fdopen(reading, "rb") as never_ends:
+            services.call(storlet, never_ends, output=output)
+        return []
+
+    def do_broken(self, storlet: str) -> list[Any]:
+        """Call a storlet on a file that cannot be read to its end."""
+
+        class Broken(io.RawIOBase):
+            def read(self, size: int = -1, /) -> bytes:
+                raise FileNotFoundError("the file is broken")
+
+        with services.call(storlet, Broken()) as result:
+            return [len(result.read())]
+
+    def do_store(self, storlet: str, path: str, output: str, *more: Any) -> list[Any]:
+        """Call a storlet, and store its output."""
+        return [services.call(storlet, path, *more, output=output)._asdict()]
+
+    def do_call_many(self, storlet: str, path: str, count: int) -> list[Any]:
+        """Call a storlet in many threads; the outcomes."""
+        outcomes: list[Any] = []
+
+        def call() -> None:
+            outcomes.append(self.outcome("call", storlet, path))
+
+        threads = [threading.Thread(target=call) for _ in range(count)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return [outcomes]
+
+    def do_head_of(self, storlet: str, path: str, count: int) -> list[Any]:
+        """Read the first bytes of a result, and close it."""
+        with services.call(storlet, path, {"do": "flood", "bytes": "50000000"}) as result:
+            return [len(result.read(count))]
+
     # hostile uses of the socket
 
     def do_garbage(self) -> list[Any]:
@@ -126,6 +188,12 @@ class Asker:
         channel = services._channel
         while True:
             channel._send("stat", {"path": path})
+
+    def do_flood_calls(self, storlet: str, path: str) -> list[Any]:
+        """Call a storlet, and read no reply."""
+        channel = services._channel
+        while True:
+            channel._send("call", {"storlet": storlet, "path": path})
 
     def do_die(self, path: str) -> list[Any]:
         """Be killed while a file is open."""

@@ -12,6 +12,8 @@ from pathlib import Path
 from tests.support.cluster import CHECKOUT
 
 FILES = ("requirements.txt", "requirements-bench.txt")
+#: The module that a worker offers to storlets.
+OF_SANDBOX = "storlet"
 OURS = frozenset(path.parent.name for path in CHECKOUT.glob("*/__init__.py"))
 
 
@@ -47,7 +49,7 @@ def needed() -> dict[str, Path]:
             top = name.partition(".")[0]
             if top in OURS:
                 todo += _files_of(name)
-            elif top not in sys.stdlib_module_names:
+            elif top not in sys.stdlib_module_names and top != OF_SANDBOX:
                 found[top] = module
     return found
 

@@ -7,6 +7,7 @@ from swift.common.swob import Request
 
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.wsgi.operation import parse as parse_operation
+from storlet_middleware.wsgi.storlet_request import ON_DATA
 from tests.unit.middleware.support import FakeSwift, Proxy
 
 
@@ -79,3 +80,11 @@ def test_each_request_has_one_route(
     environ["HTTP_REFERER"] = "http://Storlets.example.org/"
     found = route_of(environ, parse_operation(environ), ("storlet", "dependency"))
     assert found is Route.REFUSE_REFERER
+
+
+def test_a_storlet_runs_another_one_on_data_and_no_client_does() -> None:
+    environ = Request.blank("/v1/AUTH_test", method="PUT", headers=RUN).environ
+    assert route_of(environ, parse_operation(environ), ("storlet", "dependency")) is Route.PASS
+    environ[ON_DATA] = True
+    found = route_of(environ, parse_operation(environ), ("storlet", "dependency"))
+    assert found is Route.RUN_ON_DATA

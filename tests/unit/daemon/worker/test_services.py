@@ -20,7 +20,7 @@ class Filter:
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(5)
-        self.channel = ServiceChannel(theirs.detach(), ["read", "list"])
+        self.channel = ServiceChannel(theirs.detach(), ["read", "list", "call"])
 
     def request(self) -> messages.ServiceRequest:
         received = framing.receive(self.socket)
@@ -85,6 +85,32 @@ def test_a_failure_of_a_request_and_one_of_a_stream_are_raised_where_they_belong
     with pytest.raises(author.Unavailable, match="broke off"):
         other.channel.end_of(answer)
     for fd in (reading, writing, answer.fd):
+        os.close(fd)
+
+
+def test_a_call_on_data_has_two_answers(other: Filter) -> None:
+    reading, writing = os.pipe()
+    other.reply(messages.Feeding(1), writing)
+    first = other.channel.ask("call", {"storlet": "a.py"})
+    assert other.request() == messages.CallStorlet(1, "a.py")
+    other.reply(messages.Opened(1), reading)
+    second = other.channel.further_answer(first)
+    other.reply(messages.ServiceFailed(1, "storlet.failed", 422, "why", "a.py"))
+    with pytest.raises(author.CallFailed, match="why") as caught:
+        other.channel.end_of(second)
+    assert caught.value.storlet == "a.py"
+    for fd in (reading, writing, first.fd, second.fd):
+        os.close(fd)
+
+
+def test_a_call_on_data_may_fail_after_its_first_answer(other: Filter) -> None:
+    reading, writing = os.pipe()
+    other.reply(messages.Feeding(1), writing)
+    first = other.channel.ask("call", {"storlet": "a.py"})
+    other.reply(messages.ServiceFailed(1, "storlet.not_found", 404, "there is none"))
+    with pytest.raises(author.NotFound, match="there is none"):
+        other.channel.further_answer(first)
+    for fd in (reading, writing, first.fd):
         os.close(fd)
 
 

@@ -8,9 +8,21 @@ from collections.abc import Callable
 import eventlet
 import pytest
 
+from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.result import LocalResult
+from storlet_middleware.wsgi.storlet_request import ON_DATA
 from tests.unit.middleware.storlets import failing
-from tests.unit.middleware.support import RUN, FakeSwift, Proxy, WorkerRun, assert_idle, wait_until
+from tests.unit.middleware.support import (
+    ACCOUNT,
+    OWNER,
+    RUN,
+    BrokenInput,
+    FakeSwift,
+    Proxy,
+    WorkerRun,
+    assert_idle,
+    wait_until,
+)
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
 
@@ -116,3 +128,39 @@ def test_an_answer_that_is_never_read_is_released(proxy: Proxy) -> None:
     answer = proxy.start("GET", "c/o", RUN)
     answer.app_iter.close()
     assert_idle(proxy)
+
+
+def test_the_result_of_a_run_on_data_is_the_answer(proxy: Proxy, swift: FakeSwift) -> None:
+    headers = {**RUN, "Transfer-Encoding": "chunked"}
+    answer = proxy.call("PUT", f"/v1/{ACCOUNT}", headers, environ={ON_DATA: True}, body=b"hello")
+    assert (answer.status, answer.data, answer.broken) == (200, b"HELLO", None)
+    assert not [seen for seen in swift.seen if seen.method == "PUT"]
+    assert_idle(proxy)
+
+
+def test_a_run_on_data_that_is_cut_fails(proxy: Proxy) -> None:
+    headers = {**RUN, "Transfer-Encoding": "chunked"}
+    answer = proxy.call(
+        "PUT", f"/v1/{ACCOUNT}", headers, environ={ON_DATA: True}, body=BrokenInput(b"hello")
+    )
+    assert answer.broken or (answer.status, answer.error) == (499, "input.incomplete")
+    assert_idle(proxy)
+
+
+@pytest.mark.parametrize("user", [OWNER, "test:guest"])
+def test_a_late_failure_is_raised_as_the_caller_may_see_it(
+    make_proxy: Make, swift: FakeSwift, user: str
+) -> None:
+    """A storlet that has called this one reads the body."""
+    for container in ("c", "storlet"):
+        swift.containers[container].read = "test:guest"
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 1_000_000)
+        worker.fail("ValueError: a text of the tenant")
+
+    answer = make_proxy(script).call("GET", "c/o", {**RUN, "X-Storlet-Run-On-Proxy": ""}, user=user)
+    assert isinstance(answer.broken, StorletError)
+    assert answer.broken.code == "storlet.failed"
+    assert ("of the tenant" in str(answer.broken)) == (user == OWNER)

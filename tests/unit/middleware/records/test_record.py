@@ -27,7 +27,7 @@ from storlet_middleware.records.record import (
 from tests.unit.middleware.records.made import record
 
 FULL = record(
-    caller_id="u1", target="c/copy", outputs=("c/out",), rule="hide", undoes_rule=True,
+    parent="run-0", caller_id="u1", target="c/copy", outputs=("c/out",), rule="hide", undoes_rule=True,
     placement="object", why="default",
     node="n1", code="storlet.timeout.idle", message="too slow", failed_step=2, auth_seconds=0.001,
     queue_seconds=0.0, cold_start_seconds=0.5, first_byte_seconds=0.2, cpu_seconds=0.1,

@@ -40,13 +40,17 @@ class Asking:
         self.performed: list[Any] = []
         self.faults: list[BaseException] = []
         self.channel = Channel(
-            self, ("read", "list"), ServiceLimits(**limits), Logger()  # type: ignore[arg-type]
+            self, ("read", "list", "call"), ServiceLimits(**limits), Logger()  # type: ignore[arg-type]
         )  # fmt: skip
         self.worker = socket.socket(fileno=self.channel.begin(self.faults.append))
         self.worker.setblocking(False)
 
     def perform(self, request: messages.ServiceRequest) -> Any:
         self.performed.append(request)
+        return self.answer(request)
+
+    def call_on(self, request: messages.CallStorlet, data: Any) -> Any:
+        self.performed.append((request, data))
         return self.answer(request)
 
     def send(self, *requests: messages.Message) -> None:

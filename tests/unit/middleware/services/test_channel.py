@@ -11,7 +11,7 @@ import eventlet
 import pytest
 
 from storlet_daemon.protocol import framing, messages
-from storlet_daemon.protocol.messages import Described, OpenObject, StatObject
+from storlet_daemon.protocol.messages import CallStorlet, Described, OpenObject, StatObject
 from storlet_middleware.errors import BackendFailed, StorletError
 from storlet_middleware.services import channel
 from storlet_middleware.services.operations import Stream
@@ -296,3 +296,55 @@ def test_a_descriptor_that_cannot_be_sent_fails_the_request(
         failed, _ = asking.reply()
     assert failed.code == "backend.failed"
     assert body.is_closed
+
+
+def test_a_call_on_data_first_gets_a_stream_for_it(make: Make) -> None:
+    asking = make()
+    go = eventlet.event.Event()
+    asking.answer = lambda _: (go.wait(), Stream(Bytes([b"HELLO"])))[1]
+    asking.send(CallStorlet(1, "up.py"))
+    feeding, descriptors = asking.reply()
+    assert feeding == messages.Feeding(1)
+    writing = descriptors.take(0)
+    os.write(writing, (5).to_bytes(4, "big") + b"hello" + bytes(4))
+    os.close(writing)
+    assert wait_until(lambda: asking.performed)
+    ((_, data),) = asking.performed
+    assert (data.read(), data.read()) == (b"hello", b"")
+    go.send()
+    opened, descriptors = asking.reply()
+    assert opened == messages.Opened(1)
+    assert read_all(descriptors) == b"HELLO"
+    assert asking.channel.usage.bytes_out == 5
+    data.close()
+
+
+def test_a_call_on_data_that_is_refused_gets_no_stream(make: Make) -> None:
+    asking = make(operations=0)
+    asking.send(CallStorlet(1, "up.py"))
+    assert asking.reply()[0].code == "storlet.limit.services"
+
+
+def test_the_bytes_of_data_count_for_the_limit(make: Make) -> None:
+    asking = make(bytes=4)
+    asking.send(CallStorlet(1, "up.py"))
+    _, descriptors = asking.reply()
+    writing = descriptors.take(0)
+    os.write(writing, (5).to_bytes(4, "big") + b"hello")
+    assert wait_until(lambda: asking.performed)
+    ((_, data),) = asking.performed
+    with pytest.raises(OSError, match="Service-Bytes"):
+        data.read()
+    data.close()
+    os.close(writing)
+
+
+def test_a_called_storlet_that_has_failed_is_named(make: Make) -> None:
+    def fail(request: Any) -> Any:
+        raise StoreRefusal("storlet.failed", 422, "why", "up.py")
+
+    asking = make()
+    asking.answer = fail
+    asking.send(CallStorlet(1, "up.py", "/c/o"))
+    expected = messages.ServiceFailed(1, "storlet.failed", 422, "why", "up.py")
+    assert asking.reply()[0] == expected

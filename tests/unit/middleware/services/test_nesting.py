@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
 from storlet_middleware.services.nesting import MAX_DEPTH, Nesting, nesting_of
+from storlet_middleware.wsgi.disconnect import CANCELLATION
 
 
 def test_a_request_of_a_client_is_in_no_run() -> None:
@@ -25,6 +29,37 @@ def test_a_cycle_is_refused_by_name() -> None:
     with pytest.raises(StorletError, match=r"without end: b\.py -> c\.py -> b\.py") as caught:
         inside.inside(["b.py"])
     assert (caught.value.code, caught.value.status) == ("storlet.services", 422)
+
+
+def test_a_clients_request_is_not_marked() -> None:
+    environ: dict[str, object] = {}
+    Nesting().put(environ)
+    assert not environ
+
+
+def test_the_end_of_a_run_cancels_what_is_inside() -> None:
+    outer = Nesting().inside(["a.py"], "run-1")
+    inner, other = outer.inside(["b.py"], "run-2"), outer.inside(["c.py"], "run-3")
+    environ: dict[str, Any] = {}
+    inner.put(environ)
+    inner.cancellation.cancel()
+    assert environ[CANCELLATION].is_cancelled
+    assert not outer.cancellation.is_cancelled
+    assert not other.cancellation.is_cancelled
+    outer.cancellation.cancel()
+    assert other.cancellation.is_cancelled
+    assert (inner.parent, inner.inside(["d.py"], "run-4").parent) == ("run-2", "run-4")
+
+
+def test_runs_inside_each_other_have_one_pace() -> None:
+    outer = Nesting().inside(["a.py"])
+    inner = outer.inside(["b.py"])
+    began = monotonic()
+    for _ in range(75):
+        outer.pace.keep(100)
+        inner.pace.keep(100)
+    # A burst of one second's operations, and the rest at the rate; each alone would not wait.
+    assert monotonic() - began > 0.4
 
 
 def test_the_depth_is_bounded() -> None:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from swift.common.swob import Response
 
-from storlet_middleware.errors import BackendFailed
+from storlet_middleware.errors import BackendFailed, Unprocessable
 from storlet_middleware.services.nesting import Nesting, nesting_of
 from storlet_middleware.services.requests import Place, StoreRefusal, StoreRequests
+from storlet_middleware.wsgi.storlet_request import ON_DATA
 
 CLIENT = {"REMOTE_USER": "test:tester", "HTTP_X_RUN_STORLET": "up.py", "swift.trans_id": "tx1"}
 INSIDE = Nesting().inside(["up.py"])
@@ -38,6 +39,24 @@ def test_a_request_names_the_account_of_the_run_and_its_caller() -> None:
     assert (environ["REMOTE_USER"], environ["REQUEST_METHOD"]) == ("test:tester", "GET")
     assert (environ["HTTP_IF_MATCH"], environ["QUERY_STRING"]) == ("e", "a=b+c")
     assert "HTTP_X_RUN_STORLET" not in environ
+    assert nesting_of(environ) == INSIDE
+
+
+@pytest.mark.parametrize("path", ["", "/c/o"])
+def test_data_is_the_body_of_a_put_of_the_account_or_of_an_object(path: str) -> None:
+    seen: list[dict[str, Any]] = []
+
+    def answer(environ: dict[str, Any]) -> Any:
+        seen.append(environ)
+        return Response(body=b"hello")
+
+    data = object()
+    made(answer).send_data(path, {"X-Run-Storlet": "up.py"}, data).close()
+    (environ,) = seen
+    assert environ["PATH_INFO"] == f"/v1/AUTH_ä{path}".encode().decode("latin-1")
+    assert (environ["REQUEST_METHOD"], environ["wsgi.input"]) == ("PUT", data)
+    assert environ["HTTP_TRANSFER_ENCODING"] == "chunked"
+    assert (ON_DATA in environ) == (not path)
     assert nesting_of(environ) == INSIDE
 
 
@@ -79,6 +98,16 @@ def test_a_body_that_is_short_is_a_failure() -> None:
     with pytest.raises(BackendFailed, match="5 of 10 bytes"):
         list(body)
     body.close()
+
+
+def test_the_error_of_a_storlet_that_fails_late_is_that_of_its_result() -> None:
+    def failing() -> Iterator[bytes]:
+        yield b"hel"
+        raise Unprocessable("raised", code="storlet.failed")
+
+    requests = made(lambda _: Response(headers={"X-Storlet-Ran-On": "proxy"}, app_iter=failing()))
+    with pytest.raises(Unprocessable, match="raised"):
+        list(requests.body(requests.send("GET", "/c/o")))
 
 
 def test_the_end_of_a_rules_result_is_that_of_its_iteration() -> None:

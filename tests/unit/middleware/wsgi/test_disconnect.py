@@ -13,7 +13,7 @@ import eventlet.wsgi
 import pytest
 
 from storlet_middleware.concurrency import end, spawn
-from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
+from storlet_middleware.wsgi.disconnect import CANCELLATION, Cancellation, ClientGone, ClientWatch
 from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import (
     ACCOUNT,
@@ -220,6 +220,36 @@ def test_a_disconnect_is_raised_only_after_swift_returns_a_pooled_connection() -
     with here, eventlet.Timeout(5):
         eventlet.spawn(request).wait()
     assert seen == ["connection", "gone"]
+
+
+def test_a_request_of_a_storlet_ends_when_its_run_has_ended() -> None:
+    outer = Cancellation()
+    seen: list[str] = []
+
+    def request() -> None:
+        watch = ClientWatch({CANCELLATION: Cancellation(outer)})
+        try:
+            eventlet.sleep(20)
+        except ClientGone:
+            seen.append("gone")
+        finally:
+            watch.stop()
+
+    with eventlet.Timeout(10):
+        task = eventlet.spawn(request)
+        eventlet.sleep(0)
+        outer.cancel()
+        task.wait()
+    assert seen == ["gone"]
+
+
+def test_a_watch_of_a_task_that_has_ended_does_nothing() -> None:
+    cancellation = Cancellation()
+    watches: list[ClientWatch] = []
+    eventlet.spawn(lambda: watches.append(ClientWatch({CANCELLATION: cancellation}))).wait()
+    cancellation.cancel()
+    eventlet.sleep(0.4)
+    assert watches[0]._timer is None
 
 
 def test_a_task_is_ended_only_after_it_returns_a_pooled_connection() -> None:

@@ -20,13 +20,19 @@ REQUESTS: list[Example] = [
     (messages.SetMetadata(4, "/c/o", {"k": "v"}), messages.SERVICE_REQUESTS, 0),
     (messages.CopyObject(5, "/c/o", "/c/p"), messages.SERVICE_REQUESTS, 0),
     (messages.DeleteObject(6, "/c/o"), messages.SERVICE_REQUESTS, 0),
+    (
+        messages.CallStorlet(7, "a.py", "/c/o", {"k": "v"}, (messages.Span(1, 2),), "/c/p"),
+        messages.SERVICE_REQUESTS,
+        0,
+    ),
 ]
 REPLIES: list[Example] = [
     (messages.Opened(1, FACTS, True), messages.SERVICE_REPLIES, 1),
+    (messages.Feeding(7), messages.SERVICE_REPLIES, 1),
     (messages.Described(2, FACTS), messages.SERVICE_REPLIES, 0),
     (messages.Performed(4), messages.SERVICE_REPLIES, 0),
     (messages.StreamEnded(1, 10), messages.SERVICE_REPLIES, 0),
-    (messages.ServiceFailed(1, "a.b", 404, "why"), messages.SERVICE_REPLIES, 0),
+    (messages.ServiceFailed(1, "a.b", 404, "why", "a.py"), messages.SERVICE_REPLIES, 0),
 ]
 
 
@@ -50,6 +56,13 @@ def test_an_id_is_a_whole_number(wrong: object) -> None:
     fields = {"type": "stat", "path": "/c/o"} | ({} if wrong is None else {"id": wrong})
     (fault,) = faults_of(fields, messages.SERVICE_REQUESTS)
     assert fault.startswith("id ")
+
+
+@pytest.mark.parametrize("wrong", [7, [7], [{"start": -1}], [{"end": "1"}], {"start": 0}])
+def test_the_ranges_of_a_call_are_pairs_of_whole_numbers(wrong: object) -> None:
+    fields = {"type": "call", "id": 1, "storlet": "a.py", "path": "/c/o", "ranges": wrong}
+    (fault,) = faults_of(fields, messages.SERVICE_REQUESTS)
+    assert fault.startswith("ranges")
 
 
 def test_requests_come_without_descriptors_and_a_stream_with_one() -> None:

@@ -1,0 +1,54 @@
+"""Attacks by calls of one storlet by another: trees of runs, floods, results that are not read."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from tests.attack.arena import DEADLINES, STORLETS, Attacker, must, outcome
+from tests.attack.attack import PYTHON, Attack
+from tests.support.accounts import unique
+from tests.support.host import new_key
+from tests.support.storlets import Tool, declaration
+from tests.support.waiting import wait_for
+
+SOURCE: Final = STORLETS / "caller.py"
+NAMES: Final = tuple(f"caller{number}.py" for number in range(6))
+#: Above the limit of output of the arena, together.
+INPUT_BYTES: Final = 4 << 20
+ENDS: Final = ("422 storlet.timeout.first_byte", "422 storlet.timeout.total")
+
+
+def calling(attacker: Attacker, do: str) -> str:
+    """The run ends at a deadline, all runs inside it end, and the account can run storlets."""
+    client, path, key = attacker.client, f"data/{unique('called')}", new_key()
+    for name in NAMES:
+        main = f"{name.removesuffix('.py')}.Caller"
+        headers = declaration("python", main, Services="call", **DEADLINES)
+        answer = client.put(f"storlet/{name}", SOURCE.read_bytes(), headers)
+        must(answer.status == 201, answer)
+    must(client.put(path, b"x" * INPUT_BYTES).status == 201, "the object is not stored")
+    given = {"key": key, "others": ",".join(NAMES), "path": f"/{path}"}
+    answer = Tool(client, NAMES[0]).get(path, do, **given)
+    must(outcome(answer) in ENDS, answer)
+    wait_for(lambda: not attacker.host.runs_named(key), 20, "the runs inside it to end")
+    attacker.recovers()
+    return outcome(answer)
+
+
+def tree(attacker: Attacker) -> str:
+    return calling(attacker, "tree")
+
+
+def flood(attacker: Attacker) -> str:
+    return calling(attacker, "flood")
+
+
+def hoard(attacker: Attacker) -> str:
+    return calling(attacker, "hoard")
+
+
+ROWS: Final = (
+    Attack("storlets that call each other in a tree", "422 at a deadline, and all runs end", tree, PYTHON, fresh=True, by_median=True, once=True),
+    Attack("a flood of calls, no reply read", "422 at a deadline, and all runs end", flood, PYTHON, fresh=True, once=True),
+    Attack("results of calls that are not read", "422 at a deadline, and all runs end", hoard, PYTHON, fresh=True, once=True),
+)  # fmt: skip

