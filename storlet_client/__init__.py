@@ -15,7 +15,7 @@ with each released version of the server.
 
 ``storlets``    :class:`Storlets` and :class:`AsyncStorlets`: the two faces
 ``operations``  the requests of each operation, without any input or output of their own
-``diagnosis``   checks of login, cluster, clock, account and storlets
+``diagnosis``   checks of login, cluster, clock, account, storlets, grants and single objects
 ``overview``    the storlets of an account with versions, limits, access and runs
 ``records``     records of one length, read one at a time
 ``structure``   the description of such records, shared with the storlet std:records

@@ -7,12 +7,17 @@ the same operation serves the synchronous and the asynchronous face.
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterable, Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union
 from urllib.parse import quote, urlencode
 
+from storlet_client.errors import BrokenAnswer
+
 T = TypeVar("T")
+#: Characters of an answer that an error shows.
+_SHOWN = 80
 Body = Union[bytes, Iterable[bytes], AsyncIterable[bytes], None]
 
 
@@ -39,15 +44,27 @@ class Call:
         """Whether the body can be sent again."""
         return self.body is None or isinstance(self.body, bytes)
 
+    @property
+    def is_quick(self) -> bool:
+        """Whether the answer is due at once: nothing runs, and no data are stored, before it."""
+        runs = "X-Run-Storlet" in self.headers
+        return bool(self.url) or not (self.is_streamed or self.body or runs)
+
     def target(self, account_url: str) -> str:
         """The URL, with the query."""
-        path = "".join("/" + quote(segment) for segment in self.path)
+        path = "".join("/" + _quoted(segment) for segment in self.path)
         return (self.url or account_url + path) + (
             "?" + urlencode(self.query) if self.query else ""
         )
 
     def __str__(self) -> str:
         return f"{self.method} {self.url or '/'.join(self.path) or 'account'}"
+
+
+def _quoted(segment: str) -> str:
+    """A part of a path; ``.`` and ``..`` are names in Swift, and not folders."""
+    parts = quote(segment).split("/")
+    return "/".join(part.replace(".", "%2E") if part in {".", ".."} else part for part in parts)
 
 
 @dataclass(frozen=True)
@@ -75,6 +92,17 @@ class Answer:
     @property
     def text(self) -> str:
         return self.body.decode("utf-8", "replace")
+
+    def document(self) -> Any:
+        """The value of a JSON body.
+
+        :raises BrokenAnswer: it is not JSON.
+        """
+        try:
+            return json.loads(self.body or b"[]")
+        except ValueError:
+            begin = " ".join(self.text[:_SHOWN].split())
+            raise BrokenAnswer(f"the answer is not JSON, but begins with: {begin!r}") from None
 
 
 Flow = Generator[Union[Call, Pause], Answer, T]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,8 +18,8 @@ from storlet_client.session import Session
 _META = "X-Object-Meta-Storlet-"
 #: The language of a file by its suffix.
 _LANGUAGES = {".py": "python", ".jar": "java"}
-#: Values that a header cannot carry unchanged are sent in the query.
-_HEADER_VALUE = re.compile(r"[!-~]([ -~]*[!-~])?")
+#: Characters of a parameter that are sent as they are; ``-v`` and logs stay legible.
+_PLAIN = "!#$&'()*+,/:;=?@[]^`{|}"
 _PAGE = 1000
 _CREATED, _FORBIDDEN, _NOT_FOUND = 201, 403, 404
 
@@ -134,6 +133,17 @@ class Manifest:
     limits: Mapping[str, str] = field(default_factory=dict)
 
     def headers(self) -> dict[str, str]:
+        """The metadata of the upload.
+
+        :raises ConfigurationError: a name would be taken for several.
+        """
+        faults = [
+            f"dependency {each!r}: a comma separates names: choose another name"
+            for each in self.dependencies
+            if "," in each
+        ]
+        if faults:
+            raise ConfigurationError(faults)
         found = {
             "Language": self.language,
             "Interface-Version": "1.0",
@@ -153,13 +163,14 @@ class Invocation:
     """A request to run a storlet.
 
     :param path: ``container/object``.
-    :param parameters: sent as headers, so that access logs do not have them; values that a header
-        cannot carry are sent in the query.
+    :param parameters: sent as headers, so that access logs do not have them, and percent-encoded;
+        one with a colon in its name, or without a name, is sent in the query.
     :param resources: further inputs, each ``container/object``.
     :param outputs: objects for the storlet's further outputs, each ``container/object``.
     :param limits: lowered limits by name, such as ``timeout-total``.
     :param if_match: ETag of the only object that is read.
     :param if_version: hash of the only version that runs, from the record of a run.
+    :param if_resources: ETag of the only object that is read for each of ``resources``.
     """
 
     storlet: str
@@ -173,23 +184,23 @@ class Invocation:
     outputs: Sequence[str] = ()
     if_match: str = ""
     if_version: str = ""
+    if_resources: Sequence[str] = ()
 
     def call(self, method: str, headers: Mapping[str, str], body: Body = None) -> Call:
         sent = {"X-Run-Storlet": self.storlet, "Accept": "*/*", **headers}
-        in_headers = {k: v for k, v in self.parameters.items() if _fits_header(k, v)}
+        # The server decodes the whole value before it looks for the colon.
+        in_headers = {k: v for k, v in self.parameters.items() if k.strip() and ":" not in k}
         for number, (key, value) in enumerate(in_headers.items(), 1):
-            sent[f"X-Storlet-Parameter-{number}"] = f"{key}:{value}"
+            sent[f"X-Storlet-Parameter-{number}"] = quote(f"{key}:{value}", safe=_PLAIN)
         if self.byte_range:
             value = self.byte_range
             sent["X-Storlet-Range"] = value if "=" in value else f"bytes={value}"
         if self.resources:
-            sent["X-Storlet-Extra-Resources"] = ",".join(
-                "/" + each.lstrip("/") for each in self.resources
-            )
+            sent["X-Storlet-Extra-Resources"] = _path_list(self.resources)
+        if self.if_resources:
+            sent["X-Storlet-If-Resources"] = ",".join(self.if_resources)
         if self.outputs:
-            paths = ["/".join(object_path(each)) for each in self.outputs]
-            # A comma in a name would begin another one.
-            sent["X-Storlet-Output"] = ",".join(quote("/" + path) for path in paths)
+            sent["X-Storlet-Output"] = _path_list(self.outputs)
         sent.update({f"X-Storlet-Limit-{name}": value for name, value in self.limits.items()})
         if self.on_proxy:
             sent["X-Storlet-Run-On-Proxy"] = ""
@@ -203,8 +214,9 @@ class Invocation:
         return Call(method, object_path(self.path), sent, query, body, is_streamed=method == "GET")
 
 
-def _fits_header(name: str, value: str) -> bool:
-    return ":" not in name and all(_HEADER_VALUE.fullmatch(each) for each in (name, value))
+def _path_list(paths: Sequence[str]) -> str:
+    """Objects in a header; a comma in a name would begin another one."""
+    return ",".join(quote("/" + "/".join(object_path(path))) for path in paths)
 
 
 def object_path(path: str) -> tuple[str, str]:
@@ -233,8 +245,8 @@ def info(session: Session) -> Flow[Info]:
     url = f"{parts.scheme}://{parts.netloc}/info"
     answer = yield from session.exchange(Call("GET", url=url))
     try:
-        described = json.loads(answer.body)
-    except ValueError:
+        described = answer.document()
+    except BrokenAnswer:
         raise StorletsError(f"{url}: not a description of a Swift cluster") from None
     if "storlet_handler" not in described:
         raise StorletsError(f"{parts.netloc} runs no storlets: /info has no storlet_handler")
@@ -275,11 +287,10 @@ def enable(session: Session) -> Flow[tuple[str, ...]]:
 
 def list_storlets(session: Session) -> Flow[list[Storlet]]:
     cluster = yield from info(session)
-    rows = yield from listing(session, cluster.storlet_container)
+    # Objects in folders are versions of bundles, and others that are no storlets.
+    rows = yield from listing(session, cluster.storlet_container, delimiter="/")
     found = []
     for row in rows:
-        if "/" in row["name"]:
-            continue  # a version of a bundle, or another object that is no storlet
         one = yield from _head(session, cluster.storlet_container, row["name"])
         if one is not None:
             found.append(one)
@@ -287,11 +298,21 @@ def list_storlets(session: Session) -> Flow[list[Storlet]]:
 
 
 def show(session: Session, name: str) -> Flow[Storlet]:
+    """One storlet; a bundle has its own name, or that of its object.
+
+    :raises NotThere: there is none.
+    """
     cluster = yield from info(session)
-    found = yield from _head(session, cluster.storlet_container, name)
-    if found is None:
-        raise NotThere(f"there is no storlet {name}")
-    return found
+    for each in _objects_of(name):
+        found = yield from _head(session, cluster.storlet_container, each)
+        if found is not None:
+            return found
+    raise NotThere(f"there is no storlet {name}")
+
+
+def _objects_of(name: str) -> tuple[str, ...]:
+    """The objects that a storlet of this name can be."""
+    return (name,) if name.endswith(BUNDLE) else (name, name + BUNDLE)
 
 
 def _head(session: Session, container: str, name: str) -> Flow[Storlet | None]:
@@ -384,11 +405,14 @@ def _md5(content: bytes) -> str:
 
 
 def delete(session: Session, name: str) -> Flow[None]:
+    """Delete a storlet, which is named as in :func:`show`."""
     cluster = yield from info(session)
-    call = Call("DELETE", (cluster.storlet_container, name))
-    answer = yield from session.exchange(call, (_NOT_FOUND,))
-    if answer.status == _NOT_FOUND:
-        raise NotThere(f"there is no storlet {name}")
+    for each in _objects_of(name):
+        call = Call("DELETE", (cluster.storlet_container, each))
+        answer = yield from session.exchange(call, (_NOT_FOUND,))
+        if answer.status != _NOT_FOUND:
+            return
+    raise NotThere(f"there is no storlet {name}")
 
 
 def download(session: Session, path: tuple[str, str], if_match: str = "") -> Flow[Answer]:
@@ -411,26 +435,41 @@ def download_version(session: Session, name: str, version: BundleVersion) -> Flo
 
 
 def download_storlet(session: Session, name: str) -> Flow[Answer]:
+    """The file of a storlet, which is named as in :func:`show`, streamed."""
     cluster = yield from info(session)
-    answer = yield from download(session, (cluster.storlet_container, name))
-    return answer
+    for each in _objects_of(name):
+        call = Call("GET", (cluster.storlet_container, each), is_streamed=True)
+        answer = yield from session.exchange(call, (_NOT_FOUND,))
+        if answer.status != _NOT_FOUND:
+            return answer
+    raise NotThere(f"there is no storlet {name}")
 
 
-def listing(session: Session, container: str, prefix: str = "") -> Flow[list[dict[str, Any]]]:
-    """All objects of a container; empty if it does not exist."""
+def listing(
+    session: Session, container: str, prefix: str = "", delimiter: str = ""
+) -> Flow[list[dict[str, Any]]]:
+    """All objects of a container; empty if it does not exist.
+
+    :param delimiter: names that have it after the prefix are left out.
+    :raises BrokenAnswer: the pages do not come to an end.
+    """
     rows: list[dict[str, Any]] = []
+    marker = ""
     while True:
         query = [("format", "json"), ("limit", str(_PAGE)), ("prefix", prefix)]
-        query += [("marker", rows[-1]["name"])] if rows else []
+        query += [("delimiter", delimiter)] if delimiter else []
+        query += [("marker", marker)] if marker else []
         answer = yield from session.exchange(
             Call("GET", (container,), query=tuple(query)), (_NOT_FOUND,)
         )
-        if answer.status == _NOT_FOUND:
-            return rows
-        page = json.loads(answer.body or b"[]")
-        rows += page
+        page = answer.document() if answer.status != _NOT_FOUND else []
+        rows += [row for row in page if "name" in row]
         if len(page) < _PAGE:
             return rows
+        last = page[-1].get("name") or page[-1]["subdir"]
+        if last <= marker:
+            raise BrokenAnswer(f"the listing of {container} does not go on after {marker}")
+        marker = last
 
 
 # --- objects and invocations ----------------------------------------------------------------------
@@ -457,7 +496,7 @@ def run(session: Session, invocation: Invocation) -> Flow[Answer]:
 def library(session: Session) -> Flow[list[Mapping[str, Any]]]:
     """The storlets that every account has, with versions and parameters."""
     answer = yield from session.exchange(Call("GET", query=(("storlet-library", ""),)))
-    found: list[Mapping[str, Any]] = json.loads(answer.body)
+    found: list[Mapping[str, Any]] = answer.document()
     return found
 
 
@@ -602,7 +641,10 @@ def deploy_bundle(
     path = (cluster.storlet_container, name + BUNDLE)
     checked = _check_headers(cluster, check)
     answer = yield from session.exchange(Call("PUT", path, checked, body=packed))
-    return int(answer.headers["x-storlet-version"])
+    number = answer.headers.get("x-storlet-version", "")
+    if not number.isdecimal():
+        raise BrokenAnswer(f"{name}: the answer has no number of a version")
+    return int(number)
 
 
 def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:
@@ -610,8 +652,16 @@ def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:
     cluster = yield from info(session)
     _require(cluster, "bundles", "bundles")
     path = (cluster.storlet_container, name.removesuffix(BUNDLE) + BUNDLE)
-    answer = yield from session.exchange(Call("GET", path, query=(("storlet-versions", ""),)))
-    return [BundleVersion(**row) for row in json.loads(answer.body)["versions"]]
+    call = Call("GET", path, query=(("storlet-versions", ""),))
+    answer = yield from session.exchange(call, (_NOT_FOUND,))
+    if answer.status == _NOT_FOUND:
+        raise NotThere(f"there is no bundle {name}")
+    return [_version(row) for row in answer.document()["versions"]]
+
+
+def _version(row: Mapping[str, Any]) -> BundleVersion:
+    """A later release may add values."""
+    return BundleVersion(**{each.name: row[each.name] for each in fields(BundleVersion)})
 
 
 def roll_back(session: Session, name: str, number: int) -> Flow[None]:
@@ -642,7 +692,7 @@ def runs(
         query += [("limit", str(min(_PAGE, most - len(found))))]
         query += [("marker", marker)] if marker else []
         answer = yield from session.exchange(Call("GET", query=tuple(query)))
-        found += json.loads(answer.body)
+        found += answer.document()
         marker = answer.headers.get("x-storlet-runs-next", "")
         if not marker:
             break
@@ -659,7 +709,7 @@ def run_record(session: Session, invocation: str) -> Flow[Mapping[str, Any]]:
             f"there is no record of {invocation}: records are written up to five seconds after a"
             " run, and by default of failures only"
         )
-    found: Mapping[str, Any] = json.loads(answer.body)
+    found: Mapping[str, Any] = answer.document()
     return found
 
 

@@ -6,7 +6,6 @@ The number of requests is bounded: two for each storlet, one for each of the fir
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -186,7 +185,7 @@ def _version(session: Session, cluster: Info, storlet: Storlet) -> Flow[tuple[st
     answer = yield from session.exchange(call, (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
         return "", None  # deleted meanwhile, or not uploaded as a bundle
-    rows = [row for row in json.loads(answer.body)["versions"] if row["current"]]
+    rows = [row for row in answer.document()["versions"] if row["current"]]
     return (rows[0]["version"], rows[0]["number"]) if rows else ("", None)
 
 
@@ -198,7 +197,7 @@ def _access(session: Session, cluster: Info) -> Flow[_Access]:
     readers = tuple(each.strip() for each in listed if each.strip())
     query = (("format", "json"), ("limit", str(MOST_CONTAINERS + 1)))
     answer = yield from session.exchange(Call("GET", query=query), (_FORBIDDEN,))
-    rows = json.loads(answer.body or b"[]") if answer.status == 200 else []
+    rows = answer.document() if answer.status == 200 else []
     grants: dict[str, list[ContainerGrant]] = {}
     for row in rows[:MOST_CONTAINERS]:
         for each in (yield from _grants(session, row["name"])):
@@ -231,7 +230,7 @@ def _records(session: Session, cluster: Info) -> Flow[_Records]:
         ("limit", str(MOST_RECORDS)),
     )  # fmt: skip
     answer = yield from session.exchange(Call("GET", query=query), (_FORBIDDEN,))
-    rows = json.loads(answer.body or b"[]") if answer.status == 200 else []
+    rows = answer.document() if answer.status == 200 else []
     runs: Counter[str] = Counter()
     failures: Counter[str] = Counter()
     for row in rows:

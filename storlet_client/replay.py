@@ -1,8 +1,9 @@
 """Repetition of a recorded run, and the comparison of both.
 
 A repetition is a GET: nothing is stored.  It has the parameters, limits, range and further inputs
-of the record.  The server is to read the recorded object only (``If-Match``) and to run the
-recorded version only (``X-Storlet-If-Version``), so a change in between is noticed, too.
+of the record.  The server is to read the recorded objects only (``If-Match``,
+``X-Storlet-If-Resources``) and to run the recorded version only (``X-Storlet-If-Version``), so a
+change in between is noticed, too.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ OK = "ok"
 _CONDITION = 412
 #: The storlet failed, or exceeded a limit; any other error is none of its outcomes.
 _FAILED = 422
-_VERSION_HEADER = "X-Storlet-If-Version"
+_VERSION_HEADER, _RESOURCES_HEADER = "X-Storlet-If-Version", "X-Storlet-If-Resources"
+#: The fields of a request that a repetition has, too.
+_REPEATED = ("byte_range", "resources", "limits", "if_match", "if_version", "if_resources")
 #: A record is written some seconds after its run.
 _RECORD_SECONDS = 15.0
 _POLL_SECONDS = 0.5
@@ -88,8 +91,9 @@ def _of_change(record: Mapping[str, Any]) -> list[str]:
     faults = []
     if not record.get("etag"):
         faults.append(f"its record has no ETag of its object, or hides it from you{also}")
-    if record.get("resources"):
-        faults.append(f"it read further inputs, whose ETags are not recorded{also}")
+    if record.get("resources") and not record.get("resource_etags"):
+        text = "it read further inputs, of which its record has no ETags, or hides them from you"
+        faults.append(text + also)
     return faults
 
 
@@ -118,6 +122,7 @@ def invocation_of(
         limits={name: f"{value:.12g}" for name, value in record.get("limits", {}).items()},
         if_match="" if any_version else record["etag"],
         if_version="" if any_version else ran.get("hash", ""),
+        if_resources=() if any_version else record.get("resource_etags", ()),
     )
 
 
@@ -140,11 +145,14 @@ def gone(record: Mapping[str, Any]) -> NotRepeatable:
     )
 
 
-def changed(record: Mapping[str, Any]) -> NotRepeatable:
-    """The error for an object that is not the one that was read."""
+def changed(record: Mapping[str, Any], path: str = "") -> NotRepeatable:
+    """The error for an object that is not the one that was read.
+
+    :param path: that of a further input.
+    """
     return NotRepeatable(
-        f"{record['id']}: {record['object']} has changed since the run; --any-version repeats it"
-        " with what is there now"
+        f"{record['id']}: {path or record['object']} has changed since the run; --any-version"
+        " repeats it with what is there now"
     )
 
 
@@ -157,10 +165,7 @@ def on_cluster(
     :raises NotRepeatable: the object or the storlet has changed.
     """
     digest, size, run_id = hashlib.sha256(), 0, ""
-    more = {
-        name: getattr(invocation, name)
-        for name in ("byte_range", "resources", "limits", "if_match", "if_version")
-    }
+    more = {name: getattr(invocation, name) for name in _REPEATED}
     try:
         with storlets.run(
             invocation.storlet, invocation.path, invocation.parameters, **more
@@ -173,8 +178,7 @@ def on_cluster(
                     output.write(chunk)
     except Refused as error:
         if error.status == _CONDITION:
-            is_storlet = _VERSION_HEADER in error.message
-            raise (gone(record) if is_storlet else changed(record)) from error
+            raise _changed(record, error.message) from error
         if error.status != _FAILED:
             raise
         # The traceback follows.
@@ -182,6 +186,16 @@ def on_cluster(
     except BrokenAnswer:
         return _of_record(storlets, run_id)
     return Ran(OK, "", size, digest.hexdigest())
+
+
+def _changed(record: Mapping[str, Any], message: str) -> NotRepeatable:
+    """The error for a condition that does not hold."""
+    if _VERSION_HEADER in message:
+        return gone(record)
+    if _RESOURCES_HEADER not in message:
+        return changed(record)
+    path = message.partition(f"{_RESOURCES_HEADER}: ")[2].rpartition(" has another ETag")[0]
+    return changed(record, path)
 
 
 def _of_record(storlets: Storlets, run_id: str) -> Ran:

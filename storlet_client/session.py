@@ -7,9 +7,10 @@ is renewed once.
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
-from storlet_client.errors import Refused
+from storlet_client.errors import ConfigurationError, Refused
 from storlet_client.exchange import Answer, Call, Flow, Pause
 from storlet_client.login import Account, Credentials
 
@@ -17,6 +18,8 @@ from storlet_client.login import Account, Credentials
 ATTEMPTS = 4
 _FIRST_SECONDS = 0.5
 _MOST_SECONDS = 30.0
+#: The begin of an absolute URL with a host.
+_URL = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/|$)")
 _RETRIED = frozenset((429, 500, 502, 503, 504))
 
 
@@ -28,9 +31,18 @@ class Session:
         self._account: Account | None = None
 
     def account(self) -> Flow[Account]:
-        """Log in if necessary."""
+        """Log in if necessary.
+
+        :raises ConfigurationError: the URL of the account is none.
+        """
         if self._account is None:
-            self._account = yield from self._credentials.log_in()
+            account = yield from self._credentials.log_in()
+            if not _URL.match(account.url):
+                fault = (
+                    f"{account.url!r} is not the URL of an account: want https://HOST/v1/ACCOUNT"
+                )
+                raise ConfigurationError([fault])
+            self._account = account
         return self._account
 
     def exchange(self, call: Call, accept: tuple[int, ...] = ()) -> Flow[Answer]:

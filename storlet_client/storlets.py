@@ -7,6 +7,7 @@ requests.  An output that ends before its end raises :class:`~storlet_client.Bro
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import (
@@ -22,8 +23,9 @@ import httpx
 from typing_extensions import Self
 
 from storlet_client import operations, records
-from storlet_client.diagnosis import Check, diagnose
-from storlet_client.errors import BrokenAnswer, Unreachable
+from storlet_client.diagnosis.account import diagnose
+from storlet_client.diagnosis.check import Check
+from storlet_client.errors import BrokenAnswer, ConfigurationError, StorletsError, Unreachable
 from storlet_client.exchange import Answer, Body, Call, Flow, Pause
 from storlet_client.login import Credentials, from_environment
 from storlet_client.operations import (
@@ -47,7 +49,8 @@ Watch = Callable[[Call, Union[Answer, Pause, None]], None]
 _CONNECT_SECONDS = 10.0
 #: A storlet that works without output sends no bytes for a long time; the server limits that.
 _READ_SECONDS = 3600.0
-_TIMEOUT = httpx.Timeout(_READ_SECONDS, connect=_CONNECT_SECONDS)
+#: Of requests that are answered at once; Swift itself tries its nodes for less.
+_QUICK_SECONDS = 90.0
 
 
 class _Facts:
@@ -158,21 +161,51 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
 
 
 def _broken(error: httpx.HTTPError) -> BrokenAnswer:
+    if isinstance(error, httpx.ReadTimeout):
+        return BrokenAnswer(f"the output is incomplete: no byte for {_READ_SECONDS:.0f} s")
     reason = str(error) or type(error).__name__
     return BrokenAnswer(f"the output is incomplete: {reason}")
 
 
-def _unreachable(call: Call, error: Exception) -> Unreachable:
+def _unreachable(call: Call, error: Exception) -> StorletsError:
+    if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
+        return ConfigurationError([f"{call.url!r} is not the URL of a server: {error}"])
     url = httpx.URL(call.url)
     reason = str(error) or type(error).__name__
+    if isinstance(error, httpx.ConnectTimeout):
+        reason = f"no connection within {_CONNECT_SECONDS:.0f} s"
+    elif isinstance(error, httpx.TimeoutException):
+        reason = f"no answer to {call.method} within {_seconds(call):.0f} s"
     return Unreachable(f"{url.scheme}://{url.netloc.decode()}: {reason}")
+
+
+def _seconds(call: Call) -> float:
+    """The longest silence of the server."""
+    return _QUICK_SECONDS if call.is_quick else _READ_SECONDS
 
 
 def _arguments(call: Call) -> dict[str, Any]:
     # An output is stored and sent as the storlet made it, so no encoding is negotiated.
     given = {"Accept-Encoding": "identity", **call.headers}
-    headers = [(name.encode("ascii"), value.encode("utf-8")) for name, value in given.items()]
-    return {"method": call.method, "url": call.target(""), "headers": headers, "content": call.body}
+    faults = [
+        f"{name}: {value!r}: a header cannot carry it"
+        for name, value in given.items()
+        if not _NAME.fullmatch(name) or value != value.strip() or _CONTROL.search(value)
+    ]
+    if faults:
+        raise ConfigurationError(faults)
+    return {
+        "method": call.method,
+        "url": call.target(""),
+        "headers": [(name.encode("ascii"), value.encode("utf-8")) for name, value in given.items()],
+        "content": call.body,
+        "timeout": httpx.Timeout(_seconds(call), connect=_CONNECT_SECONDS),
+    }
+
+
+#: A name of a header in HTTP, and characters that its value cannot have.
+_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 
 
 def _answer(response: httpx.Response, *, is_read: bool) -> Answer:
@@ -208,7 +241,7 @@ class _Account(Generic[H]):
         watch: Watch = _no_watch,
     ) -> None:
         self._session = Session(credentials)
-        self._http: H = self._client(timeout=_TIMEOUT, verify=verify)
+        self._http: H = self._client(verify=verify)
         self._watch = watch
 
     @classmethod
@@ -247,7 +280,7 @@ class Storlets(_Account[httpx.Client]):
             )
             if _reads(call, response):
                 response.read()
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _unreachable(call, error) from error
         answer = _answer(response, is_read=_reads(call, response))
         self._watch(call, answer)
@@ -484,9 +517,12 @@ class Storlets(_Account[httpx.Client]):
         """As :meth:`follow_runs`, with lines of the logs of running storlets."""
         return self._stream(operations.follow_logs(self._session, selection))
 
-    def diagnose(self) -> Sequence[Check]:
-        """Problems of login, cluster, account and storlets, each with its remedy."""
-        return self._drive(diagnose(self._session))
+    def diagnose(self, named: Sequence[str] = ()) -> Sequence[Check]:
+        """Problems of login, cluster, account, storlets and grants, each with its remedy.
+
+        :param named: containers, or objects as ``container/object``, that are checked, too.
+        """
+        return self._drive(diagnose(self._session, named))
 
 
 # --- the asynchronous face ------------------------------------------------------------------------
@@ -519,7 +555,7 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
             )
             if _reads(call, response):
                 await response.aread()
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise _unreachable(call, error) from error
         answer = _answer(response, is_read=_reads(call, response))
         self._watch(call, answer)
@@ -736,6 +772,9 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
         """As :meth:`follow_runs`, with lines of the logs of running storlets."""
         return self._stream(operations.follow_logs(self._session, selection))
 
-    async def diagnose(self) -> Sequence[Check]:
-        """Problems of login, cluster, account and storlets, each with its remedy."""
-        return await self._drive(diagnose(self._session))
+    async def diagnose(self, named: Sequence[str] = ()) -> Sequence[Check]:
+        """Problems of login, cluster, account, storlets and grants, each with its remedy.
+
+        :param named: containers, or objects as ``container/object``, that are checked, too.
+        """
+        return await self._drive(diagnose(self._session, named))

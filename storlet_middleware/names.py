@@ -82,6 +82,9 @@ GENERATE_LOG: Final = _header(
 IF_VERSION: Final = _header(
     "X-Storlet-If-Version", Scope.RUN, "hash of a version",
     "run only this version of the storlet, by its hash in the record of a run; else 412")
+IF_RESOURCES: Final = _header(
+    "X-Storlet-If-Resources", Scope.RUN, "ETag, ...",
+    "read only further inputs with these ETags, one for each extra resource; else 412")
 LIMIT_PREFIX: Final = _header(
     "X-Storlet-Limit-", Scope.RUN, "number with unit",
     "lowers a limit of this invocation, never raises it; the limits have a table of their own")

@@ -6,4 +6,5 @@
 ``native``   the files of a native storlet, which its own build makes
 ``template`` a new project, which works as it is
 ``bundler``  the bundle of a project
+``rights``   the rights of builds under ``sudo``
 """

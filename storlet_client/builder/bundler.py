@@ -8,7 +8,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
-from storlet_client.builder import jars, native, project, wheels
+from storlet_client.builder import jars, native, project, rights, wheels
 from storlet_client.bundle import archive
 
 #: Content and mode by path below ``code/``, and the lines of the lock.
@@ -18,8 +18,15 @@ Parts = tuple[dict[str, tuple[bytes, int]], tuple[str, ...]]
 def build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
     """Build the project in ``folder``; the path of the bundle, in the folder ``out``.
 
+    The build has the rights of the user who started ``sudo``, if the folder is not root's.
+
     :raises ProjectError: with all faults.
     """
+    user = rights.user_of(folder) if folder.is_dir() else None
+    return Path(rights.with_rights_of(user, lambda: str(_build(folder, out, sandbox))))
+
+
+def _build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
     made = project.read(folder)
     document = made.document
     files, resolved = _PARTS[document["language"]](made, sandbox)

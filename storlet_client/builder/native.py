@@ -38,8 +38,12 @@ def build(folder: Path, document: Mapping[str, Any]) -> Files:
     files: Files = {}
     for place in document["files"]:
         path, name = folder / place, PurePosixPath(place).name
-        if not path.is_file():
+        if path.is_symlink():
+            faults.append(f"files: {place}: a symbolic link: name the file that it leads to")
+        elif not path.is_file():
             faults.append(f"files: {place}: there is no such file after the build")
+        elif not path.resolve().is_relative_to(folder.resolve()):
+            faults.append(f"files: {place}: a link leads out of the project: copy the file into it")
         elif name in files:
             faults.append(f"files: {place}: another file has this name, too")
         else:

@@ -9,7 +9,7 @@ import click
 
 from storlet_client.cli import operators
 from storlet_client.cli.context import with_storlets
-from storlet_client.cli.groups import Group
+from storlet_client.cli.groups import Group, examples_of
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.storlets import Storlets
 
@@ -55,7 +55,11 @@ def declare(group: Group) -> None:
 
 
 def _rules(group: Group) -> None:
-    rules = Group("rules", help="Show, change and check the rules of the account.")
+    rules = Group(
+        "rules",
+        help="Show, change and check the rules of the account.",
+        epilog=examples_of("storlet rules show\nstorlet rules put rules.yaml"),
+    )
     group.add_command(rules)
 
     @rules.example("show", examples="storlet rules show > rules.yaml")

@@ -8,24 +8,32 @@ import click
 
 from storlet_client.cli.context import DONE, PROBLEM, with_storlets
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import format_option, legible, show_one, show_rows
+from storlet_client.cli.output import format_option, in_line, legible, show_one, show_rows
 from storlet_client.storlets import Storlets
 
 
 def declare(group: Group) -> None:
     """Add the commands to ``group``."""
 
-    @group.example("doctor", examples="storlet doctor")
+    @group.example("doctor", examples="storlet doctor\nstorlet doctor samples/input.csv")
     @click.pass_context
     @with_storlets
+    @click.argument("places", nargs=-1, metavar="[CONTAINER|CONTAINER/OBJECT]...")
     @format_option
-    def doctor(storlets: Storlets, context: click.Context, form: str) -> None:
-        """Find problems of login, account and storlets, each with the command that repairs it."""
-        checks = storlets.diagnose()
+    def doctor(
+        storlets: Storlets, context: click.Context, places: tuple[str, ...], form: str
+    ) -> None:
+        """Find what is wrong, each with the command that repairs it; exit status 1 if anything is.
+
+        Checks login, cluster, clock and account; languages, dependencies and code of storlets;
+        grants without an effect; and of each place that is named, whether it exists and whether you
+        may read it. It changes nothing.
+        """
+        checks = storlets.diagnose(places)
         if form == "table":
             for check in checks:
                 mark = click.style("ok  ", fg="green") if check.is_well else _BAD
-                click.echo(f"{mark}  {legible(check.subject)}: {legible(check.text)}")
+                click.echo(f"{mark}  {in_line(check.subject)}: {in_line(check.text)}")
                 if check.remedy:
                     click.echo(f"      repair: {legible(check.remedy)}")
         else:

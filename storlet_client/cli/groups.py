@@ -9,6 +9,11 @@ from typing import Any
 import click
 
 
+def examples_of(lines: str) -> str:
+    """The end of a help text."""
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines.splitlines())
+
+
 class Group(click.Group):
     """Lists its commands in the order of their definition."""
 
@@ -29,5 +34,4 @@ class Group(click.Group):
 
     def example(self, name: str, examples: str) -> Callable[[Callable[..., Any]], click.Command]:
         """Declare a command with ``examples`` at the end of its help."""
-        epilog = "\b\nExamples:\n" + "\n".join(f"  {line}" for line in examples.splitlines())
-        return self.command(name, epilog=epilog)
+        return self.command(name, epilog=examples_of(examples))

@@ -15,6 +15,7 @@ from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import chunks_of, watched, written
 from storlet_client.cli.runs import show_logs
 from storlet_client.errors import ConfigurationError
+from storlet_client.operations import object_path
 from storlet_client.storlets import Storlets
 
 
@@ -32,7 +33,7 @@ def declare(group: Group) -> None:
         No storlet runs, unless the rules of the account say so. The tools of Swift do the same.
         """
         if storlets.upload(path, _body(source, path), content_type):
-            click.echo(legible(f"created container {path.partition('/')[0]}"))
+            click.echo(legible(f"created container {object_path(path)[0]}"))
         click.echo(legible(f"stored {path}"))
 
     @group.example(

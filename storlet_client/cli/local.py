@@ -13,8 +13,7 @@ from typing import Any
 
 import click
 
-from storlet_client.builder import project as projects
-from storlet_client.builder.project import Project, ProjectError
+from storlet_client.builder.project import ProjectError
 from storlet_client.cli.context import DONE, PROBLEM, REFUSED, pairs
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
@@ -25,8 +24,8 @@ from storlet_client.local import subject as subjects
 from storlet_client.local.here import run_here
 from storlet_client.local.run import Input, Outcome
 from storlet_client.local.sandbox import LocalNode
+from storlet_client.local.subject import Subject
 
-_FOLDER = click.Path(exists=True, file_okay=False, path_type=Path)
 _SOURCE = click.Path(exists=True, path_type=Path)
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
@@ -90,9 +89,9 @@ def declare(group: Group) -> None:
     @group.example(
         "test",
         examples="storlet test\nstorlet test fruit --junit report.xml\n"
-        "storlet test --no-sandbox -k apples",
+        "storlet test fruit-0.1.0.storlet\nstorlet test --no-sandbox -k apples",
     )
-    @click.argument("folder", default=".", type=_FOLDER)
+    @click.argument("source", default=".", type=_SOURCE, metavar="[PROJECT|BUNDLE]")
     @click.option("-k", "selected", default="", help="Only cases with this in their name.")
     @click.option("--junit", type=click.Path(path_type=Path), help="Write a JUnit XML file.")
     @click.option(
@@ -104,19 +103,20 @@ def declare(group: Group) -> None:
     )
     @format_option
     @click.pass_context
-    def test(context: click.Context, /, folder: Path, form: str, **options: Any) -> None:
+    def test(context: click.Context, /, source: Path, form: str, **options: Any) -> None:
         """Run the cases of storlet.toml ([[tests]]) here, and compare with what they expect.
 
-        A case has name, input, parameters, and output, metadata or error.
+        A case has name, input, parameters, and output, metadata or error. A bundle has the cases
+        that do not say upload = false.
         """
         selected, junit, is_isolated = (
             options[name] for name in ("selected", "junit", "is_isolated")
         )
-        project = _project(folder)
         if is_isolated is None:
             is_isolated = bool(sandbox.command())
         try:
-            found = _results(project, selected, is_isolated=is_isolated)
+            subject = subjects.read(source)
+            found = _results(subject, selected, is_isolated=is_isolated)
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         rows = [
@@ -129,9 +129,12 @@ def declare(group: Group) -> None:
             for each in found
         ]
         show_rows(rows, ("case", "result", "seconds"), form, "")
+        for name in subject.left_out:
+            text = f"not run: {name}: upload = false, so its files are not in the bundle"
+            click.echo(legible(text), err=True)
         _show_faults(found)
         if junit is not None:
-            junit.write_bytes(cases.junit(found, project.document["name"]))
+            junit.write_bytes(cases.junit(found, subject.document["name"]))
         context.exit(PROBLEM if any(each.faults for each in found) else DONE)
 
 
@@ -171,11 +174,11 @@ def _show(outcome: Outcome, seconds: float) -> None:
         click.secho(legible(" · ".join(facts)), err=True, dim=True)
 
 
-def _results(project: Project, selected: str, *, is_isolated: bool) -> list[cases.Result]:
-    if not is_isolated:
-        return list(cases.results(project, selected, cases.InProcesses(project)))
-    subject = subjects.Subject(project.folder, project.document)
+def _results(subject: Subject, selected: str, *, is_isolated: bool) -> list[cases.Result]:
     with ExitStack() as opened:
+        project = opened.enter_context(subject.with_cases())
+        if not is_isolated:
+            return list(cases.results(project, selected, cases.InProcesses(project, subject.path)))
         output = opened.enter_context(tempfile.TemporaryFile())
         bundle = opened.enter_context(subject.as_bundle())
         node = opened.enter_context(LocalNode(output.fileno()))
@@ -195,13 +198,6 @@ def _complete(outcome: Outcome) -> Outcome:
     if not outcome.is_ok:
         raise _Failed(outcome)
     return outcome
-
-
-def _project(folder: Path) -> Project:
-    try:
-        return projects.read(folder)
-    except ProjectError as error:
-        raise ConfigurationError(error.faults) from None
 
 
 def _show_faults(found: list[cases.Result]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -34,6 +35,7 @@ from storlet_client.cli.context import (
 )
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import legible
+from storlet_client.cli.progress import STANDARD_OUTPUT
 from storlet_client.errors import (
     BrokenAnswer,
     ConfigurationError,
@@ -55,8 +57,15 @@ Exit codes:
   2    invalid command line
   3    no or wrong credentials, or an impossible combination of options
   4    refused: not found, no permission, or the storlet failed
-  5    no answer, an incomplete answer, or a failure of the server
+  5    no answer, an incomplete answer, a full disk, or a failure of the server
   130  interrupted
+
+\b
+Examples:
+  storlet doctor
+  storlet deploy csv_filter.py
+  storlet invoke csv_filter.py samples/input.csv -p columns=station
+  storlet COMMAND --help
 """
 
 #: The next command to try, by error code.
@@ -138,12 +147,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         click.echo("storlet: interrupted", err=True)
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader closed the pipe (`| head`); the interpreter would report it again at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _abandon_output()  # the reader closed the pipe (`| head`)
         return DONE
     except OSError as error:
-        click.echo(legible(f"storlet: {error.filename or 'file'}: {error.strerror}"), err=True)
+        return _fail_locally(error)
+
+
+#: Errors of a write for want of space, or of the disk.
+_FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+
+
+def _abandon_output() -> None:
+    """Drop what is still to be written: the interpreter would fail again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _fail_locally(error: OSError) -> int:
+    """A file of this machine cannot be read or written."""
+    if error.filename in {None, STANDARD_OUTPUT}:
+        _abandon_output()
+    text = f"storlet: {error.filename or STANDARD_OUTPUT}: {error.strerror}"
+    click.echo(legible(text), err=True)
+    if error.errno not in _FULL:
         return NOT_CONFIGURED
+    click.echo("  the output is not complete; make room, and repeat the command", err=True)
+    return FAILED
 
 
 def _fail(error: StorletsError) -> int:

@@ -28,6 +28,11 @@ def legible(text: str) -> str:
     )
 
 
+def in_line(text: str) -> str:
+    """:func:`legible` in one line: a name with a line feed must not look like another row."""
+    return legible(text).replace("\n", "\\n")
+
+
 def show_rows(rows: Rows, columns: Sequence[str], form: str, empty: str) -> None:
     """Print a list.
 
@@ -81,7 +86,8 @@ def _table(rows: Rows, columns: Sequence[str]) -> None:
     for column in columns:
         is_number = all(isinstance(row.get(column), int) for row in rows)
         # The first column has the names, which are copied; the others are folded before it.
-        width = max(len(_cell(row.get(column))) for row in rows) if column == columns[0] else 0
+        is_first = column == columns[0]
+        width = max(len(in_line(_cell(row.get(column)))) for row in rows) if is_first else 0
         table.add_column(
             column.upper(),
             justify="right" if is_number else "left",
@@ -89,7 +95,7 @@ def _table(rows: Rows, columns: Sequence[str]) -> None:
             min_width=min(width, _NAME_WIDTH),
         )
     for row in rows:
-        table.add_row(*(Text(legible(_cell(row.get(column)))) for column in columns))
+        table.add_row(*(Text(in_line(_cell(row.get(column)))) for column in columns))
     console().print(table)
 
 

@@ -20,6 +20,9 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+#: Its name in errors.
+STANDARD_OUTPUT = "standard output"
+
 
 def watched(
     chunks: Iterable[bytes], text: str, total: int | None, output: str = ""
@@ -59,6 +62,17 @@ def chunks_of(file: BinaryIO, size: int = 1 << 18) -> Iterator[bytes]:
 @contextmanager
 def written(path: str) -> Iterator[BinaryIO]:
     """A file to write, which replaces ``path`` if the block succeeds; ``-`` is standard output."""
+    try:
+        with _opened(path) as file:
+            yield file
+    except OSError as error:
+        if error.filename is None:  # of a write
+            error.filename = path if path != "-" else STANDARD_OUTPUT
+        raise
+
+
+@contextmanager
+def _opened(path: str) -> Iterator[BinaryIO]:
     if path == "-":
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()

@@ -13,8 +13,8 @@ import click
 
 from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import format_option, legible, show_one, show_rows
-from storlet_client.errors import ConfigurationError
+from storlet_client.cli.output import format_option, in_line, legible, show_one, show_rows
+from storlet_client.errors import BrokenAnswer, ConfigurationError
 from storlet_client.storlets import Output, Storlets
 
 _COLUMNS = ("time", "storlet", "outcome", "object", "message", "id")
@@ -132,7 +132,8 @@ def _line(record: Mapping[str, Any]) -> str:
     """A run as one line, and a second one with its message: ids and paths are long."""
     row = _row(record)
     row["time"] = str(row.get("time", ""))[:_TO_SECONDS].replace("T", " ")
-    words = [str(row[column]) for column in _COLUMNS if column != "message" and row.get(column)]
+    shown = [column for column in _COLUMNS if column != "message" and row.get(column)]
+    words = [in_line(str(row[column])) for column in shown]
     return "\n".join(["  ".join(words), *([f"  {row['message']}"] if row["message"] else [])])
 
 
@@ -162,6 +163,14 @@ class _LogText:
         return _line(row) if row.get("id") in self._shown else _log(row)
 
 
+def _record(line: str) -> Mapping[str, Any]:
+    try:
+        found: Mapping[str, Any] = json.loads(line)
+    except ValueError:
+        raise BrokenAnswer("the stream has a line that is not JSON") from None
+    return found
+
+
 def _follow(
     follow: Callable[[Mapping[str, str]], AbstractContextManager[Output]],
     selection: Mapping[str, str],
@@ -174,7 +183,7 @@ def _follow(
             for line in stream.lines():
                 if not line.strip():
                     continue
-                record = json.loads(line)
+                record = _record(line)
                 if "skipped_objects" in record:
                     click.echo("too many runs: some are left out", err=True)
                 elif form == "json":

@@ -136,10 +136,11 @@ def _deploy_file(
 ) -> None:
     """Upload a plain storlet and its dependencies."""
     name, code = options["name"] or file.name, file.read_bytes()
+    language = _language(options["language"], name)
     files, named = _dependencies(file.parent, options["dependencies"])
     manifest = Manifest(
         main=options["main"] or _only_class(file, name, code),
-        language=_language(options["language"], name),
+        language=language,
         dependencies=named,
         language_version=options["language_version"],
         input_types=options["inputs"],

@@ -156,10 +156,15 @@ class InSandbox:
 
 
 class InProcesses:
-    """Runs each case in a process of its own, without a sandbox."""
+    """Runs each case in a process of its own, without a sandbox.
 
-    def __init__(self, project: Project) -> None:
+    :param project: has the files of the cases.
+    :param source: the project or the bundle that is run, if it is another place.
+    """
+
+    def __init__(self, project: Project, source: Path | None = None) -> None:
         self._project = project
+        self._source = source or project.folder
 
     def run(self, case: Mapping[str, Any]) -> Ran:
         with tempfile.TemporaryDirectory() as folder:
@@ -173,7 +178,7 @@ class InProcesses:
     def _in_child(self, case: Mapping[str, Any], output: Path, outcome: Path) -> str:
         """How the process ended, if it left no outcome."""
         asked = {
-            "project": str(self._project.folder),
+            "source": str(self._source),
             "inputs": [str(self._project.folder / file) for file in manifest.inputs_of(case)],
             "parameters": _parameters(case),
             "output": str(output),
@@ -244,7 +249,7 @@ def _main() -> None:
     """The child: run the case that standard input describes."""
     asked = json.load(sys.stdin)
     output = os.open(asked["output"], os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    subject = subjects.read(Path(asked["project"]))
+    subject = subjects.read(Path(asked["source"]))
     try:
         inputs = [Input(Path(path)) for path in asked["inputs"]]
         outcome = run_here(subject, inputs, output, asked["parameters"])

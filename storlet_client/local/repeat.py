@@ -41,8 +41,9 @@ def here(
         bundle = Path(folder, "bundle")
         _fetch_bundle(storlets, record, invocation, bundle)
         inputs = [_fetch(storlets, record, invocation.path, Path(folder, "0"), invocation.if_match)]
-        for number, path in enumerate(invocation.resources, 1):
-            inputs.append(_fetch(storlets, record, path, Path(folder, str(number)), ""))
+        etags = invocation.if_resources or [""] * len(invocation.resources)
+        for number, (path, etag) in enumerate(zip(invocation.resources, etags), 1):
+            inputs.append(_fetch(storlets, record, path, Path(folder, str(number)), etag))
         with LocalNode(output.fileno()) as node:
             outcome = node.run(bundle, inputs, invocation.parameters, invocation.limits)
     if not outcome.is_ok:
@@ -77,7 +78,7 @@ def _fetch(
             headers = stream.headers
     except Refused as error:
         if error.status == _CONDITION:
-            raise replay.changed(record) from error
+            raise replay.changed(record, path) from error
         raise
     metadata = {
         key[len(_METADATA) :].title(): value

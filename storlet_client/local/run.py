@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from storlet_client.builder import native
+from storlet_client.builder import native, rights
 from storlet_client.builder.project import SOURCE, Project, ProjectError
 from storlet_client.bundle import archive, manifest
 from storlet_client.local import author, program
@@ -114,7 +114,8 @@ def _run_program(
         path = project.folder / SOURCE / document["main"]
         # The code of a bundle is there already.
         if not path.is_file():
-            native.build(project.folder, document)
+            user = rights.user_of(project.folder)
+            rights.with_rights_of(user, lambda: _built(project.folder, document))
             paths = {Path(each).name: each for each in document["files"]}
             path = project.folder / paths[document["main"]]
         values["storlet_execution_path"] = str(path.parent)
@@ -130,6 +131,12 @@ def _run_program(
     if ended.fault:
         return Outcome(FAILED, ended.fault, ended.log[-_DETAIL_CHARACTERS:], log=ended.log)
     return _with_metadata(ended)
+
+
+def _built(folder: Path, document: Mapping[str, Any]) -> str:
+    """Run the build of a native project; its files stay where it writes them."""
+    native.build(folder, document)
+    return ""
 
 
 def _with_metadata(ended: program.Ended) -> Outcome:

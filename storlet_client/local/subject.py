@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from storlet_client.builder import bundler, project, wheels
+from storlet_client.builder import bundler, project, rights, wheels
 from storlet_client.builder.project import SOURCE, Project, ProjectError
 from storlet_client.bundle import archive
 
@@ -37,13 +37,14 @@ class Subject:
             yield self.path
             return
         with TemporaryDirectory() as folder:
+            rights.give(Path(folder), rights.user_of(self.path))
             yield bundler.build(self.path, Path(folder), wheels.Sandbox())
 
     @contextmanager
     def as_built(self) -> Iterator[Project]:
         """A project with the code of the bundle below ``src/``, during the block only."""
         with self.as_bundle() as bundle, TemporaryDirectory() as folder:
-            _unpack(bundle, Path(folder, SOURCE))
+            _unpack(bundle, archive.CODE, Path(folder, SOURCE))
             yield Project(Path(folder), self.document)
 
     @contextmanager
@@ -54,6 +55,27 @@ class Subject:
             return
         with self.as_built() as project:
             yield project
+
+    @contextmanager
+    def with_cases(self) -> Iterator[Project]:
+        """The project; of a bundle, the cases whose files it has, during the block only."""
+        if not self.is_bundle:
+            yield Project(self.path, self.document)
+            return
+        cases = [case for case in self.document.get("tests", ()) if _is_packed(case)]
+        with TemporaryDirectory() as folder:
+            _unpack(self.path, archive.TESTS, Path(folder))
+            yield Project(Path(folder), {**self.document, "tests": cases})
+
+    @property
+    def left_out(self) -> list[str]:
+        """The names of the cases whose files a bundle does not have."""
+        cases = self.document.get("tests", ()) if self.is_bundle else ()
+        return [case["name"] for case in cases if not _is_packed(case)]
+
+
+def _is_packed(case: Mapping[str, Any]) -> bool:
+    return bool(case.get("upload", True))
 
 
 def read(path: Path) -> Subject:
@@ -72,12 +94,12 @@ def read(path: Path) -> Subject:
         raise ProjectError([f"{path}: {error.strerror}"]) from error
 
 
-def _unpack(bundle: Path, target: Path) -> None:
-    """Write the code of a bundle that was verified: its paths lead nowhere else."""
+def _unpack(bundle: Path, prefix: str, target: Path) -> None:
+    """Write the files below ``prefix`` of a bundle that was verified: paths lead nowhere else."""
     with zipfile.ZipFile(bundle) as zipped:
         for info in zipped.infolist():
-            if info.filename.startswith(archive.CODE):
-                place = target / info.filename[len(archive.CODE) :]
+            if info.filename.startswith(prefix):
+                place = target / info.filename[len(prefix) :]
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(zipped.read(info))
                 place.chmod((info.external_attr >> 16) & 0o777)

@@ -27,8 +27,10 @@ def add(parser: argparse.ArgumentParser, given: click.Parameter) -> None:
                 help=given.help,
             )
     else:
-        shown = f"<{(given.metavar or given.name or '').lower()}>"
-        parser.add_argument(given.name or "", metavar=shown)
+        more: dict[str, Any] = {"nargs": "*"} if given.nargs < 0 else {}
+        # The metavar of an argument that may be left out is none of argparse's.
+        shown = given.name if more else given.metavar or given.name
+        parser.add_argument(given.name or "", metavar=f"<{(shown or '').lower()}>", **more)
 
 
 def words_of(known: Sequence[click.Parameter], given: Mapping[str, Any]) -> list[str]:
@@ -38,7 +40,7 @@ def words_of(known: Sequence[click.Parameter], given: Mapping[str, Any]) -> list
     for each in known:
         value = given.get(each.name or "")
         if isinstance(each, click.Argument):
-            arguments.append(str(value))
+            arguments += map(str, value) if isinstance(value, (list, tuple)) else [str(value)]
         elif value is True:
             options.append(each.opts[0])
         elif value is False:

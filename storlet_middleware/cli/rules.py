@@ -35,12 +35,19 @@ Rules are in force once they are uploaded as storlet_rules/rules.yaml of an acco
 checks, tests and explains them before that, offline: it does not know which storlets exist, which
 callers may run them, and which limits a cluster allows.
 
-A file is YAML or JSON; etc/rules.yaml-sample is an example. "-" is standard input."""
+A file is YAML or JSON; etc/rules.yaml-sample is an example. "-" is standard input.
+
+  storlet rules check rules.yaml
+  storlet rules who-can rules.yaml GET /patients-1/a.csv"""
 
 _CHECK: Final = """Reports all problems of rules, each with its line, a correction and an example.
 
+  storlet rules check --strict rules.yaml
+
 The exit status is 0 without errors (--strict: and without warnings), else 1."""
 _TEST: Final = """Decides example requests and compares the decisions with the expected ones.
+
+  storlet rules test rules.yaml cases.yaml
 
 CASES is a list in YAML or JSON:
 

@@ -28,6 +28,9 @@ CHECK_SECONDS: Final = 180.0
 
 DESCRIPTION: Final = """Show the sandboxes of this node.
 
+  sudo storlet sandboxes
+  sudo storlet sandboxes --check
+
 Also shown: their storlets, the running and waiting invocations, the disk space of deleted files
 that storlets keep (to root), and the last self-test of each trust class.
 

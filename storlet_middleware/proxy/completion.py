@@ -58,6 +58,7 @@ class Fingerprints:
     """Hashes of a run, by which a repetition can be compared; empty where unknown."""
 
     source_etag: str = ""
+    resource_etags: tuple[str, ...] = ()
     output_sha256: str = ""
 
 
@@ -190,6 +191,7 @@ class Completion:
             limits=dict(request.limits) or None,
             range=str(self._environ.get(_RANGE_KEY, "")) if request.ranges else "",
             resources=tuple(map(_path, request.extra)),
+            resource_etags=prints.resource_etags,
             etag=prints.source_etag,
             rule=(self._plan.rule or "-") if self._plan is not None else "",
             undoes_rule=self._plan is not None and self._plan.is_reversing,

@@ -356,5 +356,5 @@ class Run:
             logs = LogObjects(self._proxy, self._environ, self.id)
             results = self._execution.results()
             self._is_log_lost = not logs.store(self._steps, results, ending.code)
-        prints = Fingerprints(self._source.etag, self._output_hash.hex)
+        prints = Fingerprints(self._source.etag, self._source.resource_etags, self._output_hash.hex)
         self._completion.report(self._execution, self._reason, ending, prints)

@@ -9,6 +9,7 @@ data is Swift's refusal; :class:`~.disclosure.Disclosure` decides whether the cl
 from __future__ import annotations
 
 import contextlib
+from dataclasses import dataclass
 from typing import Any, Final
 
 from swift.common.header_key_dict import HeaderKeyDict
@@ -23,6 +24,7 @@ from storlet_middleware.errors import (
     BackendFailed,
     BadRequest,
     InternalError,
+    PreconditionFailed,
     RangeUnsatisfiable,
     StorletError,
 )
@@ -41,6 +43,15 @@ from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 #: Headers of the client's request that select a part of the answer.
 _RANGES: Final = ("HTTP_RANGE", "HTTP_IF_RANGE")
+
+
+@dataclass(frozen=True)
+class _Read:
+    """An object to read, or a part of it; ``etag`` is the one that it must have, or empty."""
+
+    path: ObjectPath
+    span: ByteRange | None = None
+    etag: str = ""
 
 
 class Source:
@@ -74,6 +85,8 @@ class Source:
         self._timestamp = timestamp
         #: Swift's answer for the source, if it has data.
         self.answer: SourceAnswer | None = None
+        #: The ETag of each extra resource, if all were read and all have one.
+        self.resource_etags: tuple[str, ...] = ()
 
     @property
     def path(self) -> ObjectPath:
@@ -95,8 +108,7 @@ class Source:
             return ""
         headers = self.answer.headers
         is_framed = names.BACKEND_RUN in headers
-        etag = headers.get(names.BACKEND_SOURCE_ETAG if is_framed else "Etag")
-        return (etag or "").strip('"')
+        return _etag(headers, names.BACKEND_SOURCE_ETAG if is_framed else "Etag")
 
     def close(self) -> None:
         """Release the answer if no result owns it."""
@@ -129,11 +141,12 @@ class Source:
 
         A plain answer that an object node gave instead of a result is used as it is.
         """
-        wanted: list[tuple[ObjectPath, ByteRange | None]] = []
+        wanted: list[_Read] = []
         if self.answer is None:
             spans: tuple[ByteRange | None, ...] = self._request.ranges or (None,)
-            wanted += [(self.path, span) for span in spans]
-        answers = self._fetch(wanted + [(path, None) for path in self._request.extra])
+            wanted += [_Read(self.path, span) for span in spans]
+        answers = self._fetch(wanted + _extra_reads(self._request))
+        self._keep_etags(answers[len(wanted) :])
         if self.answer is not None:
             answers.insert(0, self.answer)
         self.answer = answers[0]
@@ -145,8 +158,13 @@ class Source:
         _require_length(self._environ)
         metadata = storlet_metadata(Request(self._environ).headers)
         body = ClientBody(self._environ, self._proxy.client_timeout_seconds)
-        extra = self._fetch([(path, None) for path in self._request.extra])
+        extra = self._fetch(_extra_reads(self._request))
+        self._keep_etags(extra)
         return [StreamInput(body, metadata, drains=True), *map(self._input, extra)]
+
+    def _keep_etags(self, answers: list[SourceAnswer]) -> None:
+        etags = tuple(_etag(answer.headers) for answer in answers)
+        self.resource_etags = etags if all(etags) else ()
 
     def _input(self, answer: SourceAnswer) -> StreamInput:
         manifest = answer.headers.get(dynamic_object.MANIFEST)
@@ -161,12 +179,12 @@ class Source:
 
     # --- reads ------------------------------------------------------------------------------------
 
-    def _fetch(self, wanted: list[tuple[ObjectPath, ByteRange | None]]) -> list[SourceAnswer]:
+    def _fetch(self, wanted: list[_Read]) -> list[SourceAnswer]:
         """Answers with data for all of ``wanted``, in their order; raises the first fault, and
         leaves nothing open.
         """
         # A single read needs no green thread of its own.
-        outcomes = [self._try_get(*wanted[0])] if len(wanted) == 1 else self._try_all(wanted)
+        outcomes = [self._try_get(wanted[0])] if len(wanted) == 1 else self._try_all(wanted)
         faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         answers = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
         if not faults:
@@ -176,11 +194,9 @@ class Source:
         # A refusal by a rule takes precedence over Swift's answer.
         raise (self._context.refused or faults)[0]
 
-    def _try_all(
-        self, wanted: list[tuple[ObjectPath, ByteRange | None]]
-    ) -> list[SourceAnswer | Exception]:
+    def _try_all(self, wanted: list[_Read]) -> list[SourceAnswer | Exception]:
         """:meth:`_try_get` of each, concurrently."""
-        tasks = [spawn(self._try_get, path, span) for path, span in wanted]
+        tasks = [spawn(self._try_get, read) for read in wanted]
         try:
             return [task.wait() for task in tasks]
         except BaseException:
@@ -188,14 +204,16 @@ class Source:
                 _cancel(task)
             raise
 
-    def _try_get(self, path: ObjectPath, span: ByteRange | None) -> SourceAnswer | Exception:
+    def _try_get(self, read: _Read) -> SourceAnswer | Exception:
         """The answer, or the exception: eventlet prints exceptions that a green thread raises."""
+        path, span = read.path, read.span
         try:
             headers = {} if span is None else {"Range": str(_range_header(span))}
             answer = self.get(path, headers)
             if span is not None and answer.status_int != 206:
                 close_if_possible(answer.app_iter)
                 raise _unsatisfiable(path)  # noqa: TRY301 - an outcome like the others
+            _require_etag(read, answer, has_grant=bool(self._used_grants))
         except Exception as error:  # noqa: BLE001
             if (
                 isinstance(error, SwiftRefusal)
@@ -288,6 +306,34 @@ class Source:
             return refusal
         drain_and_close(refusal)
         return Response(status=answer.status_int, request=Request(self._environ))
+
+
+def _extra_reads(request: StorletRequest) -> list[_Read]:
+    """The reads of the extra resources, with the ETags that the client requires of them."""
+    etags = request.if_resources or ("",) * len(request.extra)
+    return [_Read(path, None, etag) for path, etag in zip(request.extra, etags, strict=True)]
+
+
+def _require_etag(read: _Read, answer: SourceAnswer, *, has_grant: bool) -> None:
+    """Refuse an extra resource with another ETag than the client requires."""
+    if not read.etag:
+        return
+    if has_grant:
+        close_if_possible(answer.app_iter)
+        raise AccessDenied(
+            f"a grant does not cover {names.IF_RESOURCES}, which would confirm a guess of an"
+            " object's hash: retry without it"
+        )
+    if _etag(answer.headers) != read.etag:
+        close_if_possible(answer.app_iter)
+        path = read.path
+        raise PreconditionFailed(
+            f"{names.IF_RESOURCES}: {path.container}/{path.name} has another ETag"
+        )
+
+
+def _etag(headers: Any, name: str = "Etag") -> str:
+    return (headers.get(name) or "").strip('"')
 
 
 def _require_length(environ: dict[str, Any]) -> None:

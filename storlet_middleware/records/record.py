@@ -135,6 +135,9 @@ class Record:
     range: str = _row(Kind.TEXT, Seen.WITHOUT_RULE, "``X-Storlet-Range``", default="")
     resources: tuple[str, ...] = _row(
         Kind.PATHS, Seen.WITHOUT_RULE, "further inputs, each container and name", default=())
+    resource_etags: tuple[str, ...] = _row(
+        Kind.PATHS, Seen.OWNER, "ETag of each further input; absent if they were not all read",
+        default=())
     etag: str = _row(
         Kind.TEXT, Seen.OWNER, "ETag of the object that was read", default="")
     rule: str = _row(Kind.TEXT, Seen.OWNER, "the rule that decided the run", default="")
@@ -210,8 +213,8 @@ class Record:
         """About the memory that the record takes until it is written."""
         given = (text for pair in (self.parameters or {}).items() for text in pair)
         texts = (
-            self.object, self.target, *self.outputs, *self.resources, *given, self.message,
-            self.traceback, self.log,
+            self.object, self.target, *self.outputs, *self.resources, *self.resource_etags,
+            *given, self.message, self.traceback, self.log,
         )
         return _FIXED_BYTES + sum(map(len, texts))
 

@@ -42,6 +42,8 @@ ON_DATA: Final = "storlets.on-data"
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 #: The key of a storlet version.
 _VERSION: Final = re.compile("[0-9a-f]{64}")
+#: An ETag of Swift, without quotes: a hash, of large objects with a number of parts.
+_ETAG: Final = re.compile("[0-9A-Za-z-]{1,128}")
 _REFUSED_WITH_COPY: Final = ("X-Copy-From-Account", "Destination-Account", "X-Fresh-Metadata")
 
 
@@ -61,7 +63,8 @@ class StorletRequest:
     COPY), ``outputs`` are those of the storlet's further outputs; all are in ``account``.
     ``limits`` are the request's own, by the names of
     :data:`storlet_middleware.engine.limits.TABLE`; only a rule sets ``run_on_object``.
-    ``if_version`` is the key of the only version that may run; empty: any.
+    ``if_version`` is the key of the only version that may run, ``if_resources`` has the ETag of
+    each extra resource that may be read; empty: any.
     """
 
     method: str
@@ -79,6 +82,7 @@ class StorletRequest:
     wants_log: bool = False
     limits: Mapping[str, float] = field(default_factory=dict)
     if_version: str = ""
+    if_resources: tuple[str, ...] = ()
 
     @property
     def input_count(self) -> int:
@@ -197,6 +201,7 @@ class _Parser:
             wants_log=self._flag(names.GENERATE_LOG),
             limits=self._limits(storlet),
             if_version=self._if_version(),
+            if_resources=self._if_resources(len(extra)),
         )
         if self._given:
             self._faults += unknown_header_faults(
@@ -310,6 +315,17 @@ class _Parser:
         wanted = "want the 64 hex digits of a storlet's hash in the record of a run"
         self._faults.append(fault(names.IF_VERSION, value, wanted))
         return ""
+
+    def _if_resources(self, count: int) -> tuple[str, ...]:
+        value = self._header(names.IF_RESOURCES)
+        if value is None:
+            return ()
+        etags = tuple(each.strip().strip('"') for each in value.split(","))
+        if len(etags) == count and all(map(_ETAG.fullmatch, etags)):
+            return etags
+        wanted = f"want an ETag for each of the {count} resources of {names.EXTRA_RESOURCES}"
+        self._faults.append(fault(names.IF_RESOURCES, value, wanted))
+        return ()
 
     def _run_on_proxy(self) -> bool:
         value = self._header(names.RUN_ON_PROXY)

@@ -9,11 +9,15 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from storlet_client.cli.main import cli, main
 from tests.support.accounts import unique
+from tests.support.bundles import tool
 from tests.support.client_package import installed, interpreters
 from tests.support.cluster import CHECKOUT
 from tests.support.http import Client
@@ -30,12 +34,17 @@ class Shell:
 
     def __init__(self, place: Path, client: Client) -> None:
         self.client = client
+        self._place = place
         self._command = place / "bin/storlet"
         self._environment = {
             "PATH": os.environ["PATH"],
             "OS_STORAGE_URL": client.storage_url,
             "OS_AUTH_TOKEN": client.token,
         }
+
+    def of(self, client: Client) -> Shell:
+        """The command as another user."""
+        return Shell(self._place, client)
 
     def run(self, *words: str, code: int = 0) -> str:
         """Standard output; standard error for other exit codes than 0."""
@@ -46,10 +55,13 @@ class Shell:
         assert done.returncode == code, done.stdout + done.stderr
         return done.stderr if code else done.stdout
 
-    def start(self, *words: str) -> subprocess.Popen[str]:
-        """A command that runs until it is interrupted."""
+    def start(self, *words: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
+        """A command that is not waited for.
+
+        :param before: a program that executes it.
+        """
         return subprocess.Popen(
-            [self._command, *words],
+            [*before, self._command, *words],
             env=self._environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
 
@@ -96,6 +108,269 @@ def test_the_life_of_a_storlet(shell: Shell, tmp_path: Path) -> None:
     assert "no column 'none'" in failed
     assert shell.run("delete", "csv_filter.py") == "deleted csv_filter.py\n"
     assert "no storlet csv_filter.py" in shell.run("show", "csv_filter.py", code=4)
+
+
+def test_the_doctor_finds_what_is_wrong_and_how_to_repair_it(shell: Shell, tmp_path: Path) -> None:
+    for name, text in (("tool.py", GOOD), ("bad.py", "import no_such_module\n" + GOOD)):
+        (tmp_path / name).write_text(text)
+    (tmp_path / "lib one.py").write_text("")
+    shell.run("enable")
+    shell.run("deploy", str(tmp_path / "tool.py"), "--dependency", str(tmp_path / "lib one.py"))
+    shell.run("deploy", str(tmp_path / "bad.py"), "--main", "bad.Tool", "--no-check")
+    shell.run("upload", str(tmp_path / "tool.py"), "samples/in put")
+    shell.run("grant", "samples", "test2:tester2", "tol.py")
+    shell.run("invoke", "bad.py", "samples/in put", code=4)
+    assert shell.client.delete("dependency/lib one.py").status == 204
+
+    def problems() -> dict[str, tuple[str, str]]:
+        done = shell.start("doctor", "-f", "json", "samples/in put", "samples/inptu")
+        out, err = done.communicate(timeout=120)
+        assert done.returncode == 1, err
+        rows = json.loads(out)
+        return {row["text"]: (row["subject"], row["remedy"]) for row in rows if not row["is_well"]}
+
+    # The record of the run is written some seconds later.
+    assert retry_until(lambda: any("does not load" in text for text in problems()), 30)
+    found = problems()
+    assert found.pop("dependency lib one.py is missing") == (
+        "storlet tool.py",
+        "storlet deploy tool.py --main tool.Tool --dependency 'lib one.py'",
+    )
+    assert found.pop("missing (did you mean in put?)") == (
+        "object samples/inptu",
+        "storlet upload FILE samples/inptu",
+    )
+    assert found.pop("test2:tester2 may not read container storlet, which has the storlets") == (
+        "grant on samples",
+        "swift post --read-acl test2:tester2 storlet",
+    )
+    through = "test2:tester2 through tol.py, which does not exist (did you mean tool.py?)"
+    assert found.pop(through)[1] == "storlet grant samples test2:tester2 tool.py"
+    ((text, (subject, remedy)),) = found.items()
+    assert (subject, "No module named 'no_such_module'" in text) == ("storlet bad.py", True)
+    assert remedy == "storlet deploy bad.py --main bad.Tool"
+
+
+def test_the_doctor_tells_another_user_what_it_may_do(
+    shell: Shell, users: dict[str, Client]
+) -> None:
+    shell.run("enable")
+    assert shell.client.put("samples").status == 201
+    other = shell.of(users["test2:tester2"].on(shell.client.account))
+    table = other.start("doctor", "samples").communicate(timeout=120)[0]
+    assert "FAIL  account: its metadata cannot be read: you do not own it" in table
+    assert "FAIL  container storlet: you may not run its storlets" in table
+    assert "or: storlet grant samples USER STORLET" in table
+    for container in ("storlet", "samples"):
+        headers = {"X-Container-Read": "test2:tester2"}
+        assert shell.client.post(container, headers).status == 204
+    table = other.start("doctor", "samples").communicate(timeout=120)[0]
+    assert "ok    container storlet: you may run its storlets" in table
+    assert "ok    container samples: you may read it" in table
+
+
+def test_of_two_deployments_at_once_one_is_whole(shell: Shell, tmp_path: Path) -> None:
+    shell.run("enable")
+    texts = [GOOD.replace("ANSWER", word * 1000) for word in ("one", "two")]
+    started = []
+    for number, text in enumerate(texts):
+        file = tmp_path / str(number) / "tool.py"
+        file.parent.mkdir()
+        file.write_text(text)
+        started.append(shell.start("deploy", str(file)))
+    ends = [(each.communicate(timeout=120), each.returncode) for each in started]
+    for (out, err), code in ends:
+        assert code == 0 or (code == 5 and "at the same time: deploy again" in err), out + err
+    assert 0 in {code for _, code in ends}
+    assert shell.client.get("storlet/tool.py").text in texts
+    assert "FAIL" not in shell.run("doctor")
+
+
+def test_two_deployments_of_a_bundle_at_once_are_two_versions(shell: Shell, tmp_path: Path) -> None:
+    shell.run("enable")
+    files = [tmp_path / f"{version}.storlet" for version in ("one", "two")]
+    for file in files:
+        file.write_bytes(tool("tool", file.stem))
+    started = [shell.start("deploy", str(file)) for file in files]
+    ends = [(each.communicate(timeout=120), each.returncode) for each in started]
+    rows = json.loads(shell.run("versions", "tool", "-f", "json"))
+    done = [end for end, code in ends if code == 0]
+    assert len(rows) == len(done) >= 1, ends
+    assert [row["number"] for row in rows] == list(range(len(rows), 0, -1))
+    assert shell.client.put("samples").status == 201
+    assert shell.client.put("samples/a", b"abc").status == 201
+    assert shell.run("invoke", "tool", "samples/a") == f"{rows[0]['version']} 3 "
+    assert "FAIL" not in shell.run("doctor")
+
+
+def test_a_full_disk_leaves_no_file(shell: Shell, tmp_path: Path) -> None:
+    (tmp_path / "tool.py").write_text(GOOD + "#" * 100_000)
+    shell.run("enable")
+    shell.run("deploy", str(tmp_path / "tool.py"), "--no-check")
+    limited = ("bash", "-c", 'ulimit -f 16; exec "$@"', "limited")
+    command = shell.start("download", "tool.py", "-o", str(tmp_path / "copy"), before=limited)
+    _, err = command.communicate(timeout=120)
+    assert (command.returncode, "copy: File too large" in err) == (5, True), err
+    assert [each.name for each in tmp_path.iterdir()] == ["tool.py"]
+
+
+#: Commands with a bad input, their exit code and a part of what they say.
+BAD = (
+    ("doctor sampels", 1, "container sampels: missing (did you mean samples?)"),
+    ("--os-auth-token nonsense enable", 4, "401"),
+    ("info -f xml", 2, "'xml'"),
+    ("init {folder}/fruit", 3, "it exists already"),
+    ("init {folder}/new --language java --template image", 3, "for java there are"),
+    ("build {folder}", 3, "storlet.toml: No such file"),
+    ("versions nosuch", 4, "no bundle nosuch"),
+    ("rollback fruit 7", 4, "7"),
+    (
+        "run --no-sandbox {folder}/fruit {folder}/fruit/sample.txt -p txt=a",
+        3,
+        "the storlet has text",
+    ),
+    ("test {folder}/fruit -k nothing", 3, "no name contains 'nothing'"),
+    ("check {folder}", 1, "storlet.toml: No such file"),
+    ("--os-auth-token nonsense list", 4, "401"),
+    ("show nosuch", 4, "no storlet nosuch"),
+    ("deploy {folder}/fruit/sample.txt", 3, "the language of sample.txt is unknown"),
+    ("deploy {folder}/fruit/sample.txt --language pyton --main a.A", 4, "cluster has python"),
+    ("delete nosuch", 4, "no storlet nosuch"),
+    ("download nosuch -o {folder}/none", 4, "no storlet nosuch"),
+    ("upload {folder}/none samples/a", 2, "No such file"),
+    ("upload {folder}/fruit/sample.txt samples", 3, "write container/object"),
+    ("invoke nosuch samples/input", 4, "storlet.not_found"),
+    ("invoke fruit samples/none -p text=a", 4, "404"),
+    ("invoke fruit samples/input -p text", 3, "write -p KEY=VALUE"),
+    ("logs fruit nosuch", 4, "no log nosuch"),
+    ("library -f xml", 2, "'xml'"),
+    ("distribute std:grep", 3, "give a container"),
+    ("runs --outcome nosuch", 4, "outcome"),
+    ("show-run nosuch", 4, "no record of nosuch"),
+    ("replay nosuch", 4, "no record of nosuch"),
+    ("grants nosuch", 4, "404"),
+    ("grant storlet test2:tester2 fruit", 4, "has no grants"),
+    ("revoke nosuch test2:tester2 fruit", 4, "404"),
+    ("rules show more", 2, "unexpected extra argument"),
+    ("rules put {folder}/none", 2, "No such file"),
+    ("--os-auth-token nonsense rules delete", 4, "401"),
+    ("rules decide GET samples", 3, "write container/object"),
+    ("completion tcsh", 2, "'tcsh'"),
+    ("dotcor", 2, "Did you mean 'doctor'?"),
+)
+
+
+def test_bad_inputs_of_each_command_are_refused_by_name(
+    users: dict[str, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    """In one process, because there are many."""
+    client = users["admin:admin"].on(f"AUTH_{unique('bad')}")
+    monkeypatch.setenv("OS_STORAGE_URL", client.storage_url)
+    monkeypatch.setenv("OS_AUTH_TOKEN", client.token)
+    folder = tmp_path / "fruit"
+    for words in (
+        ("enable",), ("init", str(folder)), ("build", str(folder)),
+        ("deploy", str(folder / "dist/fruit-0.1.0.storlet")),
+        ("upload", str(folder / "sample.txt"), "samples/input"),
+        ("info",), ("rules", "show"), ("completion", "bash"),
+    ):  # fmt: skip
+        assert main(words) == 0, capfd.readouterr()
+    capfd.readouterr()
+    wrong = {}
+    for line, code, text in BAD:
+        found = main(line.format(folder=tmp_path).split())
+        out, err = capfd.readouterr()
+        if found != code or text not in out + err:
+            wrong[line] = (found, out, err)
+    assert not wrong, "\n".join(f"{line}: {found}" for line, found in wrong.items())
+    named = {word for line, *_ in BAD for word in line.split()}
+    assert set(cli.commands) - named == {"sandboxes"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fruit"]
+
+
+#: Characters that a URL, a header, a query, a list or a shell could take for something else.
+ODD = "s p/\u00fc\u4e16%41, 50% ?a=b#c;'\"\n../..&+é"
+ECHO = """\
+import json
+
+
+class Echo:
+    def __init__(self, logger):
+        self.logger = logger
+
+    def __call__(self, in_files, out_files, params):
+        own = {key: value for key, value in params.items() if not key.startswith("storlet_")}
+        self.logger.info("said")
+        out_files[0].set_metadata({})
+        out_files[0].write(json.dumps([own, [each.read().decode() for each in in_files]]).encode())
+        out_files[0].close()
+"""
+
+
+def test_odd_names_and_parameters_arrive_as_they_are(
+    users: dict[str, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    client = users["admin:admin"].on(f"AUTH_{unique('odd')}")
+    monkeypatch.setenv("OS_STORAGE_URL", client.storage_url)
+    monkeypatch.setenv("OS_AUTH_TOKEN", client.token)
+
+    def run(*words: str) -> str:
+        assert main(words) == 0, capfd.readouterr()
+        return capfd.readouterr().out
+
+    code, data = tmp_path / "\u00e9cho\u4e16.py", tmp_path / ODD.replace("/", ":")
+    code.write_text(ECHO)
+    data.write_text("data")
+    run("enable")
+    assert client.post("", {"X-Account-Meta-Storlet-Records": "all"}).status == 204
+    run("deploy", str(code))
+    (row,) = json.loads(run("list", "-f", "json"))
+    assert row["name"] == code.name
+    assert json.loads(run("show", code.name, "-f", "json"))["name"] == code.name
+    assert run("download", code.name) == ECHO
+    run("upload", str(data), f"samples/{ODD}")
+    assert [each["name"] for each in client.listing("samples")] == [ODD]
+    assert f"object samples/{ODD}" in [
+        each["subject"] for each in json.loads(run("doctor", f"samples/{ODD}", "-f", "json"))
+    ]
+    words = ["invoke", code.name, f"samples/{ODD}", "--resource", f"samples/{ODD}", "--keep-log"]
+    words += ["-p", f"k {ODD}={ODD}", "-p", "empty=", "-p", "b= x ", "-p", "percent=100%"]
+    given = {f"k {ODD}".partition("=")[0]: f"k {ODD}={ODD}".partition("=")[2]}
+    given |= {"empty": "", "b": " x ", "percent": "100%"}
+    expected = [given, ["data", "data"]]
+    assert json.loads(run(*words)) == expected
+    run(*words, "-o", str(tmp_path / "out put"))
+    assert json.loads((tmp_path / "out put").read_text()) == expected
+    run(*words, "--to", f"samples/copy {ODD}")
+    run("invoke", code.name, f"samples/put {ODD}", "--put", str(data), "-p", f"a={ODD}")
+    stored = {each["name"] for each in client.listing("samples")}
+    assert stored == {ODD, f"copy {ODD}", f"put {ODD}"}
+    logs = json.loads(run("logs", code.name, "-f", "json"))
+    assert "said" in run("logs", code.name, logs[0]["invocation"])
+
+    def recorded() -> list[dict[str, Any]]:
+        rows: list[dict[str, Any]] = json.loads(run("runs", code.name, "-f", "json"))
+        return rows if len(rows) == 4 else []
+
+    records = retry_until(recorded, 30)
+    assert {row["object"] for row in records} == {f"samples/{ODD}", f"samples/put {ODD}"}
+    first = next(row for row in records if row["method"] == "GET")
+    assert (first["parameters"], first["resources"]) == (given, [f"samples/{ODD}"])
+    assert "sha256" in run("replay", first["id"])
+    # A line for each row, also if its names have line feeds.
+    assert len(run("runs", code.name).splitlines()) == 4
+    run("grant", "samples", "test2:t\u00e9ster%41", code.name)
+    (grant,) = json.loads(run("grants", "samples", "-f", "json"))
+    assert grant == {"user": "test2:t\u00e9ster%41", "storlet": code.name}
+    run("revoke", "samples", "test2:t\u00e9ster%41", code.name)
+    run("delete", code.name)
+
+
+def test_commands_of_the_server_are_named_as_such(shell: Shell) -> None:
+    for words in (("sandboxes",), ("rules", "check", "rules.yaml")):
+        assert "install swift-storlets here" in shell.run(*words, code=3)
 
 
 def test_grants_and_rules(shell: Shell, tmp_path: Path) -> None:
@@ -156,7 +431,7 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     shell.run("grant", "samples", "test2:tester2", "fruit")
 
     def described() -> dict[str, object]:
-        values: dict[str, object] = json.loads(shell.run("show", "fruit.storlet", "-f", "json"))
+        values: dict[str, object] = json.loads(shell.run("show", "fruit", "-f", "json"))
         return values
 
     assert retry_until(lambda: described()["failures"] == 1, 20)
@@ -168,6 +443,10 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     )
     assert records[0]["code"] == "storlet.failed"
     assert "broken on purpose" in shell.run("show-run", records[0]["id"])
+    shell.run("download", "fruit", "-o", str(tmp_path / "again"))
+    assert (tmp_path / "again").stat().st_size > 0
+    assert shell.run("delete", "fruit") == "deleted fruit\n"
+    assert "no bundle fruit" in shell.run("versions", "fruit", code=4)
 
 
 GOOD = """\

@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from storlet_client.builder import bundler, template, wheels
+from storlet_client.builder import bundler, project, template, wheels
 from storlet_client.builder.jars import LOCK
 from storlet_client.builder.project import ProjectError
+from storlet_client.bundle import manifest
 from storlet_client.cli.main import main
 from storlet_client.login import Token
 from storlet_client.storlets import Storlets
 from tests.support.accounts import unique
+from tests.support.cluster import Cluster
 from tests.support.http import Client
 
 SAMPLES = Path(__file__).resolve().parents[2] / "storlets/native"
@@ -56,9 +58,14 @@ def faults_of(folder: Path) -> str:
 
 
 @pytest.fixture
-def storlets(users: dict[str, Client]) -> Iterator[Storlets]:
+def client(users: dict[str, Client]) -> Client:
+    """The owner of a new account."""
+    return users["admin:admin"].on(f"AUTH_{unique('builds')}")
+
+
+@pytest.fixture
+def storlets(client: Client) -> Iterator[Storlets]:
     """The client of a new account with storlets."""
-    client = users["admin:admin"].on(f"AUTH_{unique('builds')}")
     assert client.put("").status in {201, 202}
     with Storlets(Token(client.storage_url, client.token)) as made:
         made.enable()
@@ -160,6 +167,41 @@ def test_a_rust_project_runs_by_the_commands_only(storlets: Storlets, tmp_path: 
     content = (folder / "sample.txt").read_bytes()
     output = result_of(storlets, folder, content, "apple")
     assert output == (folder / "expected.txt").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("language", "kind"),
+    [*(("python", kind) for kind in template.kinds("python")), ("native", template.FILTER)],
+)
+def test_a_template_goes_from_init_to_invoke_by_commands_only(
+    client: Client, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
+    language: str, kind: str,
+) -> None:  # fmt: skip
+    if language == "native" and shutil.which("cargo") is None:
+        pytest.skip("cargo is missing")
+    monkeypatch.setenv("OS_STORAGE_URL", client.storage_url)
+    monkeypatch.setenv("OS_AUTH_TOKEN", client.token)
+    monkeypatch.setenv("STORLET_LOCAL_CONF", str(cluster.storlet_conf))
+    folder, output = tmp_path / "fresh", tmp_path / "output"
+    run("enable")
+    run("init", str(folder), "--language", language, "--template", kind)
+    run("test", "--sandbox", str(folder))
+    run("build", str(folder))
+    run("deploy", str(folder / "dist/fresh-0.1.0.storlet"))
+    case = project.read(folder).document["tests"][0]
+    parameters, inputs = case.get("parameters", {}), manifest.inputs_of(case)
+    for name in inputs:
+        run("upload", str(folder / name), f"samples/{name}")
+    words = [word for key, value in parameters.items() for word in ("-p", f"{key}={value}")]
+    words += [word for name in inputs[1:] for word in ("--resource", f"samples/{name}")]
+    run("invoke", "fresh", f"samples/{inputs[0]}", *words, "-o", str(output))
+    if "output" in case:
+        assert output.read_bytes() == (folder / case["output"]).read_bytes()
+    assert output.stat().st_size > 0
+
+
+def run(*words: str) -> None:
+    assert main(words) == 0, words
 
 
 TOOLS = {"c": "gcc", "cpp": "g++", "rust": "cargo", "go": "go"}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +26,7 @@ from storlet_middleware.aio.docker_api import DockerApi
 from tests.support.accounts import unique
 from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.http import Client
-from tests.support.waiting import wait_for
+from tests.support.waiting import retry_until, wait_for
 
 #: Does what its parameter says.
 SOURCE = """
@@ -152,11 +154,13 @@ def test_a_java_project_runs(tmp_path: Path) -> None:
     assert (done.returncode, out) == (0, b"one apple\nthree apples\n"), err
 
 
-def test_the_cases_of_a_project_run_in_one_sandbox(tmp_path: Path) -> None:
+def test_the_cases_of_a_project_and_of_its_bundle_run_in_one_sandbox(tmp_path: Path) -> None:
     made = template.make(tmp_path / "plum")
-    done = storlet("test", "--sandbox", str(made))
-    out, err = done.communicate(timeout=120)
-    assert (done.returncode, b"lines with apples  ok" in out) == (0, True), err
+    built = bundler.build(made, tmp_path / "dist", wheels.Sandbox())
+    for source in (made, built):
+        done = storlet("test", "--sandbox", str(source))
+        out, err = done.communicate(timeout=120)
+        assert (done.returncode, b"lines with apples  ok" in out) == (0, True), err
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -236,6 +240,44 @@ def test_a_java_project_is_checked(tmp_path: Path) -> None:
     made = template.make(tmp_path / "grape", "java")
     done = storlet("check", str(made))
     assert done.communicate(timeout=120)[0] == b"grape 0.1.0 loads in the sandbox\n"
+
+
+def test_a_debugger_connects_to_the_jvm_of_a_java_project(tmp_path: Path) -> None:
+    made = template.make(tmp_path / "grape", "java")
+    words = ("--no-sandbox", "--debug", str(made), str(made / "sample.txt"), "-p", "text=apple")
+    command = storlet("run", *words)
+    assert command.stderr is not None
+    lines = iter(command.stderr.readline, b"")
+    told = next(line for line in lines if b"waiting for a debugger (jdwp) on " in line)
+    host, _, port = told.split()[-1].decode().rpartition(":")
+    assert host == "127.0.0.1"
+    with debugger(host, int(port)) as connection:
+        connection.sendall(JDWP_HANDSHAKE)
+        assert connection.recv(len(JDWP_HANDSHAKE), socket.MSG_WAITALL) == JDWP_HANDSHAKE
+        assert command.poll() is None
+        connection.sendall(JDWP_DISPOSE)
+        out, err = command.communicate(timeout=120)
+    assert (command.returncode, out) == (0, b"one apple\nthree apples\n"), err
+
+
+#: Of the protocol between debuggers and JVMs: the begin of each connection, and the command
+#: VirtualMachine.Dispose, after which the JVM continues.
+JDWP_HANDSHAKE = b"JDWP-Handshake"
+JDWP_DISPOSE = struct.pack(">IIBBB", 11, 1, 0, 1, 6)
+
+
+def debugger(host: str, port: int) -> socket.socket:
+    """A connection to a JVM that may be about to listen."""
+
+    def connected() -> socket.socket | None:
+        try:
+            return socket.create_connection((host, port), 60)
+        except ConnectionRefusedError:
+            return None
+
+    connection: socket.socket | None = retry_until(connected, 60)
+    assert connection is not None, "the JVM does not listen"
+    return connection
 
 
 def test_a_java_project_runs_in_a_jvm_here(tmp_path: Path) -> None:

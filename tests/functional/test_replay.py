@@ -44,7 +44,7 @@ class Tool:
 def packed(version: bytes) -> bytes:
     code = {"tool.py": (b"VERSION = " + repr(version).encode() + SOURCE, 0o644)}
     kinds = {"how": {"type": "string", "default": "ok"}}
-    return bundle("tool", code, main="tool.Tool", parameters=kinds, inputs={"min": 1, "max": 2})
+    return bundle("tool", code, main="tool.Tool", parameters=kinds, inputs={"min": 1, "max": 3})
 
 
 @dataclass(frozen=True)
@@ -106,6 +106,7 @@ def test_a_record_has_what_a_repetition_needs(account: Account) -> None:
     assert record["parameters"] == {"how": "ok"}
     assert record["range"] == "bytes=0-2"
     assert record["resources"] == ["samples/input"]
+    assert record["resource_etags"] == [record["etag"]]
     assert record["limits"] == {"Memory": 64 << 20}
     assert record["etag"] == hashlib.md5(b"apple", usedforsecurity=False).hexdigest()
     assert record["output_sha256"] == hashlib.sha256(b"one app2").hexdigest()
@@ -181,19 +182,32 @@ def test_a_failure_after_the_first_byte_is_compared_by_its_record(account: Accou
     assert "outcome,storlet.failed,storlet.failed,yes" in done.stdout
 
 
+def test_further_inputs_are_repeated_unless_one_has_changed(account: Account) -> None:
+    further = "samples/50%, a b"
+    account.storlets.upload(further, b"pear")
+    run = account.get("ok", resources=(further, "samples/input"))
+    for where in ((), ("--local",)):
+        done = account.replay(run, *where, "-f", "csv")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "bytes,10,10,yes" in done.stdout
+    account.storlets.upload(further, b"plum")
+    for where in ((), ("--local",)):
+        done = account.replay(run, *where)
+        assert (done.returncode, done.stdout) == (4, "")
+        assert f"{further} has changed since the run; --any-version" in done.stderr
+    assert account.replay(run, "--any-version").returncode == 0
+
+
 def test_runs_that_cannot_be_repeated_are_refused_by_name(account: Account) -> None:
     put = account.storlets.put("tool", "samples/put", b"x", {"how": "ok"})
-    resources = account.get("ok", resources=("samples/input",))
     rules = b"version: 1\nrules:\n- name: made\n  when: {method: GET, container: samples}\n  run: tool\n"
     for run, reason in (
         (put.headers["x-storlet-invocation"], "it is a PUT"),
-        (resources, "it read further inputs"),
         (_run_of_rule(account, rules), "rule made decided the run"),
     ):
         done = account.replay(run)
         assert (done.returncode, done.stdout) == (4, ""), done.stderr
         assert reason in done.stderr
-    assert account.replay(resources, "--any-version").returncode == 0
     assert account.storlets.run_record(put.headers["x-storlet-invocation"])["method"] == "PUT"
 
 

@@ -291,11 +291,12 @@ def test_unknown_arguments_exit_with_2(words: list[str], run: Run) -> None:
     assert run(*words).code == 2
 
 
-@pytest.mark.parametrize("words", [[], ["check"], ["test"], ["explain"]])
-def test_help_is_there(words: list[str], run: Run) -> None:
+@pytest.mark.parametrize("words", [[], ["check"], ["test"], ["explain"], ["who-can"], ["diff"]])
+def test_help_is_there_with_an_example(words: list[str], run: Run) -> None:
     answer = run(*words, "--help")
     assert answer.code == 0
     assert "usage: storlet rules" in answer.out
+    assert f"\n  storlet rules {' '.join(words)}" in answer.out
 
 
 def test_the_help_states_its_limits(run: Run) -> None:

@@ -5,12 +5,20 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from urllib.parse import unquote
 
 import pytest
 
-from storlet_client import ConfigurationError, Grant, NotThere, Storlets, StorletsError
+from storlet_client import (
+    BrokenAnswer,
+    ConfigurationError,
+    Grant,
+    NotThere,
+    Storlets,
+    StorletsError,
+)
 from storlet_client.operations import Invocation, Manifest, language_of, object_path
-from tests.unit.client.server import Reply, Server
+from tests.unit.client.server import ACCOUNT, Reply, Server
 
 CODE = b"class A: pass\n"
 META = {
@@ -29,6 +37,48 @@ def test_a_storlet_has_its_manifest(server: Server, storlets: Storlets) -> None:
     found = storlets.show("a.py")
     assert (found.language, found.main, found.dependencies) == ("python", "a.A", ("b.py", "c.py"))
     assert found.declared == {"memory": "64M"}
+
+
+def page(names: range) -> Reply:
+    rows = [{"name": f"{name:05}", "last_modified": f"{name:05}", "bytes": 1} for name in names]
+    return Reply(body=json.dumps(rows).encode())
+
+
+def test_a_listing_of_ten_thousand_objects_is_read_in_pages(
+    server: Server, storlets: Storlets
+) -> None:
+    pages = [page(range(first, first + 1000)) for first in range(0, 10_000, 1000)]
+    server.on("GET", "/storletlog", *pages, page(range(0)))
+    found = storlets.logs("a.py")
+    assert [row["name"] for row in found] == [f"{name:05}" for name in range(10_000)]
+    last = server.received[-1].path
+    assert "marker=09999" in last
+    assert "prefix=a.py%2F" in last
+
+
+def test_a_listing_that_does_not_end_is_refused(server: Server, storlets: Storlets) -> None:
+    server.on("GET", "/storletlog", page(range(1000)))
+    with pytest.raises(BrokenAnswer, match="does not go on after 00999"):
+        storlets.logs("a.py")
+
+
+def test_versions_of_bundles_are_no_storlets(server: Server, storlets: Storlets) -> None:
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "a.py"}, {"subdir": "versions/"}]'))
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    assert [each.name for each in storlets.list()] == ["a.py"]
+    listed = next(
+        each.path for each in server.received if each.path.startswith(f"{ACCOUNT}/storlet?")
+    )
+    assert "delimiter=%2F" in listed
+
+
+def test_an_answer_of_another_program_is_refused(server: Server, storlets: Storlets) -> None:
+    server.on("GET", "/storletlog", Reply(body=b"<html>Please log in\nto this network"))
+    with pytest.raises(BrokenAnswer, match="not JSON, but begins with: '<html>Please log in to"):
+        storlets.logs("a.py")
+    server.on("PUT", "/storlet/a.storlet", Reply(201))
+    with pytest.raises(BrokenAnswer, match="no number of a version"):
+        storlets.deploy_bundle("a", b"x")
 
 
 def test_a_missing_storlet_is_named(storlets: Storlets) -> None:
@@ -74,20 +124,24 @@ def test_another_upload_at_the_same_time_is_noticed(server: Server, storlets: St
         storlets.deploy("a.py", CODE, Manifest("a.A", "python"))
 
 
-def test_parameters_are_headers_if_a_header_can_carry_them() -> None:
+def test_parameters_arrive_as_they_are() -> None:
     parameters = {
-        "plain": "a b",
-        "end": "a ",
-        "line": "a\nb",
+        "plain": "a,b=c/d",
+        "begin and end": " a ",
+        "line": "a\r\nb\0",
         "accent": "\u00e9",
+        "percent": "50%, %41, %zz",
         "k:1": "v",
         "": "e",
     }
     call = Invocation("s.py", "c/o", parameters).call("GET", {})
-    assert call.headers["X-Storlet-Parameter-1"] == "plain:a b"
-    assert dict(call.query) == {
-        key: parameters[key] for key in ("end", "line", "accent", "k:1", "")
-    }
+    sent = [value for name, value in call.headers.items() if name.startswith("X-Storlet-Param")]
+    assert sent[0] == "plain:a,b=c/d"
+    assert all(value.isascii() and value.isprintable() for value in sent)
+    # As the server reads them.
+    received = {key: value for key, _, value in (unquote(each).partition(":") for each in sent)}
+    assert {**received, **dict(call.query)} == parameters
+    assert dict(call.query) == {"k:1": "v", "": "e"}
 
 
 def test_an_invocation_has_all_its_headers() -> None:
@@ -96,11 +150,12 @@ def test_an_invocation_has_all_its_headers() -> None:
         "/c/a/b",
         {},
         "0-9",
-        ("c/x", "/c/y"),
+        ("c/x", "/c/100%, y"),
         {"memory": "1M"},
         on_proxy=True,
         keep_log=True,
         outputs=("c/one, two", "/d/z"),
+        if_resources=("e1", "e2"),
     )
     call = invocation.call("COPY", {"Destination": "c/z"})
     assert call.path == ("c", "a/b")
@@ -109,7 +164,8 @@ def test_an_invocation_has_all_its_headers() -> None:
         "Accept": "*/*",
         "Destination": "c/z",
         "X-Storlet-Range": "bytes=0-9",
-        "X-Storlet-Extra-Resources": "/c/x,/c/y",
+        "X-Storlet-Extra-Resources": "/c/x,/c/100%25%2C%20y",
+        "X-Storlet-If-Resources": "e1,e2",
         "X-Storlet-Output": "/c/one%2C%20two,/d/z",
         "X-Storlet-Limit-memory": "1M",
         "X-Storlet-Run-On-Proxy": "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import struct
+from urllib.parse import unquote
 
 import pytest
 
@@ -28,7 +29,8 @@ def test_records_are_mappings(server: Server, storlets: Storlets) -> None:
     assert list(storlets.records("c", "o", **ASKED)) == FOUND
     sent = server.received[-1].headers
     assert sent["x-run-storlet"] == "std:records"
-    parameters = {value for key, value in sent.items() if key.startswith("x-storlet-parameter-")}
+    headers = {value for key, value in sent.items() if key.startswith("x-storlet-parameter-")}
+    parameters = set(map(unquote, headers))
     assert parameters == {f"struct:{STRUCT}", "where:id < 3", "fields:text,id"}
 
 

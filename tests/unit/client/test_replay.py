@@ -98,6 +98,10 @@ def test_a_version_of_the_name_or_a_plain_storlet_needs_no_list_of_versions() ->
     [
         (refused(412, "", ""), "c/o has changed since the run; --any-version"),
         (refused(412, "precondition.failed", "X-Storlet-If-Version: no"), "is not kept any more"),
+        (
+            refused(412, "precondition.failed", "X-Storlet-If-Resources: c/p q has another ETag"),
+            "tx1-1: c/p q has changed since the run; --any-version",
+        ),
     ],
 )
 def test_a_change_between_the_requests_is_noticed(answer: Refused, text: str) -> None:
@@ -166,8 +170,13 @@ def test_outcome_size_and_hash_are_compared() -> None:
 
 
 def test_the_request_has_range_and_further_inputs() -> None:
-    record = {**RECORD, "range": "bytes=0-1", "resources": ["c/p"]}
+    record = {**RECORD, "range": "bytes=0-1", "resources": ["c/p"], "resource_etags": ["e2"]}
     storlets = cast(Storlets, SimpleNamespace())
     invocation = replay.invocation_of(storlets, record, any_version=True)
     assert isinstance(invocation, Invocation)
     assert (invocation.byte_range, invocation.resources) == ("bytes=0-1", ["c/p"])
+    assert invocation.if_resources == ()
+    account = Account()
+    repeat(account, record)
+    assert account.ran[0][3]["if_resources"] == ["e2"]
+    assert replay.faults_of(record, any_version=False) == []

@@ -4,12 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import socket
+import threading
+from urllib.parse import unquote
 
 import httpx
 import pytest
 
-from storlet_client import AsyncStorlets, BrokenAnswer, Storlets, Tempauth, Token, Unreachable
-from tests.unit.client.server import Reply, Server
+from storlet_client import (
+    AsyncStorlets,
+    BrokenAnswer,
+    ConfigurationError,
+    Refused,
+    Storlets,
+    Tempauth,
+    Token,
+    Unreachable,
+)
+from storlet_client import storlets as faces
+from tests.unit.client.server import ACCOUNT, Reply, Server
 
 TEXT = "first\nsec\u00f6nd\n\nlast".encode()
 FACTS = {
@@ -71,6 +84,72 @@ def test_an_output_without_a_known_end_is_broken(server: Server, storlets: Storl
     storlets._http = httpx.Client(transport=httpx.MockTransport(answer))
     with pytest.raises(BrokenAnswer, match="no length"), storlets.run("s.py", "c/o"):
         pass
+
+
+def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(faces, "_QUICK_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = "http://{}:{}/v1/A".format(*silent.getsockname())
+        with Storlets(Token(url, "t")) as storlets, pytest.raises(Unreachable) as caught:
+            storlets.info()
+    assert "no answer to GET within 0 s" in str(caught.value)
+
+
+def test_an_output_that_stops_is_given_up_with_the_length_of_the_silence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(faces, "_READ_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as stopping:
+
+        def answer() -> None:
+            with stopping.accept()[0] as connection:
+                connection.recv(65536)
+                connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nabc")
+                connection.recv(1)  # until the client closes it
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        url = "http://{}:{}/v1/A".format(*stopping.getsockname())
+        with (
+            Storlets(Token(url, "t")) as storlets,
+            pytest.raises(BrokenAnswer, match="no byte for 0 s"),
+            storlets.run("s.py", "c/o") as output,
+        ):
+            output.read()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        *(Token(url, "t") for url in ("no-url", "http://[half/v1/A", "ftp://host/v1/A")),
+        *(Tempauth(url, "u", "k") for url in ("no-url", "ftp://host/auth/v1.0")),
+    ],
+)
+def test_what_is_no_url_of_a_server_is_named(credentials: Token | Tempauth) -> None:
+    with Storlets(credentials) as storlets, pytest.raises(ConfigurationError) as caught:
+        storlets.show("a.py")
+    url = credentials.storage_url if isinstance(credentials, Token) else credentials.auth_url
+    assert repr(url) in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ["two\nlines", " space", "end\t", "nul\0"])
+def test_what_a_header_cannot_carry_is_refused(storlets: Storlets, name: str) -> None:
+    refused = pytest.raises(ConfigurationError, match="a header cannot carry it")
+    with refused as caught, storlets.run(name, "c/o"):
+        pass
+    assert "X-Run-Storlet" in str(caught.value)
+    with refused, storlets.run("s.py", "c/o", limits={"m\u00e9moire": "1M"}):
+        pass
+
+
+def test_names_of_objects_arrive_as_they_are(server: Server, storlets: Storlets) -> None:
+    names = ["a b", "50%", "%41", "\u00fc/\u4e16", "a?b#c", "line\nend", "..", "a/../b/./c", "/x//"]
+    for name in names:
+        with pytest.raises(Refused, match="404"), storlets.read(f"c d/{name}"):
+            pass
+        path = server.received[-1].path.removeprefix(ACCOUNT).partition("?")[0]
+        assert unquote(path) == f"/c d/{name}"
 
 
 def test_a_server_that_is_not_there_is_unreachable() -> None:

@@ -124,3 +124,18 @@ def test_a_fault_of_the_manifest_is_named(folder: Path, old: str, new: str, faul
 def test_a_new_project_is_valid(tmp_path: Path) -> None:
     made = project.read(template.make(tmp_path / "sum", "native"))
     assert made.document["files"] == ["target/release/sum"]
+
+
+def test_links_are_refused_by_name(folder: Path, tmp_path: Path) -> None:
+    (folder / "make.sh").write_text(
+        f"ln -sf words.txt link; ln -sfn {tmp_path} outside; echo x > {tmp_path}/far"
+    )
+    change(folder, '"words.txt"]', '"words.txt", "link", "outside/far", "dangling"]')
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "out").mkdir()
+    (folder / "out/fruit.sh").write_text("")
+    assert faults_of(folder) == [
+        "files: link: a symbolic link: name the file that it leads to",
+        "files: outside/far: a link leads out of the project: copy the file into it",
+        "files: dangling: a symbolic link: name the file that it leads to",
+    ]

@@ -13,7 +13,7 @@ def test_the_doctor_names_the_command_that_repairs(server: Server, command: Comm
     result = command("doctor")
     assert (result.code, "repair: storlet enable" in result.out) == (1, True)
     assert [row["is_well"] for row in json.loads(command("doctor", "-f", "json").out)] == [
-        True, True, True, False,
+        True, True, True, True, False,
     ]  # fmt: skip
 
 

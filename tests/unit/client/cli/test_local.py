@@ -46,6 +46,21 @@ def test_the_output_of_a_run_is_stored(command: Command, folder: Path, tmp_path:
     assert "metadata colour: red" in result.err
 
 
+def test_the_cases_of_a_bundle_run_as_those_of_its_project(
+    command: Command, folder: Path, tmp_path: Path
+) -> None:
+    with (folder / "storlet.toml").open("a") as file:
+        file.write('\n[[tests]]\nname = "large"\ninput = "sample.txt"\nupload = false\n')
+    assert command("build", str(folder), "-o", str(tmp_path)).code == 0
+    (bundle,) = tmp_path.glob("*.storlet")
+    result = command("test", str(bundle), "-f", "csv")
+    assert (result.code, result.out.count(",ok,")) == (0, 1)
+    assert "not run: large: upload = false" in result.err
+    (tmp_path / "broken.storlet").write_bytes(b"x")
+    result = command("test", str(tmp_path / "broken.storlet"))
+    assert (result.code, "not a zip" in result.err) == (3, True)
+
+
 def test_a_failed_run_leaves_no_output(command: Command, folder: Path, tmp_path: Path) -> None:
     source = folder / "src/fruit.py"
     source.write_text(source.read_text().replace("kept = 0", "raise ValueError('on purpose')"))

@@ -24,17 +24,20 @@ def all_commands() -> list[tuple[str, ...]]:
     return found
 
 
-OPERATORS = {"sandboxes", "check", "test", "explain", "who-can", "diff"}
+#: Commands of the server's package, which has their help.
+OPERATORS = {
+    ("sandboxes",),
+    *(("rules", verb) for verb in ("check", "test", "explain", "who-can", "diff")),
+}
 
 
-@pytest.mark.parametrize("words", all_commands(), ids=" ".join)
+@pytest.mark.parametrize("words", sorted({(), *all_commands()} - OPERATORS), ids=" ".join)
 def test_each_command_has_help_with_examples(command: Command, words: tuple[str, ...]) -> None:
-    if words[-1] in OPERATORS:
-        return
     result = command(*words, "--help")
     assert result.code == 0
     assert len(result.out.splitlines()) > 4
-    assert "Examples:" in result.out or words == ("rules",)
+    examples = result.out.partition("Examples:\n")[2]
+    assert f"storlet {' '.join(words)}".rstrip() in examples
 
 
 @pytest.mark.parametrize(
@@ -56,10 +59,35 @@ def test_an_error_has_a_code_and_a_next_step(
         assert "storlet show-run tx1-1" in result.err
 
 
-def test_a_broken_output_fails(server: Server, command: Command) -> None:
+def test_a_broken_output_fails_and_leaves_no_file(
+    server: Server, command: Command, tmp_path: Path
+) -> None:
     server.on("GET", "/c/o", Reply(200, {}, b"x" * 100, sent=40))
-    result = command("invoke", "s.py", "c/o")
-    assert (result.code, "incomplete" in result.err) == (5, True)
+    for words in ((), ("-o", str(tmp_path / "out"))):
+        result = command("invoke", "s.py", "c/o", *words)
+        assert (result.code, "incomplete" in result.err) == (5, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_full_disk_is_a_failure(server: Server, command: Command) -> None:
+    server.on("GET", "/c/o", Reply(200, {}, b"x" * 100_000))
+    result = command("invoke", "s.py", "c/o", "-o", "/dev/full")
+    assert (result.code, result.out) == (5, "")
+    assert "storlet: /dev/full: No space left on device" in result.err
+    assert "make room" in result.err
+
+
+def test_standard_output_that_is_full_is_a_failure(server: Server) -> None:
+    server.on("GET", "/c/o", Reply(200, {}, b"x" * 100_000))
+    environment = {**os.environ, "ST_AUTH": server.auth_url, "ST_USER": "u", "ST_KEY": "k"}
+    words = [sys.executable, "-m", "storlet_client", "invoke", "s.py", "c/o"]
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            words, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert done.returncode == 5, done.stderr
+    assert "storlet: standard output: No space left on device" in done.stderr
+    assert "Exception ignored" not in done.stderr
 
 
 def test_without_credentials_all_ways_are_named(

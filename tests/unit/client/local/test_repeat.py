@@ -117,6 +117,9 @@ def test_a_failure_has_its_code(output: BinaryIO, monkeypatch: pytest.MonkeyPatc
 def test_what_has_changed_is_named(output: BinaryIO) -> None:
     with pytest.raises(NotRepeatable, match="c/o has changed since the run"):
         here(output, Invocation("tool@3", "c/o", {}, if_match="old", if_version="5f"))
+    further = {"resources": ("c/p", "c/q"), "if_resources": ("e2", "old")}
+    with pytest.raises(NotRepeatable, match="c/q has changed since the run"):
+        here(output, Invocation("tool@3", "c/o", {}, if_version="5f", **further))
     with pytest.raises(NotRepeatable, match="not kept any more"):
         here(output, sha256="ef")
 

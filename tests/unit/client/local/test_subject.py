@@ -30,6 +30,20 @@ def test_a_bundle_is_unpacked_for_the_time_of_a_run(project: Project, tmp_path: 
     assert not unpacked.folder.exists()
 
 
+def test_a_bundle_has_the_files_of_its_cases(project: Project, tmp_path: Path) -> None:
+    subject = subjects.read(project.folder)
+    with subject.with_cases() as same:
+        assert same == project
+    with subject.as_bundle() as built:
+        (tmp_path / "copy").write_bytes(built.read_bytes())
+    packed = subjects.read(tmp_path / "copy")
+    assert (subject.left_out, packed.left_out) == ([], [])
+    with packed.with_cases() as unpacked:
+        content = (unpacked.folder / "sample.txt").read_bytes()
+        assert content == (project.folder / "sample.txt").read_bytes()
+    assert not unpacked.folder.exists()
+
+
 @pytest.mark.parametrize("content", [b"", b"x" * 100])
 def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / f"a{archive.SUFFIX}").write_bytes(content)

@@ -23,6 +23,8 @@ def parsed(command: click.Command, words: list[str]) -> list[str]:
     ("name", "given", "expected"),
     [
         ("delete", ["a.py"], ["--", "a.py"]),
+        ("doctor", [], ["--"]),
+        ("doctor", ["c", "c/o", "-f", "json"], ["-f", "json", "--", "c", "c/o"]),
         ("rollback", ["fruit", "3"], ["--", "fruit", "3"]),
         ("deploy", ["a.py", "--no-check"], ["--no-check", "--", "a.py"]),
         ("deploy", ["a.py", "--check"], ["--check", "--", "a.py"]),

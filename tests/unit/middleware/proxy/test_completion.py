@@ -218,7 +218,8 @@ def test_a_record_has_what_a_repetition_needs(proxy: Proxy, swift: FakeSwift) ->
     headers = {**RUN, "X-Storlet-Range": "bytes=0-3", "X-Storlet-Limit-Memory": "64M"}
     path = "c/o?colour=red&temp_url_sig=secret"
     assert proxy.call("GET", path, {**headers, "X-Storlet-Parameter-1": "a:b"}).status == 200
-    assert proxy.call("PUT", "c/new", RUN, body=b"hello").status == 201
+    more = {**RUN, "X-Storlet-Extra-Resources": "/c/o"}
+    assert proxy.call("PUT", "c/new", more, body=b"hello").status == 201
     long = {**RUN, "X-Storlet-Parameter-1": "a:" + "x" * 4096}
     assert proxy.call("GET", "c/o", long).status == 200
     first, put, last = records_of(proxy, swift)
@@ -228,6 +229,7 @@ def test_a_record_has_what_a_repetition_needs(proxy: Proxy, swift: FakeSwift) ->
     assert first["output_sha256"] == hashlib.sha256(b"HELL").hexdigest()
     assert put["output_sha256"] == hashlib.sha256(b"HELLO").hexdigest()
     assert "etag" not in put
+    assert (put["resources"], put["resource_etags"]) == (["c/o"], [first["etag"]])
     assert "parameters" not in last
 
 

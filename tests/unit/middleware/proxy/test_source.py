@@ -74,6 +74,24 @@ def test_several_inputs_are_opened_together_and_all_given_to_the_storlet(
     assert "why=several-inputs" in proxy.logger.text
 
 
+def test_an_extra_resource_with_another_etag_is_not_read(
+    proxy: Proxy, node: Node, swift: FakeSwift
+) -> None:
+    swift.put("d", "a", b"extra")
+    etag = hashlib.md5(b"extra", usedforsecurity=False).hexdigest()
+    asked = {**RUN, "X-Storlet-Extra-Resources": "/d/a,/d/a"}
+    for etags, status in ((f'{etag}, "{etag}"', 200), (f"{etag},{'0' * 32}", 412)):
+        answer = proxy.call("GET", "c/o", {**asked, "X-Storlet-If-Resources": etags})
+        assert answer.status == status
+    assert answer.error == "precondition.failed"
+    assert b"X-Storlet-If-Resources: d/a has another ETag" in answer.data
+    assert len(node.workers.runs) == 1
+    for etags in (etag, f"{etag},", f"{etag},*"):
+        answer = proxy.call("GET", "c/o", {**asked, "X-Storlet-If-Resources": etags})
+        assert (answer.status, answer.error) == (400, "bad_request")
+    assert_idle(proxy)
+
+
 @pytest.mark.parametrize(("user", "status", "code"), [("test:tester", 404, "input.not_found")])
 def test_a_missing_extra_resource_is_an_error_before_anything_runs(
     proxy: Proxy, node: Node, user: str, status: int, code: str

@@ -34,7 +34,7 @@ FULL = record(
     peak_memory_bytes=4096, bytes_in=0, bytes_out=7, service_operations=3, service_bytes_in=5,
     service_bytes_out=0, traceparent="00-1", traceback="T", log="L",
     parameters={"a": "b"}, limits={"Memory": 1}, range="bytes=0-1", resources=("c/o",), etag="e1",
-    output_sha256="00",
+    resource_etags=("e2",), output_sha256="00",
 )  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def test_a_caller_without_a_rule_does_not_see_the_owners_fields() -> None:
     own = Viewer(False, "test:tester", "u1").view(full.mapping())
     assert own is not None
     hidden = set(full.mapping()) - set(own)
-    assert hidden == {"why", "node", "traceback", "log", "etag"}
+    assert hidden == {"why", "node", "traceback", "log", "etag", "resource_etags"}
 
 
 @pytest.mark.parametrize(

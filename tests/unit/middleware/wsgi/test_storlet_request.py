@@ -66,6 +66,7 @@ WRONG_VALUES = {
     names.GENERATE_LOG: "maybe",
     names.LIMIT_PREFIX + "Memory": "much",
     names.IF_VERSION: "newest",
+    names.IF_RESOURCES: "5f",
 }
 
 
