@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.s3 import Signer
+from tests.functional.test_services import ask, outcomes, upload
 from tests.support.accounts import prepare_account
 from tests.support.client_package import installed, interpreters
 from tests.support.cluster import CHECKOUT, Cluster
@@ -140,6 +141,38 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
     assert "write" in openstack("run", "list", "--since", "yesterday", code=1)
     openstack("delete", "csv_filter.py")
     assert json.loads(openstack("list", "-f", "json")) == []
+
+
+# --- storlets of a caller with a token -------------------------------------------------------------
+
+
+def test_results_of_puts_and_copies_are_stored(project: Project) -> None:
+    """The token has no domain of its own: ``authtoken`` sets its headers to None."""
+    client = project.tool.client
+    put = client.put("bucket/put", CONTENT, project.run)
+    assert put.status == 201, put
+    copied = client.request("COPY", SIGNED, {**project.run, "Destination": "bucket/copied"})
+    assert copied.status == 201, copied
+    from_ = client.put("bucket/copied-from", b"", {**project.run, "X-Copy-From": f"/{SIGNED}"})
+    assert from_.status == 201, from_
+    for name in ("put", "copied", "copied-from"):
+        assert client.get(f"bucket/{name}").body == CONTENT.upper()
+
+
+def test_services_and_further_outputs_are_stored(project: Project) -> None:
+    client = project.tool.client
+    assert upload(client, "read, write").status == 201
+    asked = [["set", f"/{SIGNED}", {"a": "b"}], ["copy", f"/{SIGNED}", "/bucket/by-service"]]
+    assert outcomes(ask(client, SIGNED, *asked, ["stat", "/bucket/by-service"]))[:2] == [["ok"]] * 2
+    assert client.get("bucket/by-service").body == CONTENT
+    headers = {
+        **project.run,
+        "X-Storlet-Parameter-1": "do:spread",
+        "X-Storlet-Output": "/bucket/2nd",
+    }
+    answer = client.get(SIGNED, headers)
+    assert answer.status == 200, answer
+    assert client.get("bucket/2nd").body == b"1:" + CONTENT
 
 
 # --- S3 requests that are signed with EC2 credentials ---------------------------------------------

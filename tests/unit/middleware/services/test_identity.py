@@ -25,7 +25,7 @@ CLIENT: dict[str, Any] = {
     "swift.authorize": AuthorizationChain(check, grants=("grant",)),  # type: ignore[arg-type]
     "swift.trans_id": "tx1", "swift.infocache": {"a": 1}, "swift.backend_path": "/x", "eventlet.input": object(),
     "storlets.context": object(), "s3api.auth_details": {}, "keystone.identity": {"user": ("1", "u")},
-    "reseller_request": True, "wsgi.url_scheme": "https",
+    "reseller_request": True, "wsgi.url_scheme": "https", "HTTP_X_DOMAIN_ID": None,
 }  # fmt: skip
 
 

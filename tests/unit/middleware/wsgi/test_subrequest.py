@@ -50,6 +50,12 @@ def test_the_filters_own_headers_are_not_sent_to_swift() -> None:
     assert "added" not in environ
 
 
+def test_a_header_without_a_value_is_absent() -> None:
+    """``authtoken`` of Keystone sets the domain's headers of a project's token to None."""
+    environ = {"HTTP_X_DOMAIN_ID": None, "HTTP_X_PROJECT_ID": "p", "swift.none": None}
+    assert client_environ(environ) == {"HTTP_X_PROJECT_ID": "p", "swift.none": None}
+
+
 def test_a_path_is_a_wsgi_string_in_the_account_of_the_request() -> None:
     request = StorletRequest("GET", "v1", "AUTH_ü", "up.py", None, None, {})
     path = path_info(request, ObjectPath("c%2F", "größe/a b"))
