@@ -27,10 +27,13 @@
  * a child process, a changed signal handler or a duplicate of a descriptor of the invocation.
  *
  * Everything that `run` points to is valid until the function returns. Texts are UTF-8 and end with
- * a NUL. The functions of `run` must be called from one thread at a time.
+ * a NUL. The functions of `run` must be called from one thread at a time. Those of `run->services`
+ * may be called from any thread, by several at the same time.
  *
  * The version changes only if the meaning or the place of a field changes. New fields are added at
- * the end of `struct storlet_run`; `size` says which are there.
+ * the end of a structure; its `size` says which are there, and STORLET_HAS tests one. So an object
+ * that was built with an older header runs in a newer worker, and one that tests before it uses a
+ * newer field runs in an older worker, too.
  */
 #ifndef STORLET_H
 #define STORLET_H
@@ -57,6 +60,10 @@ extern "C" {
     __attribute__((visibility("default"))) const uint32_t storlet_abi_version = STORLET_ABI_VERSION;
 #endif
 
+/* Whether the structure at `pointer` has `field` in this worker. */
+#define STORLET_HAS(pointer, field)                                                                \
+    ((pointer)->size >= offsetof(__typeof__(*(pointer)), field) + sizeof((pointer)->field))
+
 /* A name and its value: a parameter, or one entry of metadata. */
 struct storlet_field {
     const char *name;
@@ -71,6 +78,216 @@ struct storlet_input {
     /* The user metadata of the object. */
     size_t metadata_count;
     const struct storlet_field *metadata;
+};
+
+/* --- services: the store, for a running storlet -------------------------------------------------
+ *
+ * A storlet may use the store if its metadata declares it, as in
+ * X-Object-Meta-Storlet-Services: read, list. Paths are "/container/object", always in the account
+ * of the request. Each operation is a request of the caller, with the caller's rights and the
+ * account's rules.
+ *
+ *     struct storlet_error error = STORLET_ERROR;
+ *     const struct storlet_file *file;
+ *     if (run->services->open(run, "/notes/a.txt", NULL, &file, &error) != 0) {
+ *         run->fail(run, error.message);
+ *         return errno;
+ *     }
+ *     while ((size = run->services->read(run, file, data, sizeof data, &error)) > 0) {
+ *         ...
+ *     }
+ *     run->services->close(run, file);
+ */
+
+/* Why an operation failed. Begin with `struct storlet_error error = STORLET_ERROR;`. */
+struct storlet_error {
+    /* The size of this structure in the storlet. */
+    uint32_t size;
+
+    /* The reason, a number of errno; errno itself has it, too.
+     * ENOENT: there is no such container or object.
+     * EACCES: the caller, a rule, or the storlet's own declaration does not allow the operation, or
+     * the run has no services.
+     * ESTALE: the object was replaced since it was opened.
+     * ENOBUFS: a limit of the run. If the run then fails, its code is storlet.limit.services.
+     * EAGAIN: the store cannot answer now.
+     * EIO: the stream of an object ended before its end mark.
+     * ESPIPE: the file cannot seek.
+     * EINVAL: an argument is not valid.
+     * EBADF: the file is not open, or the run has ended.
+     * EBUSY: another thread uses the file.
+     * ENOMEM: the worker has no memory.
+     * EREMOTEIO: anything else that the store refuses. */
+    int number;
+
+    /* The status of the store's answer, such as 404. */
+    int status;
+
+    /* The error code of the store's answer, such as "access.rule". */
+    char code[64];
+
+    /* The reason as one line of text. */
+    char message[512];
+
+    /* The name of a called storlet that has failed; empty for all other reasons. */
+    char storlet[256];
+};
+
+#define STORLET_ERROR {sizeof(struct storlet_error), 0, 0, "", "", ""}
+
+/* The facts about an object. One that is not known, or that a rule withholds, is -1 or NULL. */
+struct storlet_object {
+    uint32_t size;
+
+    /* Bytes of the object, or of the part of it that was opened. */
+    int64_t bytes;
+
+    const char *etag;
+    const char *content_type;
+
+    /* The time of the last change, as HTTP writes it. */
+    const char *last_modified;
+
+    /* The user metadata. */
+    size_t metadata_count;
+    const struct storlet_field *metadata;
+};
+
+/* An open object: for the functions below. */
+struct storlet_file {
+    uint32_t size;
+    const struct storlet_object *object;
+};
+
+/* A part of an object: the first and the last byte, both inclusive. A last byte of -1 is the
+ * object's. */
+struct storlet_range {
+    int64_t first;
+    int64_t last;
+};
+
+/* The entries of a listing that are wanted. NULL and 0 select all. Begin with
+ * `struct storlet_query query = STORLET_QUERY;`. */
+struct storlet_query {
+    /* The size of this structure in the storlet. */
+    uint32_t size;
+
+    /* Entries in the order from the last to the first, if it is not 0. */
+    int32_t reverse;
+
+    /* At most this number of entries. */
+    int64_t limit;
+
+    /* Names that begin with this text. */
+    const char *prefix;
+
+    /* Names up to this text after the prefix, such as "/", as one entry each. */
+    const char *delimiter;
+
+    /* Names after this one, and before that one. */
+    const char *marker;
+    const char *end_marker;
+};
+
+#define STORLET_QUERY {sizeof(struct storlet_query), 0, 0, NULL, NULL, NULL, NULL}
+
+/* One entry of a listing: an object, or with a delimiter a common prefix, which has a name only.
+ * Other values are -1 or NULL if they are not known. */
+struct storlet_entry {
+    uint32_t size;
+    int32_t is_prefix;
+    const char *name;
+    int64_t bytes;
+    const char *etag;
+    const char *content_type;
+    const char *last_modified;
+};
+
+/* The run of another storlet. Begin with `struct storlet_call call = STORLET_CALL;`. */
+struct storlet_call {
+    /* The size of this structure in the storlet. */
+    uint32_t size;
+
+    /* A storlet of the account in any language, or of the system library, such as "std:grep". */
+    const char *storlet;
+
+    /* The object that it reads, on the node that has it. */
+    const char *path;
+
+    /* The parameters of the run. */
+    size_t parameter_count;
+    const struct storlet_field *parameters;
+
+    /* The parts of the object that it reads, each an input; none is the whole object. */
+    size_t range_count;
+    const struct storlet_range *ranges;
+};
+
+#define STORLET_CALL {sizeof(struct storlet_call), NULL, NULL, 0, NULL, 0, NULL}
+
+struct storlet_run;
+
+/* The operations. `error` may be NULL. */
+struct storlet_services {
+    uint32_t size;
+
+    /* Open an object, or with a `range` that is not NULL a part of it. Service `read`. Returns 0,
+     * or -1. A file that is still open at the end of the run is closed then. */
+    int (*open)(struct storlet_run *run, const char *path, const struct storlet_range *range,
+                const struct storlet_file **file, struct storlet_error *error);
+
+    /* Read up to `size` bytes from the position. Returns their number, 0 at the end, or -1. The
+     * end is verified: a file that does not arrive whole is an error. A file may be used by one
+     * thread at a time. */
+    ssize_t (*read)(struct storlet_run *run, const struct storlet_file *file, void *buffer,
+                    size_t size, struct storlet_error *error);
+
+    /* Move the position: `whence` is SEEK_SET, SEEK_CUR or SEEK_END. Returns the new position, or
+     * -1. After it, parts of the same version of the object are read, ahead of the storlet. The
+     * result of a storlet, of a rule or by `call`, cannot seek. */
+    int64_t (*seek)(struct storlet_run *run, const struct storlet_file *file, int64_t offset,
+                    int whence, struct storlet_error *error);
+
+    /* Close a file. `file` is not valid after it. */
+    void (*close)(struct storlet_run *run, const struct storlet_file *file);
+
+    /* The facts about an object. Service `read`. Returns 0, or -1. `forget` releases them; at the
+     * end of the run they are released, too. */
+    int (*stat)(struct storlet_run *run, const char *path, const struct storlet_object **object,
+                struct storlet_error *error);
+    void (*forget)(struct storlet_run *run, const struct storlet_object *object);
+
+    /* Call `each` for each entry of a container, in its order, until it returns something other
+     * than 0. `query` may be NULL. Service `list`. An entry is valid until `each` returns. Returns
+     * 0, or -1. */
+    int (*list)(struct storlet_run *run, const char *container, const struct storlet_query *query,
+                int (*each)(void *context, const struct storlet_entry *entry), void *context,
+                struct storlet_error *error);
+
+    /* Change items of an object's user metadata; the other items stay. A value that is NULL or
+     * empty removes the item. The name Content-Type is the content type. Service `write`. Done at
+     * the call, also if the run fails later. Returns 0, or -1. */
+    int (*set_metadata)(struct storlet_run *run, const char *path,
+                        const struct storlet_field *changes, size_t count,
+                        struct storlet_error *error);
+
+    /* Copy an object with its metadata; an object at `target` is replaced. Service `write`. Done at
+     * the call. Returns 0, or -1. */
+    int (*copy)(struct storlet_run *run, const char *source, const char *target,
+                struct storlet_error *error);
+
+    /* Delete an object. Service `delete`. Done at the call. Returns 0, or -1. */
+    int (*remove)(struct storlet_run *run, const char *path, struct storlet_error *error);
+
+    /* Run another storlet, and read its result as a file that cannot seek. Service `call`.
+     * `file->object` has the metadata of the result. Returns 0, or -1. */
+    int (*call)(struct storlet_run *run, const struct storlet_call *call,
+                const struct storlet_file **file, struct storlet_error *error);
+
+    /* The same, but the result is stored as the object `output`, whose facts it gives. Returns 0,
+     * or -1. */
+    int (*call_into)(struct storlet_run *run, const struct storlet_call *call, const char *output,
+                     const struct storlet_object **object, struct storlet_error *error);
 };
 
 /* One invocation. */
@@ -119,6 +336,10 @@ struct storlet_run {
 
     /* Set the message of the failure; the function then returns something other than 0. */
     void (*fail)(struct storlet_run *run, const char *message);
+
+    /* The store. In a run without services each operation fails with EACCES. Absent in workers of
+     * the first release: test STORLET_HAS(run, services) if the object may run in one. */
+    const struct storlet_services *services;
 };
 
 /*

@@ -93,7 +93,9 @@ class Language:
     ``main_is_file``, it begins with the name of an executable file, up to a ``:``: the storlet's
     own, or a dependency's. With ``has_version``, a manifest may select one of the configured
     versions; ``Language-Version`` is ignored otherwise. With ``has_arguments``, a manifest may
-    have ``Arguments``. With ``has_services``, its storlets may declare services.
+    have ``Arguments``. With ``has_services``, its storlets may declare services: those whose
+    ``main`` has the pattern ``services_main``, if there is one; ``services_rule`` is its rule in
+    words.
 
     ``worker_cost`` is what an idle worker needs, measured and rounded up. ``worker_share`` is what
     each worker must get of the storlet's own limits; with less, fewer workers run. ``paths`` are
@@ -119,3 +121,5 @@ class Language:
     has_version: bool = False
     has_arguments: bool = False
     has_services: bool = False
+    services_main: re.Pattern[str] | None = None
+    services_rule: str = ""

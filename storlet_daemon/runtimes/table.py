@@ -100,6 +100,9 @@ LANGUAGES: tuple[Language, ...] = (
         runtime=_native,
         main_is_file=True,
         has_arguments=True,
+        has_services=True,
+        services_main=re.compile(r".*:.*", re.DOTALL),
+        services_rule="a program has no services: use a shared object, with Main <file>:<function>",
     ),
 )
 

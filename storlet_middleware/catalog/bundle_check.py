@@ -93,8 +93,8 @@ def faults_here(config: Config, account: str, name: str, document: Mapping[str, 
     trust_class = config.class_of(account, name)
     wrong += limits.above_maximum(values, names.STORLET_META, trust_class)
     services = ", ".join(document.get("services", ()))
-    unknown = read_services(services, document["language"])[1]
-    faults += [each.replace(names.META_SERVICES, "services") for each in unknown]
+    wrong_services = read_services(services, document["language"], document["main"])[1]
+    faults += [each.replace(names.META_SERVICES, "services") for each in wrong_services]
     return faults + [f"limits.{each.replace(names.STORLET_META, '').lower()}" for each in wrong]
 
 

@@ -140,7 +140,7 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     own, more = limits.declared(meta, language)
     faults += more
     faults += read_types(meta)[1]
-    services, more = read_services(value(names.META_SERVICES), language)
+    services, more = read_services(value(names.META_SERVICES), language, value(names.META_MAIN))
     faults += more
     if faults:
         raise ManifestError(faults)
@@ -149,12 +149,18 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     return Manifest(language, main, dependencies, version, own, records, arguments, services)
 
 
-def read_services(text: str, language: str) -> tuple[tuple[str, ...], list[str]]:
-    """The services in a value of metadata, in the order of their table, and the faults."""
+def read_services(text: str, language: str, main: str) -> tuple[tuple[str, ...], list[str]]:
+    """The services in a value of metadata, in the order of their table, and the faults.
+
+    :param main: of the storlet: not each form of a language has services.
+    """
     row = table.language(language)
     if text and row is not None and not row.has_services:
         wanted = f"{row.title} storlets have no services yet: leave it out"
         return (), [fault(names.META_SERVICES, text, wanted)]
+    form = row.services_main if row is not None else None
+    if row is not None and text and main and form is not None and not form.fullmatch(main):
+        return (), [fault(names.META_SERVICES, text, row.services_rule)]
     given = [part.strip().lower() for part in text.split(",") if part.strip()]
     faults = [
         fault(

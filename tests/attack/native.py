@@ -4,30 +4,25 @@
 
 from __future__ import annotations
 
-import subprocess
-import tempfile
-from pathlib import Path
 from typing import Final
 
-from tests.attack.arena import Attacker, must, outcome
+from tests.attack.arena import DEADLINES, Attacker, must, outcome
 from tests.attack.attack import NATIVE, Attack
 from tests.attack.escape import all_refused, calls, donated
 from tests.attack.lies import TO_FILTER, TO_SUPERVISOR
 from tests.support.cluster import CHECKOUT
+from tests.support.native import shared_object
+from tests.support.storlets import Tool, declaration
 
 SOURCE: Final = CHECKOUT / "tests/attack/storlets/native/hostile.c"
-INCLUDE: Final = CHECKOUT / "storlet_daemon/native"
 _QUERY_BYTES: Final = 2000
+#: The hostile storlet under a name with services.
+ASKING: Final = "asking.so"
 
 
 def built() -> bytes:
     """The shared object of the hostile storlet."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "hostile.so")
-        options = ["-O1", "-fPIC", "-shared", f"-I{INCLUDE}", "-o", str(target), str(SOURCE)]
-        done = subprocess.run(["gcc", *options], capture_output=True, text=True, check=False)
-        must(done.returncode == 0, done.stderr)
-        return target.read_bytes()
+    return shared_object(SOURCE)
 
 
 def lies(attacker: Attacker) -> str:
@@ -51,9 +46,37 @@ def lies(attacker: Attacker) -> str:
     return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
 
 
+WAYS: Final = (
+    "garbage", "empty", "large", "descriptors", "stats", "opens", "backwards", "close", "leave",
+    "threads",
+)  # fmt: skip
+
+
+def services(attacker: Attacker) -> str:
+    """Wrong uses of the services' socket: each ends its own run, and no other."""
+    client, arena = attacker.client, attacker.arena
+    headers = declaration(
+        "native", f"{ASKING}:hostile", Services="read, list, write, delete", **DEADLINES
+    )
+    answer = client.put(f"storlet/{ASKING}", arena.native, headers)
+    must(answer.status == 201, answer)
+    tool = Tool(client, ASKING)
+    seen: dict[str, int] = {}
+    for way in WAYS:
+        answer = tool.get(attacker.path, "services", way=way, path=f"/{attacker.path}")
+        found = outcome(answer)
+        must(answer.status == 422, (way, answer))
+        must(answer.error not in ("internal", "access.denied"), (way, answer))
+        seen[found] = seen.get(found, 0) + 1
+        again = tool.get(attacker.path, "identity")
+        must(again.body == attacker.tenant.content, (way, again))
+    return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
+
+
 ROWS: Final = (
     Attack("system calls by number, in C", "EPERM or ENOSYS", calls, NATIVE),
     Attack("traces and signals its neighbours, in C", "refused", all_refused("neighbours"), NATIVE),
     Attack("donated descriptor, in C", "read-only, disk unchanged", donated, NATIVE),
     Attack("answers the protocol wrongly, in C", "an error of its own run", lies, NATIVE),
+    Attack("abuses its services, in C", "an error of its own run", services, NATIVE),
 )

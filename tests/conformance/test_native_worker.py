@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import socket
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from storlet_daemon.protocol import messages
+from storlet_daemon.protocol import framing, messages
 from tests.conformance.conftest import new_sandbox
 from tests.conformance.daemon_harness import (
     Code,
     HostSandbox,
     InputFile,
     InputPipe,
+    Run,
     Storlet,
     count_descriptors,
     running,
@@ -25,6 +28,7 @@ from tests.conformance.daemon_harness import (
 )
 from tests.conformance.test_transcripts import cases, check, play
 from tests.conformance.test_workers import is_alive, pid_of
+from tests.support.native import asker
 
 #: Transcripts whose subject differs for a program: it has an exit status and no exceptions, and a
 #: wrong use of metadata is found at its end, if at all.
@@ -151,6 +155,16 @@ def _name(pid: int) -> str:
         return ""
 
 
+def test_a_program_has_no_services(program: Storlet) -> None:
+    with Run(program.connect(), [InputPipe(b"")]) as run:
+        store = run.serve("read")
+        run.send({})
+        done = run.finish().done
+        store.close()
+    assert done.code == messages.LOAD
+    assert "program is a program, which has no services" in (done.message or "")
+
+
 # --- a shared object ------------------------------------------------------------------------------
 
 
@@ -262,3 +276,69 @@ def test_an_idle_worker_has_at_most_two_mebibytes_of_its_own(single: Storlet) ->
         int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_Dirty:")
     )
     assert 0 < own <= 2048
+
+
+# --- services -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def asking(request: pytest.FixtureRequest) -> Iterator[Storlet]:
+    """A storlet that uses the store as its parameter says."""
+    with new_sandbox("native", request) as sandbox:
+        (sandbox.folder / "asker.so").write_bytes(asker())
+        code = Code(sandbox.folder, "asker.so:asker", "asker.so", "native")
+        yield sandbox.load(code, workers_max=1)
+    shutil.rmtree(sandbox.folder)
+
+
+@pytest.mark.parametrize(
+    ("reply", "fault"),
+    [
+        ({"type": "described", "id": 7}, "a reply to no request"),
+        ({"type": "ended", "id": 2, "bytes": 0}, "a reply to no request"),
+        ({"type": "performed", "id": 1}, "a reply to another kind of request"),
+        ({"type": "ended", "id": 1, "bytes": 0}, "two replies to one request"),
+    ],
+)
+def test_a_reply_to_another_request_fails_the_run(
+    asking: Storlet, reply: dict[str, Any], fault: str
+) -> None:
+    with Run(asking.connect(), [InputPipe(b"")]) as run:
+        store = run.serve("read")
+        run.send({"ask": '[["stat", "/c/o"]]'})
+        assert framing.receive(store) is not None
+        framing.send_bytes(store, framing.encode_fields(reply))
+        done = run.finish().done
+        store.close()
+    assert (done.code, done.message) == (
+        messages.FAILED,
+        f"the store's reply is not valid: {fault}",
+    )
+
+
+def test_nothing_of_the_services_stays_after_a_run(asking: Storlet) -> None:
+    """Files that the storlet left open, and streams whose end it did not read."""
+    hold(asking, 1)
+    [pid] = asking.sandbox.descendants()
+    before = count_descriptors(pid)
+    for count in (5, 0, 3):
+        hold(asking, count)
+    until(lambda: count_descriptors(pid) == before)
+    assert asking.sandbox.descendants() == [pid]
+
+
+def hold(storlet: Storlet, count: int) -> None:
+    with Run(storlet.connect(), [InputPipe(b"")]) as run:
+        store = run.serve("read")
+        run.send({"ask": json.dumps([["hold", "/c/o", count]])})
+        for _ in range(count):
+            request = framing.receive(store)
+            assert request is not None
+            reply = {"type": "opened", "id": request.fields["id"], "facts": {"size": 5}}
+            ours, theirs = socket.socketpair()
+            framing.send_bytes(store, framing.encode_fields(reply), [theirs.fileno()])
+            ours.close()
+            theirs.close()
+        result = run.finish()
+        store.close()
+    assert json.loads(result.output) == [["ok", count]], result.done

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import shutil
 import socket
 import tempfile
 from collections.abc import Iterator
@@ -12,30 +14,54 @@ from typing import Any
 
 import pytest
 
-from storlet_daemon.protocol import framing
+from storlet_daemon.protocol import framing, messages
+from tests.conformance.conftest import new_sandbox
 from tests.conformance.daemon_harness import (
     PATIENCE_SECONDS,
     REPOSITORY,
     Code,
-    HostSandbox,
     InputPipe,
+    Result,
     Run,
     Storlet,
 )
+from tests.support.native import asker
 
-CODE = Code(REPOSITORY / "tests/functional/storlets", "asker.Asker", "asker.py")
+SOURCES = REPOSITORY / "tests/functional/storlets"
 TRANSCRIPTS = Path(__file__).parent / "transcripts" / "services.json"
+CASES = json.loads(TRANSCRIPTS.read_text("utf-8"))
+#: Operations that a language has no interface for: in C, calls on data.
+MISSING = {"python": (), "native": ("call_on", "store_on")}
+
+
+@pytest.fixture(scope="module", params=MISSING)
+def language(request: pytest.FixtureRequest) -> str:
+    """Every language that has services."""
+    return str(request.param)
 
 
 @pytest.fixture(scope="module")
-def storlet() -> Iterator[Storlet]:
+def storlet(language: str, request: pytest.FixtureRequest) -> Iterator[Storlet]:
     """The storlet of the functional tests, which uses its services as a parameter says."""
-    with tempfile.TemporaryDirectory() as folder, HostSandbox(Path(folder)) as sandbox:
-        yield sandbox.load(CODE)
+    with tempfile.TemporaryDirectory() as place, new_sandbox(language, request) as sandbox:
+        folder = Path(place)
+        code = Code(SOURCES, "asker.Asker", "asker.py")
+        if language == "native":
+            (folder / "asker.so").write_bytes(asker())
+            code = Code(folder, "asker.so:asker", "asker.so", "native")
+        yield sandbox.load(code)
+    shutil.rmtree(sandbox.folder)
 
 
 @pytest.mark.parametrize(
-    "case", json.loads(TRANSCRIPTS.read_text("utf-8")), ids=lambda case: case["name"]
+    ("language", "case"),
+    [
+        pytest.param(language, case, id=f"{language}-{case['name']}")
+        for language, missing in MISSING.items()
+        for case in CASES
+        if case["ask"][0] not in missing
+    ],
+    indirect=["language"],
 )
 def test_requests_and_their_outcome_match_the_transcript(
     storlet: Storlet, case: dict[str, Any]
@@ -86,3 +112,82 @@ def play(store: socket.socket, step: dict[str, Any]) -> None:
         framing.send_bytes(store, framing.encode_fields(reply), fds)
         for fd in fds:
             os.close(fd)
+
+
+GARBAGE = {
+    "no JSON": b"garbage",
+    "no object": b"[]",
+    "no type": b'{"id":1}',
+    "another type": b'{"type":"invoke","id":1}',
+    "no id": b'{"type":"described"}',
+    "an id of text": b'{"type":"described","id":"1"}',
+    "facts of text": b'{"type":"described","id":1,"facts":"none"}',
+    "a negative size": b'{"type":"described","id":1,"facts":{"size":-1}}',
+    "metadata of numbers": b'{"type":"described","id":1,"facts":{"metadata":{"k":1}}}',
+    "a stream without a descriptor": b'{"type":"opened","id":1}',
+    "a failure without a code": b'{"type":"failed","id":1,"code":"","status":403,"message":"no"}',
+    "a failure without a status": b'{"type":"failed","id":1,"code":"a.b","message":"no"}',
+    "an end without a count": b'{"type":"ended","id":1}',
+    "deep nesting": b'{"type":"described","id":1,"x":' + b"[" * 20 + b"]" * 20 + b"}",
+    "a long message": b'{"type":"described","id":1,"x":"' + b"x" * 70_000 + b'"}',
+}
+VALID = (
+    b'{"type":"described","id":1,"facts":{"size":0,"metadata":{"k":"v"},"etag":"e"}}',
+    b'{"type":"opened","id":1,"facts":{"size":5},"has_more":false}',
+    b'{"type":"failed","id":1,"code":"access.rule","status":403,"message":"no"}',
+    b'{"type":"ended","id":1,"bytes":5}',
+    b'{"type":"performed","id":1}',
+)
+
+
+@pytest.mark.parametrize("reply", GARBAGE.values(), ids=GARBAGE)
+def test_a_reply_that_is_no_message_fails_the_run(storlet: Storlet, reply: bytes) -> None:
+    result = answered(storlet, reply)
+    assert not result.done.is_ok
+    assert result.done.code == messages.FAILED
+    assert "signal" not in (result.done.message or "")
+
+
+def test_a_reply_with_random_faults_never_ends_the_worker_otherwise(storlet: Storlet) -> None:
+    """A fault may leave a valid reply: then the run has an outcome."""
+    for seed in range(80):
+        chance = random.Random(seed)  # noqa: S311 - the same each time
+        reply = mutated(chance.choice(VALID), chance)
+        result = answered(storlet, reply, descriptors=chance.choice((0, 0, 1, 2)))
+        text = (seed, reply, result.done)
+        assert result.done.is_ok or result.done.code == messages.FAILED, text
+        assert "signal" not in (result.done.message or ""), text
+    assert json.loads(answered(storlet, VALID[0]).output)[0][0] == "ok"
+
+
+def answered(storlet: Storlet, reply: bytes, descriptors: int = 0) -> Result:
+    """A run that gets ``reply`` to its request, and then the end of the socket."""
+    fds = [os.memfd_create("stream") for _ in range(descriptors)]
+    with Run(storlet.connect(), [InputPipe(b"")]) as run:
+        store = run.serve("read")
+        run.send({"ask": json.dumps([["stat", "/c/o"]])})
+        assert framing.receive(store) is not None
+        framing.send_bytes(store, reply, fds)
+        store.close()
+        for fd in fds:
+            os.close(fd)
+        return run.finish()
+
+
+def mutated(data: bytes, chance: random.Random) -> bytes:
+    """``data`` with some bytes changed, removed, repeated or cut off."""
+    made = bytearray(data)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(made))
+        kind = chance.randrange(5)
+        if kind == 0:
+            made[at] = chance.randrange(256)
+        elif kind == 1 and len(made) > 1:
+            del made[at]
+        elif kind == 2:
+            made[at:at] = made[at : at + chance.randint(1, 30)]
+        elif kind == 3:
+            made[at:at] = chance.choice((b"\0", b"{", b"[", b'"', b"\\u0000", b"\xff", b"-9" * 9))
+        elif at:
+            del made[at:]
+    return bytes(made)

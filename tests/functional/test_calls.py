@@ -10,7 +10,8 @@ import pytest
 
 from tests.functional.test_native import upload as upload_native
 from tests.functional.test_objects import KINDS, WHOLE
-from tests.functional.test_services import SOURCE, ask, md5, outcomes
+from tests.functional.test_services import SOURCE, Author, ask, md5, outcomes
+from tests.functional.test_services import upload as upload_asker
 from tests.functional.wards import MASKED, Ward, make_ward, told
 from tests.support.accounts import remove_container, unique
 from tests.support.http import Answer, Client, raw_connection
@@ -86,6 +87,35 @@ def test_storlets_of_any_language_run_on_objects_of_any_kind(
         assert (found[3]["Kind"], found[3]["Made"], found[4]) == (kind, "yes", "text/x-called")
     expected = WHOLE[:7] + WHOLE[70_003:70_014] + WHOLE[-5:]
     assert parts[5] == expected.upper().decode()
+
+
+def test_a_shared_object_calls_storlets(
+    owner: Client, plain: str, path: str, python: str, container: str
+) -> None:
+    author = Author.of(owner, "native", "caller")
+    assert upload_asker(author, "call, read", author.storlet).status == 201
+    upper = {"do": "upper", "set-Content-Type": "text/x-called", "set-Made": "yes"}
+    spans = [[0, 6], [70_003, 70_013], [len(WHOLE) - 5, None]]
+    target, failing = f"/{container}/stored", {"do": "fail", "after": "10"}
+    whole, parts, stored, failed, cut, missing = outcomes(
+        ask(
+            author, plain, ["call", python, f"/{path}", upper],
+            ["call", python, f"/{path}", {"do": "upper"}, spans],
+            ["store", python, f"/{path}", target, upper],
+            ["store", python, f"/{path}", f"{target}.failed", failing],
+            ["call", python, f"/{path}", failing], ["call", "no.py", f"/{path}"],
+        )
+    )  # fmt: skip
+    assert whole[:3] == ["ok", md5(WHOLE.upper()), len(WHOLE)]
+    assert (whole[3]["Kind"], whole[3]["Made"]) == (path.rpartition("/")[2], "yes")
+    assert whole[4] == "text/x-called"
+    expected = WHOLE[:7] + WHOLE[70_003:70_014] + WHOLE[-5:]
+    assert parts[5] == expected.upper().decode()
+    assert (stored[1]["size"], stored[1]["etag"]) == (len(WHOLE), md5(WHOLE.upper()))
+    assert owner.get(target[1:]).md5 == md5(WHOLE.upper())
+    assert failed[:2] == cut[:2] == ["CallFailed", "storlet.failed"]
+    assert owner.head(f"{target[1:]}.failed").status == 404
+    assert missing[:2] == ["NotFound", "storlet.not_found"]
 
 
 def test_native_storlets_and_those_of_the_library_are_called(caller: Client, plain: str) -> None:

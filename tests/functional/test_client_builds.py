@@ -217,3 +217,15 @@ def test_a_native_sample_runs_from_its_source(
     shutil.copytree(SAMPLES / language, folder)
     content = (folder / "input.txt").read_bytes()
     assert result_of(storlets, folder, content, "") == (folder / "expected.txt").read_bytes()
+
+
+def test_the_native_index_reads_the_objects_of_a_container(
+    storlets: Storlets, tmp_path: Path
+) -> None:
+    if shutil.which("gcc") is None:
+        pytest.skip("gcc is missing")
+    folder = tmp_path / "index-c"
+    shutil.copytree(SAMPLES / "index", folder)
+    storlets.upload("notes/a", b"the first of a\nmore\n")
+    storlets.upload("notes/b", b"one line")
+    assert result_of(storlets, folder, b"", "") == b"a\tthe first of a\nb\tone line\n"

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.test_services import SUFFIXES, ask, md5, outcomes, upload
 from tests.functional.wards import (
     CONTENT,
     MASKED,
@@ -55,6 +56,19 @@ def test_a_range_of_the_plain_content(there: Tool, secret: str) -> None:
 
 def test_the_storlet_sees_the_plain_metadata(there: Tool, secret: str) -> None:
     assert seen(there.get(secret, "describe"))["input.0.meta.colour"] == "red"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES.values())
+def test_a_running_storlet_reads_the_plain_content(
+    other_owner: Client, secret: str, suffix: str
+) -> None:
+    storlet = f"asker{suffix}"
+    assert upload(other_owner, name=storlet).status == 201
+    asked = [["open", f"/{secret}"], ["seek", f"/{secret}", [[70_003, 11], [-5, 5]]]]
+    whole, pieces = outcomes(ask(other_owner, secret, *asked, storlet=storlet))
+    assert whole[:3] == ["ok", md5(SECRET), len(SECRET)]
+    assert whole[4]["Colour"] == "red"
+    assert pieces == ["ok", SECRET[70_003:70_014].decode(), SECRET[-5:].decode()]
 
 
 def test_a_stored_result_is_encrypted_again(

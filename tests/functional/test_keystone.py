@@ -143,7 +143,7 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
     assert json.loads(openstack("list", "-f", "json")) == []
 
 
-# --- storlets of a caller with a token -------------------------------------------------------------
+# --- storlets of a caller with a token ------------------------------------------------------------
 
 
 def test_results_of_puts_and_copies_are_stored(project: Project) -> None:

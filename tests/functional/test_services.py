@@ -7,6 +7,7 @@ import http.client
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.functional.wards import (
     assert_reveals_nothing,
     make_ward,
 )
+from tests.support import native
 from tests.support.accounts import remove_container, unique
 from tests.support.http import Answer, Client
 from tests.support.storlets import SOURCES, declaration
@@ -31,22 +33,41 @@ from tests.support.waiting import wait_for
 ASKER = "asker.py"
 CHANGER = "changer.py"
 SOURCE = (SOURCES / ASKER).read_bytes()
+SUFFIXES = {"python": ".py", "native": ".so"}
 
 
 def md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
 
+@dataclass
+class Author(Client):
+    """The owner of a storlet in one of the languages, which uses its services."""
+
+    storlet: str = ASKER
+
+    @classmethod
+    def of(cls, owner: Client, language: str, stem: str) -> Author:
+        return cls(owner.storage_url, owner.token, owner.user, stem + SUFFIXES[language])
+
+
 def upload(client: Client, services: str = "read, list", name: str = ASKER, **more: str) -> Answer:
     """Upload the storlet, with the services that it declares."""
-    stem = name.removesuffix(".py")
-    headers = declaration("python", f"{stem}.Asker", Services=services, **more)
-    return client.put(f"storlet/{name}", SOURCE, headers)
+    stem, _, suffix = name.rpartition(".")
+    if suffix == "py":
+        headers = declaration("python", f"{stem}.Asker", Services=services, **more)
+        return client.put(f"storlet/{name}", SOURCE, headers)
+    library = native.jansson()
+    assert library.upload(client).status == 201
+    headers = declaration("native", f"{name}:asker", [library.name], Services=services, **more)
+    return client.put(f"storlet/{name}", native.asker(), headers)
 
 
 def ask(
     client: Client, path: str, *asked: list[Any], storlet: str = ASKER, **headers: str
 ) -> Answer:
+    """Run ``storlet``, or the one of an author."""
+    storlet = client.storlet if isinstance(client, Author) else storlet
     parameter = f"ask:{json.dumps(asked)}"
     given = {key.replace("_", "-"): value for key, value in headers.items()}
     given |= {"X-Run-Storlet": storlet, "X-Storlet-Parameter-1": parameter}
@@ -59,11 +80,12 @@ def outcomes(answer: Answer) -> list[Any]:
     return found
 
 
-@pytest.fixture(scope="module")
-def asker(owner: Client) -> Client:
-    """The owner, whose account has the storlet."""
-    assert upload(owner).status == 201
-    return owner
+@pytest.fixture(scope="module", params=SUFFIXES)
+def asker(request: pytest.FixtureRequest, owner: Client) -> Author:
+    """The owner, whose account has the storlet in each language."""
+    author = Author.of(owner, request.param, "asker")
+    assert upload(author, name=author.storlet).status == 201
+    return author
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -80,7 +102,7 @@ def path(request: pytest.FixtureRequest, owner: Client) -> Iterator[str]:
 
 
 def test_an_object_of_any_kind_is_read_whole_in_parts_and_in_pieces(
-    asker: Client, plain: str, path: str
+    asker: Author, plain: str, path: str
 ) -> None:
     places = [[0, 7], [70_003, 11], [5, 3], [-9, 9], [-9, 99], [len(WHOLE), 5]]
     answer = ask(
@@ -100,16 +122,16 @@ def test_an_object_of_any_kind_is_read_whole_in_parts_and_in_pieces(
     assert answer.headers["X-Storlet-Ran-On"] == "proxy"
 
 
-def test_usage_counts_operations_and_bytes(asker: Client, plain: str, content: bytes) -> None:
+def test_usage_counts_operations_and_bytes(asker: Author, plain: str, content: bytes) -> None:
     asked = json.dumps([["open", f"/{plain}"], ["stat", f"/{plain}"]])
-    headers = {"X-Run-Storlet": ASKER, "X-Storlet-Parameter-1": f"ask:{asked}"}
+    headers = {"X-Run-Storlet": asker.storlet, "X-Storlet-Parameter-1": f"ask:{asked}"}
     answer = asker.request("COPY", plain, {**headers, "Destination": f"{plain}.found"})
     assert answer.status == 201, answer
     usage = answer.headers["X-Storlet-Usage"]
     assert f";service-operations=2;service-in={len(content)};service-out=0" in usage
 
 
-def test_a_listing_pages_by_itself(asker: Client, owner: Client, container: str) -> None:
+def test_a_listing_pages_by_itself(asker: Author, owner: Client, container: str) -> None:
     names = [f"d{number % 3}/{number:04}" for number in range(30)]
     for name in names:
         assert owner.put(f"{container}/{name}", b"x").status == 201
@@ -129,20 +151,20 @@ def test_a_listing_pages_by_itself(asker: Client, owner: Client, container: str)
 
 
 def test_threads_of_a_storlet_may_ask_at_the_same_time(
-    asker: Client, plain: str, content: bytes
+    asker: Author, plain: str, content: bytes
 ) -> None:
     assert outcomes(ask(asker, plain, ["parts", f"/{plain}", 20])) == [["ok", [md5(content)], 20]]
 
 
 def test_an_object_that_is_replaced_gives_no_bytes_of_two_versions(
-    changer: Client, owner: Client, plain: str, container: str
+    changer: Author, owner: Client, plain: str, container: str
 ) -> None:
     path, marker = f"{container}/big", f"{container}/marker"
     assert owner.put(marker, b"").status == 201
     assert owner.put(path, b"a" * 3_000_000).status == 201
     asked = ["replaced", f"/{path}", 2_000_000, f"/{marker}"]
     with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ask, changer, plain, asked, storlet=CHANGER)
+        running = pool.submit(ask, changer, plain, asked)
         # The storlet has opened the object, and waits until it is another.
         wait_for(lambda: owner.head(marker).headers["X-Object-Meta-Opened"], 30, "the storlet")
         assert owner.put(path, b"b" * 2_500_000).status == 201
@@ -163,7 +185,7 @@ def test_an_object_that_is_replaced_gives_no_bytes_of_two_versions(
         ["find", "c/o", {}],
     ],
 )
-def test_other_paths_are_refused(asker: Client, plain: str, asked: list[Any]) -> None:
+def test_other_paths_are_refused(asker: Author, plain: str, asked: list[Any]) -> None:
     [[name, code, text]] = outcomes(ask(asker, plain, asked))
     assert (name, code) == ("ServiceError", "bad_request"), text
 
@@ -184,10 +206,13 @@ def test_a_storlet_has_only_the_services_that_it_declares(owner: Client, plain: 
     answer = owner.put("storlet/ask-1.0.jar", b"PK", headers)
     assert (answer.status, answer.error) == (400, "registration.invalid")
     assert "Java storlets have no services yet" in answer.text
+    answer = owner.put("storlet/a.sh", b"#!/bin/sh", declaration("native", "a.sh", Services="read"))
+    assert (answer.status, answer.error) == (400, "registration.invalid")
+    assert "a program has no services: use a shared object" in answer.text
 
 
 def test_the_callers_rights_are_the_storlets(
-    owner: Client, users: dict[str, Client], plain: str, asker: Client, container: str
+    owner: Client, users: dict[str, Client], plain: str, asker: Author, container: str
 ) -> None:
     """tester3 may read one container and the storlet, and no other."""
     guest = users["test:tester3"]
@@ -198,7 +223,8 @@ def test_the_callers_rights_are_the_storlets(
     assert owner.post("storlet", {"X-Container-Read": "test:tester3"}).status == 204
     try:
         asked = [["open", f"/{plain}"], ["open", f"/{closed}/o"], ["stat", f"/{closed}/o"]]
-        answer = ask(guest, plain, *asked, ["find", closed, {}])
+        asked.append(["find", closed, {}])
+        answer = ask(guest, plain, *asked, storlet=asker.storlet)
         mine, *others = outcomes(answer)
         assert mine[0] == "ok"
         assert [each[:2] for each in others] == [["Denied", "access.denied"]] * 3
@@ -209,16 +235,16 @@ def test_the_callers_rights_are_the_storlets(
 
 
 def test_a_grant_gives_nothing_more_by_services(
-    owner: Client, users: dict[str, Client], asker: Client, plain: str, container: str
+    owner: Client, users: dict[str, Client], asker: Author, plain: str, container: str
 ) -> None:
     """tester3 may read the container through the storlet only: the storlet's input, that is."""
     guest = users["test:tester3"]
-    grant = {"X-Storlet-Container-Read": "test:tester3", "X-Storlet-Name": ASKER}
+    grant = {"X-Storlet-Container-Read": "test:tester3", "X-Storlet-Name": asker.storlet}
     assert owner.post(container, grant).status == 204
     assert owner.post("storlet", {"X-Container-Read": "test:tester3"}).status == 204
     try:
         asked = [["open", f"/{plain}"], ["stat", f"/{plain}"], ["find", container, {}]]
-        found = outcomes(ask(guest, plain, *asked))
+        found = outcomes(ask(guest, plain, *asked, storlet=asker.storlet))
         assert [each[:2] for each in found] == [["Denied", "access.denied"]] * 3
     finally:
         assert owner.post("storlet", {"X-Remove-Container-Read": "x"}).status == 204
@@ -230,18 +256,20 @@ def test_a_grant_gives_nothing_more_by_services(
 @pytest.fixture(scope="module")
 def ward(users: dict[str, Client]) -> Ward:
     ward = make_ward(users)
-    assert upload(ward.admin).status == 201
+    for suffix in SUFFIXES.values():
+        assert upload(ward.admin, name=f"asker{suffix}").status == 201
     ward.rule(RULES)
     return ward
 
 
-def test_a_mandatory_rule_is_met_by_every_operation(ward: Ward) -> None:
-    covered = "/patients/a.csv"
+@pytest.mark.parametrize("suffix", SUFFIXES.values())
+def test_a_mandatory_rule_is_met_by_every_operation(ward: Ward, suffix: str) -> None:
+    storlet, covered = f"asker{suffix}", "/patients/a.csv"
     asked = [
         ["open", covered], ["open", covered, [0, 9]], ["seek", covered, [[5, 5]]], ["stat", covered],
         ["list", "patients"],
     ]  # fmt: skip
-    answer = ask(ward.researcher, "open/a.csv", *asked)
+    answer = ask(ward.researcher, "open/a.csv", *asked, storlet=storlet)
     whole, part, seek, stat, listing = outcomes(answer)
     assert whole[:4] == ["ok", md5(MASKED), None, None]
     # As the rule answers the caller's own request.
@@ -253,7 +281,7 @@ def test_a_mandatory_rule_is_met_by_every_operation(ward: Ward) -> None:
     nothing = http.client.HTTPMessage()
     shown = json.dumps([whole[2:], part, seek, stat, listing]).encode()
     assert_reveals_nothing(Answer(200, nothing, shown))
-    whole, *_ = outcomes(ask(ward.physician, "open/a.csv", *asked))
+    whole, *_ = outcomes(ask(ward.physician, "open/a.csv", *asked, storlet=storlet))
     assert whole[:4] == ["ok", md5(CONTENT), len(CONTENT), ETAG]
 
 
@@ -288,18 +316,21 @@ def test_rules_that_run_each_other_end_with_the_name_of_the_cycle(ward: Ward) ->
 # --- changes --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def changer(owner: Client) -> Client:
-    assert upload(owner, "read, write, delete", CHANGER).status == 201
-    return owner
+@pytest.fixture(scope="module", params=SUFFIXES)
+def changer(request: pytest.FixtureRequest, owner: Client) -> Author:
+    author = Author.of(owner, request.param, "changer")
+    assert upload(author, "read, write, delete", author.storlet).status == 201
+    return author
 
 
-def change(client: Client, path: str, *asked: list[Any], **headers: str) -> list[Any]:
-    return outcomes(ask(client, path, *asked, storlet=CHANGER, **headers))
+def change(
+    client: Client, path: str, *asked: list[Any], storlet: str = CHANGER, **headers: str
+) -> list[Any]:
+    return outcomes(ask(client, path, *asked, storlet=storlet, **headers))
 
 
 def test_metadata_of_an_object_of_any_kind_changes_item_by_item(
-    changer: Client, plain: str, path: str
+    changer: Author, plain: str, path: str
 ) -> None:
     set_, many, stat, whole = change(
         changer, plain, ["set", f"/{path}", {"Colour": "röd", "Content-Type": "text/x"}],
@@ -326,7 +357,7 @@ def test_metadata_of_an_object_of_any_kind_changes_item_by_item(
 
 
 def test_a_change_of_metadata_keeps_an_expiry_and_an_encoding(
-    changer: Client, plain: str, container: str
+    changer: Author, plain: str, container: str
 ) -> None:
     path = f"{container}/expires"
     headers = {"X-Delete-After": "9000", "Content-Encoding": "x-none"}
@@ -345,7 +376,7 @@ def test_a_change_of_metadata_keeps_an_expiry_and_an_encoding(
     assert found["X-Object-Meta-A"] == "b"
 
 
-def test_an_object_with_versions_is_changed_copied_and_deleted(changer: Client, plain: str) -> None:
+def test_an_object_with_versions_is_changed_copied_and_deleted(changer: Author, plain: str) -> None:
     container = unique("versions")
     assert changer.put(container, b"", {"X-Versions-Enabled": "true"}).status == 201
     path = f"/{container}/ö"
@@ -363,7 +394,7 @@ def test_an_object_with_versions_is_changed_copied_and_deleted(changer: Client, 
     assert gone[0] == "NotFound"
 
 
-def test_objects_are_copied_and_deleted(changer: Client, plain: str, path: str) -> None:
+def test_objects_are_copied_and_deleted(changer: Author, plain: str, path: str) -> None:
     copy = f"/{path} cöpy?"
     copied, whole, deleted, again, missing = change(
         changer, plain, ["copy", f"/{path}", copy], ["open", copy], ["delete", copy],
@@ -376,7 +407,7 @@ def test_objects_are_copied_and_deleted(changer: Client, plain: str, path: str) 
 
 
 def test_changes_need_the_declaration_and_the_callers_rights(
-    changer: Client, asker: Client, users: dict[str, Client], plain: str, container: str
+    changer: Author, asker: Author, users: dict[str, Client], plain: str, container: str
 ) -> None:
     """tester3 may read the container and the storlets, and write nothing."""
     path = f"/{container}/kept"
@@ -388,16 +419,16 @@ def test_changes_need_the_declaration_and_the_callers_rights(
     assert changer.post(container, {"X-Container-Read": "test:tester3"}).status == 204
     assert changer.post("storlet", {"X-Container-Read": "test:tester3"}).status == 204
     try:
-        found = change(guest, plain, *asked)
+        found = change(guest, plain, *asked, storlet=changer.storlet)
         assert [each[:2] for each in found] == [["Denied", "access.denied"]] * 3
     finally:
         assert changer.post("storlet", {"X-Remove-Container-Read": "x"}).status == 204
     assert changer.get(path[1:]).body == b"x"
 
 
-def test_storlets_dependencies_logs_and_rules_are_not_changed(changer: Client, plain: str) -> None:
+def test_storlets_dependencies_logs_and_rules_are_not_changed(changer: Author, plain: str) -> None:
     for container in ("storlet", "dependency", "storletlog", "storlet_rules"):
-        path = f"/{container}/{CHANGER}"
+        path = f"/{container}/{changer.storlet}"
         found = change(
             changer, plain, ["set", path, {"a": "b"}], ["copy", f"/{plain}", path], ["delete", path]
         )
@@ -406,13 +437,11 @@ def test_storlets_dependencies_logs_and_rules_are_not_changed(changer: Client, p
 
 
 def test_a_change_stays_when_the_run_fails_after_it(
-    changer: Client, plain: str, container: str
+    changer: Author, plain: str, container: str
 ) -> None:
     path = f"{container}/marked"
     assert changer.put(path, b"x" * 100).status == 201
-    answer = ask(
-        changer, plain, ["set", f"/{path}", {"a": "b"}], ["die", f"/{path}"], storlet=CHANGER
-    )
+    answer = ask(changer, plain, ["set", f"/{path}", {"a": "b"}], ["die", f"/{path}"])
     assert (answer.status, answer.error) == (422, "storlet.failed")
     assert changer.head(path).headers["X-Object-Meta-A"] == "b"
 
@@ -476,7 +505,7 @@ rules:
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def test_limits_are_refused_by_name(asker: Client, owner: Client, container: str) -> None:
+def test_limits_are_refused_by_name(asker: Author, owner: Client, container: str) -> None:
     path = f"{container}/o"
     assert owner.put(path, b"x" * 1_000_000).status == 201
     few = ask(asker, path, *[["stat", f"/{path}"]] * 3, X_Storlet_Limit_Service_Operations="2")
@@ -509,7 +538,7 @@ def test_limits_are_refused_by_name(asker: Client, owner: Client, container: str
     ids=["garbage", "flood", "killed"],
 )
 def test_a_storlet_that_abuses_its_services_fails_alone(
-    asker: Client, owner: Client, container: str, asked: list[str], code: str, text: str
+    asker: Author, owner: Client, container: str, asked: list[str], code: str, text: str
 ) -> None:
     path = f"{container}/big"
     assert owner.put(path, b"x" * 3_000_000).status == 201

@@ -5,9 +5,7 @@
  * does not lead to the descriptors of the next invocations: its functions fail with EBADF.
  */
 #define _GNU_SOURCE
-#include "worker.h"
-
-#include "../storlet.h"
+#include "services.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -17,6 +15,13 @@
 #include <unistd.h>
 
 #define RING 16
+
+/* Objects that are compiled already rely on these places. */
+_Static_assert(offsetof(struct storlet_run, execution_path) == 8, "the layout of version 1");
+_Static_assert(offsetof(struct storlet_run, inputs) == 40, "the layout of version 1");
+_Static_assert(offsetof(struct storlet_run, read) == 56, "the layout of version 1");
+_Static_assert(offsetof(struct storlet_run, fail) == 96, "the layout of version 1");
+_Static_assert(offsetof(struct storlet_run, services) == 104, "the layout of version 1");
 
 /* One run. `api` comes first: the storlet's pointer is that of the whole. */
 struct call {
@@ -194,10 +199,8 @@ static void set_message(struct storlet_run *api, const char *message) {
 /* --- one run -----------------------------------------------------------------------------------
  */
 
-/* The fields of a JSON object of texts, in one block that the caller frees; NULL if there are none.
- */
-static struct storlet_field *fields_of(json_t *object, const char *name, const char *value,
-                                       size_t *count) {
+struct storlet_field *fields_of(json_t *object, const char *name, const char *value,
+                                size_t *count) {
     struct storlet_field *fields = calloc(json_object_size(object) + 1, sizeof *fields);
     const char *key;
     json_t *text;
@@ -216,7 +219,9 @@ static struct storlet_field *fields_of(json_t *object, const char *name, const c
     return fields;
 }
 
-static void prepare_inputs(struct call *call, const struct invocation *invocation) {
+/* False: no memory. */
+static bool prepare_inputs(struct call *call, const struct invocation *invocation) {
+    bool is_whole = true;
     for (size_t i = 0; i < invocation->input_count; i++) {
         const struct input *given = &invocation->inputs[i];
         struct storlet_input *input = &call->inputs[i];
@@ -225,16 +230,18 @@ static void prepare_inputs(struct call *call, const struct invocation *invocatio
         call->left[i] = bytes_of(given);
         input->fd = given->end < 0 ? given->fd : -1;
         input->metadata = fields_of(given->metadata, NULL, NULL, &input->metadata_count);
+        is_whole = is_whole && input->metadata != NULL;
     }
+    return is_whole;
 }
 
+/* On failure the outcome of the run is set. */
 static struct call *next_call(struct run *run) {
     struct call *call = &ring[turns++ % RING];
     const struct invocation *invocation = run->invocation;
     const char *path = run->config->execution_path;
     call->run = run;
     call->has_given = false;
-    prepare_inputs(call, invocation);
     call->api = (struct storlet_run){
         .abi_version = STORLET_ABI_VERSION,
         .size = sizeof call->api,
@@ -248,9 +255,13 @@ static struct call *next_call(struct run *run) {
         .output_fd = output_fd,
         .log = log_line,
         .fail = set_message,
+        .services = &store_functions,
     };
     call->api.parameters = fields_of(invocation->parameters, "storlet_execution_path", path,
                                      &call->api.parameter_count);
+    if (!prepare_inputs(call, invocation) || call->api.parameters == NULL) {
+        fail(&run->outcome, CODE_LIMIT_MEMORY, "the worker has no memory for the invocation");
+    }
     return call;
 }
 
@@ -283,14 +294,30 @@ static void explain(struct run *run, int result) {
              name == NULL ? "" : ": ", name == NULL ? "" : strerror(result));
     }
     outcome->code = code_of(result);
-    if (strcmp(outcome->code, CODE_FAILED) == 0) {
+    if (strcmp(outcome->code, CODE_FAILED) == 0 && services_have_exceeded()) {
+        outcome->code = CODE_LIMIT_SERVICES;
+    } else if (strcmp(outcome->code, CODE_FAILED) == 0) {
         explain_by_limits(outcome);
     }
 }
 
+/* Call the function, which may use the services of the run. */
+static int call_function(struct call *call, struct run *run) {
+    struct invocation *invocation = run->invocation;
+    pid_t pid = getpid();
+    services_begin(&call->api, invocation->services, invocation->operations);
+    invocation->services = -1;
+    int result = function(&call->api);
+    if (getpid() != pid) {
+        /* A copy that the function forked: its success would hide a failure of the original. */
+        _exit(1);
+    }
+    run->must_recycle = !services_end(&run->outcome);
+    return result;
+}
+
 void library_run(struct run *run) {
     struct call *call = next_call(run);
-    pid_t pid = getpid();
     size_t outputs = run->invocation->output_count;
     for (size_t i = 0; i < outputs; i++) {
         set_flags(run->invocation->outputs[i], F_GETFL, F_SETFL, 0, O_NONBLOCK);
@@ -298,11 +325,7 @@ void library_run(struct run *run) {
     if (run->log.fd >= 0) {
         print_into(run->log.fd);
     }
-    int result = function(&call->api);
-    if (getpid() != pid) {
-        /* A copy that the function forked: its success would hide a failure of the original. */
-        _exit(1);
-    }
+    int result = run->outcome.code == NULL ? call_function(call, run) : 0;
     discard_output();
     end_call(call);
     if (run->outcome.code != NULL) {

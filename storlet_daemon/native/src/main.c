@@ -122,7 +122,8 @@ static void run_once(struct run *run) {
      * worker that hangs here like one whose storlet hangs. */
     config.runs--;
     bool is_over = config.runs <= 0 || now() - started_at > config.seconds;
-    bool recycle = failed || is_over || (is_library() ? state_restore(state) : has_children());
+    bool recycle = failed || is_over || run->must_recycle ||
+                   (is_library() ? state_restore(state) : has_children());
     if (!send_end(config.channel, recycle, failed) || recycle) {
         _exit(0);
     }
@@ -150,6 +151,7 @@ static void serve(int connection) {
             run.invocation = &invocation;
             run.connection = connection;
             memset(run.has_metadata, 0, sizeof run.has_metadata);
+            run.must_recycle = false;
             run_once(&run);
             return;
         }

@@ -26,15 +26,7 @@
 /* --- receiving ---------------------------------------------------------------------------------
  */
 
-struct record {
-    size_t size;
-    bool is_cut;
-    size_t count;
-    int fds[DESCRIPTORS_MAX];
-    char data[MESSAGE_MAX];
-};
-
-static void close_all(struct record *record) {
+void close_descriptors(struct record *record) {
     for (size_t i = 0; i < record->count; i++) {
         close(record->fds[i]);
     }
@@ -61,17 +53,17 @@ static void take_descriptors(struct msghdr *message, struct record *record) {
     }
 }
 
-static bool wait_readable(int connection) {
-    struct pollfd one = {.fd = connection, .events = POLLIN};
+static bool wait_readable(int socket, int milliseconds) {
+    struct pollfd one = {.fd = socket, .events = POLLIN};
     int ready;
     do {
-        ready = poll(&one, 1, FIRST_MESSAGE_MILLISECONDS);
+        ready = poll(&one, 1, milliseconds);
     } while (ready < 0 && errno == EINTR);
     return ready > 0;
 }
 
-/* False: the connection has ended or brings nothing. */
-static bool receive_record(int connection, struct record *record) {
+/* False: the connection has ended, or brings nothing for so long; -1 is without an end. */
+bool receive_record(int socket, struct record *record, int milliseconds) {
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
@@ -82,14 +74,14 @@ static bool receive_record(int connection, struct record *record) {
                                  .msg_iovlen = 1,
                                  .msg_control = control.bytes,
                                  .msg_controllen = sizeof control.bytes};
-        ssize_t size = recvmsg(connection, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+        ssize_t size = recvmsg(socket, &message, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
         if (size >= 0) {
             take_descriptors(&message, record);
             record->size = (size_t)size;
             record->is_cut = (message.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0;
             return size > 0 || record->count > 0;
         }
-        if (errno == EAGAIN ? !wait_readable(connection) : errno != EINTR) {
+        if (errno == EAGAIN ? !wait_readable(socket, milliseconds) : errno != EINTR) {
             return false;
         }
     }
@@ -143,7 +135,7 @@ static size_t depth_of(json_t *value, size_t level) {
 }
 
 /* A key whose value is null counts as absent. */
-static json_t *field(json_t *object, const char *key) {
+json_t *field(json_t *object, const char *key) {
     json_t *found = json_object_get(object, key);
     return json_is_null(found) ? NULL : found;
 }
@@ -288,6 +280,30 @@ static bool parse_limits(struct parser *parser, json_t *fields, struct invocatio
     return true;
 }
 
+static bool parse_services(struct parser *parser, json_t *fields, struct invocation *invocation) {
+    json_t *services = field(fields, "services");
+    invocation->services = -1;
+    if (services == NULL) {
+        return true;
+    }
+    if (!descriptor(parser, services, "services", &invocation->services)) {
+        return false;
+    }
+    json_t *operations = field(services, "operations");
+    if (!json_is_array(operations)) {
+        return refuse(parser, "services.operations is not a list");
+    }
+    size_t index;
+    json_t *operation;
+    json_array_foreach(operations, index, operation) {
+        if (!json_is_string(operation)) {
+            return refuse(parser, "services.operations[%zu] is not text", index);
+        }
+    }
+    invocation->operations = operations;
+    return true;
+}
+
 static bool parse_head(struct parser *parser, json_t *fields, struct invocation *invocation) {
     json_t *type = field(fields, "type");
     json_t *version = field(fields, "v");
@@ -306,29 +322,43 @@ static bool parse_head(struct parser *parser, json_t *fields, struct invocation 
     return true;
 }
 
-static bool parse(struct parser *parser, struct invocation *invocation) {
-    const struct record *record = parser->record;
+/* The JSON object of a record, which the caller owns; NULL with a fault if it has none. */
+json_t *object_of(const struct record *record, size_t flags, char fault[SUMMARY_MAX]) {
     if (record->is_cut) {
-        return refuse(parser, "more than %d bytes or %d descriptors in a message", MESSAGE_MAX,
-                      DESCRIPTORS_MAX);
+        snprintf(fault, SUMMARY_MAX, "more than %d bytes or %d descriptors in a message",
+                 MESSAGE_MAX, DESCRIPTORS_MAX);
+        return NULL;
     }
     json_error_t error;
-    json_t *fields = json_loadb(record->data, record->size, JSON_ALLOW_NUL, &error);
-    invocation->fields = fields;
+    json_t *fields = json_loadb(record->data, record->size, flags, &error);
     if (fields == NULL) {
-        return refuse(parser, "not JSON: %.100s", error.text);
+        snprintf(fault, SUMMARY_MAX, "not JSON: %.100s", error.text);
+        return NULL;
     }
     if (!json_is_object(fields)) {
-        return refuse(parser, "not a JSON object");
+        snprintf(fault, SUMMARY_MAX, "not a JSON object");
+    } else if (depth_of(fields, 1) > DEPTH_MAX) {
+        snprintf(fault, SUMMARY_MAX, "nested deeper than %d levels", DEPTH_MAX);
+    } else {
+        return fields;
     }
-    if (depth_of(fields, 1) > DEPTH_MAX) {
-        return refuse(parser, "nested deeper than %d levels", DEPTH_MAX);
+    json_decref(fields);
+    return NULL;
+}
+
+static bool parse(struct parser *parser, struct invocation *invocation) {
+    const struct record *record = parser->record;
+    json_t *fields = object_of(record, JSON_ALLOW_NUL, parser->fault);
+    invocation->fields = fields;
+    if (fields == NULL) {
+        return false;
     }
     if (!parse_head(parser, fields, invocation) ||
         !texts(parser, fields, "parameters", &invocation->parameters) ||
         !parse_inputs(parser, fields, invocation) ||
         !parse_outputs(parser, fields, invocation) || !parse_log(parser, fields, invocation) ||
-        !parse_limits(parser, fields, invocation)) {
+        !parse_limits(parser, fields, invocation) ||
+        !parse_services(parser, fields, invocation)) {
         return false;
     }
     uint64_t all = ((uint64_t)1 << record->count) - 1;
@@ -341,14 +371,14 @@ enum received receive_invocation(int connection, struct invocation *invocation,
     static struct record record;
     memset(invocation, 0, sizeof *invocation);
     fault[0] = '\0';
-    if (!receive_record(connection, &record)) {
+    if (!receive_record(connection, &record, FIRST_MESSAGE_MILLISECONDS)) {
         return RECEIVED_NOTHING;
     }
     struct parser parser = {.record = &record, .fault = fault};
     if (parse(&parser, invocation)) {
         return RECEIVED;
     }
-    close_all(&record);
+    close_descriptors(&record);
     json_decref(invocation->fields);
     return RECEIVED_FAULT;
 }
@@ -368,13 +398,14 @@ void close_invocation(struct invocation *invocation) {
         close_one(&invocation->outputs[i]);
     }
     close_one(&invocation->log);
+    close_one(&invocation->services);
     json_decref(invocation->fields);
 }
 
 /* --- sending -----------------------------------------------------------------------------------
  */
 
-static bool send_data(int socket, const char *data, size_t size) {
+bool send_data(int socket, const char *data, size_t size) {
     ssize_t sent;
     do {
         sent = send(socket, data, size, MSG_NOSIGNAL);

@@ -596,6 +596,12 @@ static void close_if_open(int fd) {
 
 void program_run(struct run *run) {
     static struct program program;
+    if (run->invocation->services >= 0) {
+        fail(&run->outcome, CODE_LOAD,
+             "%.200s is a program, which has no services: use the form of a shared object",
+             run->config->main);
+        return;
+    }
     program =
         (struct program){.exit = -1, .log = -1, .metadata = -1, .output = {.from = -1, .to = -1}};
     if (prepare(run, &program) && start(run, &program)) {

@@ -95,7 +95,7 @@ struct state *state_of_process(void) {
 }
 
 void note_donated(struct state *state, const struct invocation *invocation) {
-    int fds[2 * DESCRIPTORS_MAX + 2];
+    int fds[2 * DESCRIPTORS_MAX + 3];
     size_t count = 0;
     for (size_t i = 0; i < invocation->input_count; i++) {
         fds[count++] = invocation->inputs[i].fd;
@@ -104,6 +104,7 @@ void note_donated(struct state *state, const struct invocation *invocation) {
         fds[count++] = invocation->outputs[i];
     }
     fds[count++] = invocation->log;
+    fds[count++] = invocation->services;
     state->donated_count = 0;
     for (size_t i = 0; i < count && state->donated_count < DESCRIPTORS_MAX; i++) {
         struct stat status;

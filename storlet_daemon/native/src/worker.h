@@ -5,11 +5,14 @@
  * main.c has the loop, message.c the messages of PROTOCOL.rst. The two forms are in program.c and
  * library.c. code.c explains why a file cannot run in this sandbox.
  *
+ * services.c is the way of a shared object to the store: requests and replies. objects.c has the
+ * functions of storlet.h that use it: files, facts, listings and changes.
+ *
  * text.c bounds texts that come from a tenant. log.c is the invocation's log. state.c restores the
  * process after a run, and counters.c reads the kernel's counters of the worker group.
  *
- * Single-threaded. Descriptors are close-on-exec without exception; a program gets its own by
- * number.
+ * Single-threaded, except services.c and objects.c, which threads of a storlet may use. Descriptors
+ * are close-on-exec without exception; a program gets its own by number.
  */
 #ifndef STORLET_WORKER_H
 #define STORLET_WORKER_H
@@ -31,6 +34,7 @@
 #define CODE_LIMIT_MEMORY "storlet.limit.memory"
 #define CODE_LIMIT_SCRATCH "storlet.limit.scratch"
 #define CODE_LIMIT_PROCESSES "storlet.limit.processes"
+#define CODE_LIMIT_SERVICES "storlet.limit.services"
 #define CODE_PROTOCOL "protocol"
 
 /* The arguments of the process; all texts live as long as it. */
@@ -53,6 +57,15 @@ struct input {
     int64_t end;
 };
 
+/* One message as it arrived. It owns its descriptors. */
+struct record {
+    size_t size;
+    bool is_cut;
+    size_t count;
+    int fds[DESCRIPTORS_MAX];
+    char data[MESSAGE_MAX];
+};
+
 /* One parsed `invoke`. It owns its descriptors; -1 where one was closed or handed over. */
 struct invocation {
     json_t *fields;
@@ -65,6 +78,8 @@ struct invocation {
     int log;
     int64_t log_limit;
     size_t metadata_max;
+    int services;
+    json_t *operations; /* of the services: a list of texts */
 };
 
 /* The result of a run or of a load: `code` is NULL after a success. */
@@ -94,6 +109,7 @@ struct run {
     struct invocation *invocation;
     int connection;
     bool has_metadata[DESCRIPTORS_MAX + 1]; /* of each output */
+    bool must_recycle;                      /* the process cannot be restored */
     struct log log;
     struct outcome outcome;
 };
@@ -102,9 +118,15 @@ struct run {
 enum received { RECEIVED, RECEIVED_NOTHING, RECEIVED_FAULT };
 enum received receive_invocation(int connection, struct invocation *invocation,
                                  char fault[SUMMARY_MAX]);
+/* The value of a key, NULL if it is absent or null. */
+json_t *field(json_t *object, const char *key);
 /* The most bytes that the storlet may read of an input: INT64_MAX without an end. */
 int64_t bytes_of(const struct input *input);
 void close_invocation(struct invocation *invocation);
+bool receive_record(int socket, struct record *record, int milliseconds);
+void close_descriptors(struct record *record);
+json_t *object_of(const struct record *record, size_t flags, char fault[SUMMARY_MAX]);
+bool send_data(int socket, const char *data, size_t size);
 bool send_text(int socket, const char *text);
 bool send_load_failed(int channel, const struct outcome *outcome);
 bool send_begin(int channel, const char *id, int connection);
@@ -135,6 +157,8 @@ struct usage usage_now(void);
 void discard_output(void);
 void print_into(int fd);
 bool set_flags(int fd, int get, int set, int add, int drop);
+
+/* services.c: declared in services.h, for library.c and objects.c */
 
 /* counters.c */
 void counters_open(const char *control_group);

@@ -6,6 +6,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -203,12 +204,113 @@ static int lie(struct storlet_run *run) {
     return EPROTO;
 }
 
+/* The socket of the services: without an address, and not the channel, which has a low or the
+ * highest number. */
+static int services_socket(void) {
+    for (int fd = 5; fd < 64; fd++) {
+        struct sockaddr_storage own;
+        socklen_t size = sizeof own;
+        int kind = 0;
+        socklen_t length = sizeof kind;
+        if (getsockname(fd, (struct sockaddr *)&own, &size) == 0 && size <= sizeof own.ss_family &&
+            getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &length) == 0 && kind == SOCK_SEQPACKET) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+static const char *asked; /* a path */
+
+/* Valid requests without end. Their replies are not read. */
+static void flood(int target, const char *type, long first) {
+    for (long id = first;; id++) {
+        char text[512];
+        int size = snprintf(text, sizeof text, "{\"type\":\"%s\",\"id\":%ld,\"path\":\"%s\"}", type,
+                            id, asked);
+        if (send(target, text, (size_t)size, MSG_NOSIGNAL) < 0) {
+            pause();
+        }
+    }
+}
+
+/* Send descriptors, which the other end must not take. */
+static int send_descriptors(int target) {
+    char control[CMSG_SPACE(sizeof(int))] = {0};
+    char text[] = "{\"type\":\"stat\",\"id\":1,\"path\":\"/c/o\"}";
+    struct iovec part = {text, sizeof text - 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+    rights->cmsg_level = SOL_SOCKET;
+    rights->cmsg_type = SCM_RIGHTS;
+    rights->cmsg_len = CMSG_LEN(sizeof(int));
+    memset(CMSG_DATA(rights), 0, sizeof(int));
+    return sendmsg(target, &message, MSG_NOSIGNAL) < 0 ? errno : EPROTO;
+}
+
+/* Uses the services until the run is killed, beside the other threads. */
+static void *use_services(void *given) {
+    struct storlet_run *run = given;
+    for (;;) {
+        struct storlet_error error = STORLET_ERROR;
+        const struct storlet_file *file;
+        char data[100];
+        if (run->services->open(run, asked, NULL, &file, &error) == 0) {
+            run->services->read(run, file, data, sizeof data, &error);
+        }
+        run->services->close(run, (const struct storlet_file *)(uintptr_t)0x1000);
+        run->services->remove(run, "/nowhere/at-all", &error);
+    }
+    return NULL;
+}
+
+/* Wrong uses of the services, by the socket and by the functions. */
+static int services(struct storlet_run *run) {
+    const char *way = parameter(run, "way");
+    int target = services_socket();
+    asked = parameter(run, "path");
+    if (strcmp(way, "garbage") == 0) {
+        send(target, "\xff{[", 3, MSG_NOSIGNAL);
+    } else if (strcmp(way, "empty") == 0) {
+        send(target, "", 0, MSG_NOSIGNAL);
+    } else if (strcmp(way, "large") == 0) {
+        static char large[150000];
+        memset(large, '[', sizeof large);
+        send(target, large, sizeof large, MSG_NOSIGNAL);
+    } else if (strcmp(way, "descriptors") == 0) {
+        return send_descriptors(target);
+    } else if (strcmp(way, "stats") == 0) {
+        flood(target, "stat", 1);
+    } else if (strcmp(way, "opens") == 0) {
+        flood(target, "open", 1);
+    } else if (strcmp(way, "backwards") == 0) {
+        flood(target, "stat", -5);
+    } else if (strcmp(way, "close") == 0) {
+        close(target);
+        struct storlet_error error = STORLET_ERROR;
+        const struct storlet_object *object;
+        return run->services->stat(run, asked, &object, &error) == 0 ? 0 : error.number;
+    } else if (strcmp(way, "leave") == 0) {
+        pthread_t thread;
+        return pthread_create(&thread, NULL, use_services, run) == 0 ? EPROTO : EAGAIN;
+    } else {
+        pthread_t thread;
+        for (int i = 0; i < 40; i++) {
+            pthread_create(&thread, NULL, use_services, run);
+        }
+    }
+    pause();
+    return 0;
+}
+
 int hostile(struct storlet_run *run) {
     static const struct {
         const char *name;
         storlet_function *function;
     } attacks[] = {{"identity", identity}, {"calls", calls}, {"neighbours", neighbours},
-                   {"donated", donated},   {"lie", lie}};
+                   {"donated", donated},   {"lie", lie},
+                   {"services", services}};
     used = 0;
     for (size_t i = 0; i < sizeof attacks / sizeof attacks[0]; i++) {
         if (strcmp(attacks[i].name, parameter(run, "do")) == 0) {

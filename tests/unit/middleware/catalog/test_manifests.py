@@ -91,6 +91,16 @@ def test_a_fault_of_a_native_manifest_is_named(changes: dict[str, str], fault: s
     assert any(fault in text for text in faults_of("up.sh", {**NATIVE, **changes}))
 
 
+def test_a_shared_object_has_services_and_a_program_has_none() -> None:
+    shared = storlet("up.so", {**NATIVE, "Main": "up.so:run", "Services": "list, read"})
+    assert shared.services == ("read", "list")
+    (text,) = faults_of("up.sh", {**NATIVE, "Services": "read"})
+    assert text == (
+        "X-Object-Meta-Storlet-Services: 'read': a program has no services: use a shared object,"
+        " with Main <file>:<function>"
+    )
+
+
 def test_only_programs_have_arguments() -> None:
     (text,) = faults_of("up.py", {**PYTHON, "Arguments": "-9"})
     assert text.endswith("only native storlets have arguments")

@@ -1,0 +1,833 @@
+/*
+ * The services of storlet.h: files, facts, listings and changes, each by requests of services.c.
+ *
+ * A file begins with one stream of the whole object or part. After a seek, ranges of the version
+ * that was opened are requested, each further one longer, up to AHEAD_MAX.
+ *
+ * A pointer of a storlet is only used if it is in the list of open files or of known facts.
+ */
+#define _GNU_SOURCE
+#include "services.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Read-ahead of the first request after a seek, and of the last. */
+#define AHEAD 65536
+#define AHEAD_MAX (8 << 20)
+/* A seek forward by at most this distance reads on; a longer one is a new request. */
+#define SKIP (256 * 1024)
+/* More than any page of a listing has. */
+#define PAGE_BYTES (16 << 20)
+
+/* Facts of an object, with the reply that holds their texts. `api` comes first. */
+struct facts {
+    struct storlet_object api;
+    struct facts *next;
+    json_t *reply;
+};
+
+struct file {
+    struct storlet_file api;
+    struct file *next;
+    struct facts facts;
+    char *path;
+    bool is_busy;
+    bool is_closed;
+    struct storlet_error failure; /* `number` is not 0 after a failure: the file stays failed */
+    struct request stream;
+    bool has_stream;
+    int64_t first;    /* the offset of the file in the object */
+    int64_t position; /* of the next read */
+    int64_t reached;  /* where the stream is */
+    int64_t end;      /* where the stream ends; -1: with the file */
+    int64_t ahead;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both lists and `is_busy` */
+static struct file *files;
+static struct facts *known;
+
+/* --- failures ----------------------------------------------------------------------------------
+ */
+
+/* Give a failure to the storlet, whose structure may be an older one. Returns -1. */
+static int give(struct storlet_error *error, const struct storlet_error *failure) {
+    if (error != NULL) {
+        uint32_t size = error->size;
+        memcpy(error, failure, size < sizeof *failure ? size : sizeof *failure);
+        error->size = size;
+    }
+    errno = failure->number;
+    return -1;
+}
+
+static bool no_memory(struct storlet_error *failure) {
+    explain_failure(failure, ENOMEM, "", 0, "the worker has no memory");
+    return false;
+}
+
+static bool invalid(struct storlet_error *failure, const char *reason) {
+    explain_failure(failure, EINVAL, "bad_request", 400, "%s", reason);
+    return false;
+}
+
+/* --- requests ----------------------------------------------------------------------------------
+ */
+
+/* The fields of a request are a JSON object; with a wrong argument they become a text that says so,
+ * and without memory NULL. */
+static void refuse(json_t **fields, const char *key, const char *what) {
+    if (json_is_object(*fields)) {
+        json_decref(*fields);
+        *fields = json_sprintf("%.100s is not %s", key, what);
+    }
+}
+
+/* Add a value, which is given away. */
+static void put(json_t **fields, const char *key, json_t *value) {
+    if (!json_is_object(*fields)) {
+        json_decref(value);
+    } else if (json_object_set_new(*fields, key, value) != 0) {
+        refuse(fields, key, "text in UTF-8");
+    }
+}
+
+static void put_text(json_t **fields, const char *key, const char *text) {
+    put(fields, key, text == NULL ? NULL : json_string(text));
+}
+
+/* A text that must have a character: the store ends a run whose requests are not valid. */
+static void put_name(json_t **fields, const char *key, const char *text) {
+    if (text == NULL || text[0] == '\0') {
+        refuse(fields, key, "text of at least one character");
+    } else {
+        put_text(fields, key, text);
+    }
+}
+
+static void put_text_if_any(json_t **fields, const char *key, const char *text) {
+    if (text != NULL && text[0] != '\0') {
+        put_text(fields, key, text);
+    }
+}
+
+static void put_texts(json_t **fields, const char *key, const struct storlet_field *given,
+                      size_t count) {
+    json_t *texts = json_object();
+    for (size_t i = 0; i < count; i++) {
+        const char *value = given[i].value;
+        put_text(&texts, given[i].name == NULL ? "" : given[i].name, value == NULL ? "" : value);
+    }
+    if (json_is_object(texts) || !json_is_object(*fields)) {
+        put(fields, key, texts);
+    } else {
+        json_decref(*fields);
+        *fields = texts;
+    }
+}
+
+/* As services_ask, with fields that may be a fault. */
+static bool ask(struct request *request, const char *operation, json_t *fields,
+                struct storlet_error *failure) {
+    if (json_is_object(fields)) {
+        return services_ask(request, operation, fields, failure);
+    }
+    if (fields == NULL) {
+        return no_memory(failure);
+    }
+    explain_failure(failure, EINVAL, "bad_request", 400, "%s: %s", operation,
+                    json_string_value(fields));
+    json_decref(fields);
+    return false;
+}
+
+/* A request whose answer is that it was performed. Returns 0 or -1. */
+static int perform(struct storlet_run *run, const char *operation, json_t *fields,
+                   struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    struct request request = {.kind = ANSWER_NOTHING};
+    if (!services_enter(run, &failure)) {
+        json_decref(fields);
+        return give(error, &failure);
+    }
+    bool is_done = ask(&request, operation, fields, &failure);
+    if (is_done) {
+        services_drop(&request);
+    }
+    services_leave();
+    return is_done ? 0 : give(error, &failure);
+}
+
+/* --- facts -------------------------------------------------------------------------------------
+ */
+
+/* The facts of a reply, which they keep. False: no memory. */
+static bool read_facts(struct facts *facts, json_t *reply, struct storlet_error *failure) {
+    json_t *fields = field(reply, "facts");
+    json_t *bytes = field(fields, "size");
+    facts->api = (struct storlet_object){
+        .size = sizeof facts->api,
+        .bytes = bytes == NULL ? -1 : json_integer_value(bytes),
+        .etag = json_string_value(field(fields, "etag")),
+        .content_type = json_string_value(field(fields, "content_type")),
+        .last_modified = json_string_value(field(fields, "last_modified")),
+    };
+    facts->api.metadata =
+        fields_of(field(fields, "metadata"), NULL, NULL, &facts->api.metadata_count);
+    facts->reply = json_incref(reply);
+    return facts->api.metadata != NULL || no_memory(failure);
+}
+
+static void release_facts(struct facts *facts) {
+    free((void *)facts->api.metadata);
+    json_decref(facts->reply);
+}
+
+/* A request whose answer is facts. Returns 0 or -1. */
+static int facts_by(struct storlet_run *run, const char *operation, json_t *fields,
+                    const struct storlet_object **object, struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    struct request request = {.kind = ANSWER_FACTS};
+    if (!services_enter(run, &failure)) {
+        json_decref(fields);
+        return give(error, &failure);
+    }
+    struct facts *facts = NULL;
+    if (ask(&request, operation, fields, &failure)) {
+        facts = calloc(1, sizeof *facts);
+        bool is_read = facts == NULL ? no_memory(&failure)
+                                     : read_facts(facts, request.answer, &failure);
+        if (facts != NULL && !is_read) {
+            release_facts(facts);
+            free(facts);
+            facts = NULL;
+        }
+        services_drop(&request);
+    }
+    if (facts != NULL) {
+        pthread_mutex_lock(&lock);
+        facts->next = known;
+        known = facts;
+        pthread_mutex_unlock(&lock);
+        *object = &facts->api;
+    }
+    services_leave();
+    return facts != NULL ? 0 : give(error, &failure);
+}
+
+static int stat_object(struct storlet_run *run, const char *path,
+                       const struct storlet_object **object, struct storlet_error *error) {
+    json_t *fields = json_object();
+    put_name(&fields, "path", path);
+    return facts_by(run, "stat", fields, object, error);
+}
+
+static void forget_object(struct storlet_run *run, const struct storlet_object *object) {
+    struct storlet_error failure = STORLET_ERROR;
+    struct facts *found = NULL;
+    if (!services_enter(run, &failure)) {
+        return;
+    }
+    pthread_mutex_lock(&lock);
+    for (struct facts **at = &known; *at != NULL; at = &(*at)->next) {
+        if (&(*at)->api == object) {
+            found = *at;
+            *at = found->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (found != NULL) {
+        release_facts(found);
+        free(found);
+    }
+    services_leave();
+}
+
+/* --- files -------------------------------------------------------------------------------------
+ */
+
+static void drop_stream(struct file *file) {
+    if (file->has_stream) {
+        services_drop(&file->stream);
+        file->has_stream = false;
+    }
+}
+
+static void free_file(struct file *file) {
+    drop_stream(file);
+    release_facts(&file->facts);
+    free(file->path);
+    free(file);
+}
+
+/* Open the bytes from `start` to `end` of the object; -1: without this bound. */
+static bool open_stream(struct file *file, int64_t start, int64_t end,
+                        struct storlet_error *failure) {
+    json_t *fields = json_object();
+    put_name(&fields, "path", file->path);
+    if (start >= 0) {
+        put(&fields, "start", json_integer(start));
+    }
+    if (end >= 0) {
+        put(&fields, "end", json_integer(end));
+    }
+    if (file->facts.api.etag != NULL) {
+        put_text(&fields, "etag", file->facts.api.etag);
+    }
+    file->stream.kind = ANSWER_STREAM;
+    file->has_stream = ask(&file->stream, "open", fields, failure);
+    return file->has_stream;
+}
+
+static bool open_first(struct file *file, const char *path, const struct storlet_range *range,
+                       struct storlet_error *failure) {
+    if (path == NULL || (range != NULL && (range->first < 0 || range->last < -1))) {
+        return invalid(failure, path == NULL ? "the path is NULL" : "the range is negative");
+    }
+    file->path = strdup(path);
+    if (file->path == NULL) {
+        return no_memory(failure);
+    }
+    int64_t last = range == NULL ? -1 : range->last;
+    if (!open_stream(file, range == NULL ? -1 : range->first, last, failure) ||
+        !read_facts(&file->facts, file->stream.answer, failure)) {
+        return false;
+    }
+    file->first = range == NULL ? 0 : range->first;
+    file->end = -1;
+    file->ahead = AHEAD;
+    return true;
+}
+
+static const struct storlet_file *enlist(struct file *file) {
+    file->api = (struct storlet_file){.size = sizeof file->api, .object = &file->facts.api};
+    pthread_mutex_lock(&lock);
+    file->next = files;
+    files = file;
+    pthread_mutex_unlock(&lock);
+    return &file->api;
+}
+
+static int open_object(struct storlet_run *run, const char *path, const struct storlet_range *range,
+                       const struct storlet_file **opened, struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    struct file *file = calloc(1, sizeof *file);
+    bool is_open = file == NULL ? no_memory(&failure) : open_first(file, path, range, &failure);
+    if (is_open) {
+        *opened = enlist(file);
+    } else if (file != NULL) {
+        free_file(file);
+    }
+    services_leave();
+    return is_open ? 0 : give(error, &failure);
+}
+
+/* The file of a storlet's pointer, which this thread then uses; NULL with a failure. */
+static struct file *take(const struct storlet_file *given, struct storlet_error *failure) {
+    pthread_mutex_lock(&lock);
+    struct file *file = files;
+    while (file != NULL && &file->api != given) {
+        file = file->next;
+    }
+    if (file == NULL || file->is_closed) {
+        explain_failure(failure, EBADF, "bad_request", 400, "the file is not open");
+        file = NULL;
+    } else if (file->is_busy) {
+        explain_failure(failure, EBUSY, "bad_request", 400, "another thread uses the file");
+        file = NULL;
+    } else {
+        file->is_busy = true;
+    }
+    pthread_mutex_unlock(&lock);
+    return file;
+}
+
+/* This thread uses the file no longer; frees one that was closed. */
+static void give_back(struct file *file) {
+    bool is_closed;
+    pthread_mutex_lock(&lock);
+    file->is_busy = false;
+    is_closed = file->is_closed;
+    for (struct file **at = &files; is_closed && *at != NULL; at = &(*at)->next) {
+        if (*at == file) {
+            *at = file->next;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (is_closed) {
+        free_file(file);
+    }
+}
+
+static void close_object(struct storlet_run *run, const struct storlet_file *given) {
+    struct storlet_error failure = STORLET_ERROR;
+    if (!services_enter(run, &failure)) {
+        return;
+    }
+    struct file *mine = NULL;
+    pthread_mutex_lock(&lock);
+    for (struct file *file = files; file != NULL; file = file->next) {
+        if (&file->api == given && !file->is_closed) {
+            file->is_closed = true; /* a thread that uses it frees it */
+            mine = file->is_busy ? NULL : file;
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    if (mine != NULL) {
+        give_back(mine);
+    }
+    services_leave();
+}
+
+static bool can_seek(const struct file *file) {
+    return file->facts.api.bytes >= 0 && file->facts.api.etag != NULL;
+}
+
+/* Read over `distance` bytes of the stream. False with a failure. */
+static bool skip(struct file *file, int64_t distance, struct storlet_error *failure) {
+    char buffer[16384];
+    while (distance > 0) {
+        size_t part = distance < (int64_t)sizeof buffer ? (size_t)distance : sizeof buffer;
+        ssize_t count = services_read(&file->stream, buffer, part, failure);
+        if (count < 0) {
+            return false;
+        }
+        if (count == 0) {
+            drop_stream(file);
+            return true;
+        }
+        distance -= count;
+        file->reached += count;
+    }
+    return true;
+}
+
+/* Have a stream at the position. False with a failure. */
+static bool move(struct file *file, size_t wanted, struct storlet_error *failure) {
+    int64_t distance = file->position - file->reached;
+    int64_t bytes = file->facts.api.bytes;
+    if (file->has_stream && distance != 0) {
+        bool is_near = distance > 0 && distance <= SKIP &&
+                       (file->end < 0 || file->position < file->end);
+        if (!is_near) {
+            drop_stream(file);
+            file->ahead = AHEAD;
+        } else if (!skip(file, distance, failure)) {
+            return false;
+        }
+    }
+    if (file->has_stream) {
+        return true;
+    }
+    int64_t length = (int64_t)wanted > file->ahead ? (int64_t)wanted : file->ahead;
+    file->ahead = 2 * file->ahead < AHEAD_MAX ? 2 * file->ahead : AHEAD_MAX;
+    file->end = length < bytes - file->position ? file->position + length : bytes;
+    file->reached = file->position;
+    return open_stream(file, file->first + file->position, file->first + file->end - 1, failure);
+}
+
+static ssize_t read_some(struct file *file, void *buffer, size_t size,
+                         struct storlet_error *failure) {
+    int64_t bytes = file->facts.api.bytes;
+    for (;;) {
+        bool is_past_end = bytes >= 0 && file->position >= bytes;
+        if (size == 0 || (is_past_end && (!file->has_stream || file->position != file->reached))) {
+            return 0;
+        }
+        if (!move(file, size, failure)) {
+            return -1;
+        }
+        ssize_t count = services_read(&file->stream, buffer, size, failure);
+        if (count != 0) {
+            file->position += count > 0 ? count : 0;
+            file->reached = file->position;
+            return count;
+        }
+        int64_t end = file->end < 0 ? bytes : file->end;
+        if (end >= 0 && file->position != end) {
+            explain_failure(failure, EIO, "services.short", 0, "%lld of %lld bytes arrived",
+                            (long long)file->position, (long long)end);
+            return -1;
+        }
+        if (file->end < 0 || file->end == bytes) {
+            return 0;
+        }
+        drop_stream(file); /* the end of a part that was read ahead */
+    }
+}
+
+static ssize_t read_object(struct storlet_run *run, const struct storlet_file *given, void *buffer,
+                           size_t size, struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    ssize_t count = -1;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    struct file *file = take(given, &failure);
+    if (file != NULL) {
+        if (file->failure.number != 0) {
+            failure = file->failure;
+        } else {
+            count = read_some(file, buffer, size < SSIZE_MAX / 2 ? size : SSIZE_MAX / 2, &failure);
+        }
+        if (count < 0) {
+            file->failure = failure;
+        }
+        give_back(file);
+    }
+    services_leave();
+    return count >= 0 ? count : give(error, &failure);
+}
+
+static bool seek_to(struct file *file, int64_t offset, int whence, struct storlet_error *failure) {
+    int64_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? file->position : 0;
+    int64_t position;
+    if (!can_seek(file)) {
+        explain_failure(failure, ESPIPE, "", 0,
+                        "the result of a rule's storlet cannot seek");
+        return false;
+    }
+    if (whence == SEEK_END) {
+        base = file->facts.api.bytes;
+    } else if (whence != SEEK_SET && whence != SEEK_CUR) {
+        return invalid(failure, "whence is not SEEK_SET, SEEK_CUR or SEEK_END");
+    }
+    if (__builtin_add_overflow(base, offset, &position) || position < 0) {
+        return invalid(failure, "the position is negative or too large");
+    }
+    file->position = position;
+    return true;
+}
+
+static int64_t seek_object(struct storlet_run *run, const struct storlet_file *given,
+                           int64_t offset, int whence, struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    int64_t position = -1;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    struct file *file = take(given, &failure);
+    if (file != NULL) {
+        if (seek_to(file, offset, whence, &failure)) {
+            position = file->position;
+        }
+        give_back(file);
+    }
+    services_leave();
+    return position >= 0 ? position : give(error, &failure);
+}
+
+/* --- listings ----------------------------------------------------------------------------------
+ */
+
+struct listing {
+    struct storlet_query query;
+    const char *container;
+    json_t *page;      /* the last one; NULL before the first */
+    const char *after; /* the last name of it, or the marker */
+    int64_t left;      /* entries that are still wanted; -1: all */
+    bool has_more;
+    bool is_over; /* the storlet wants no more */
+};
+
+static json_t *fields_of_listing(const struct listing *listing) {
+    json_t *fields = json_object();
+    put_name(&fields, "container", listing->container);
+    put_text_if_any(&fields, "prefix", listing->query.prefix);
+    put_text_if_any(&fields, "delimiter", listing->query.delimiter);
+    put_text_if_any(&fields, "marker", listing->after);
+    put_text_if_any(&fields, "end_marker", listing->query.end_marker);
+    if (listing->query.reverse != 0) {
+        put(&fields, "reverse", json_true());
+    }
+    if (listing->left > 0) {
+        put(&fields, "limit", json_integer(listing->left));
+    }
+    return fields;
+}
+
+/* All bytes of a stream, which the caller frees; NULL with a failure. */
+static char *read_all(struct request *stream, size_t *size, struct storlet_error *failure) {
+    size_t capacity = 65536;
+    char *data = malloc(capacity);
+    *size = 0;
+    while (data != NULL) {
+        ssize_t count = services_read(stream, data + *size, capacity - *size, failure);
+        if (count == 0) {
+            return data;
+        }
+        *size += count > 0 ? (size_t)count : 0;
+        bool is_full = *size == capacity;
+        if (count < 0 || (is_full && capacity >= PAGE_BYTES)) {
+            if (count > 0) {
+                services_distrust("a page of a listing is too long", failure);
+            }
+            free(data);
+            return NULL;
+        }
+        if (is_full) {
+            char *grown = realloc(data, capacity *= 2);
+            if (grown == NULL) {
+                free(data);
+            }
+            data = grown;
+        }
+    }
+    no_memory(failure);
+    return NULL;
+}
+
+static bool is_text(json_t *value) {
+    return value == NULL || json_is_string(value);
+}
+
+/* Swift writes an empty text for what it does not know. */
+static const char *text_of(json_t *value) {
+    return json_string_length(value) > 0 ? json_string_value(value) : NULL;
+}
+
+/* False: it is no entry of a listing. */
+static bool read_entry(json_t *found, struct storlet_entry *entry) {
+    json_t *prefix = field(found, "subdir");
+    json_t *name = prefix != NULL ? prefix : field(found, "name");
+    json_t *bytes = field(found, "bytes");
+    json_t *etag = field(found, "hash");
+    json_t *type = field(found, "content_type");
+    json_t *modified = field(found, "last_modified");
+    if (!json_is_string(name) || !(bytes == NULL || json_is_integer(bytes)) || !is_text(etag) ||
+        !is_text(type) || !is_text(modified)) {
+        return false;
+    }
+    *entry = (struct storlet_entry){.size = sizeof *entry,
+                                    .is_prefix = prefix != NULL,
+                                    .name = json_string_value(name),
+                                    .bytes = bytes == NULL ? -1 : json_integer_value(bytes),
+                                    .etag = text_of(etag),
+                                    .content_type = text_of(type),
+                                    .last_modified = text_of(modified)};
+    return true;
+}
+
+/* Replace the page by the next one. False with a failure. */
+static bool next_page(struct listing *listing, struct storlet_error *failure) {
+    struct request request = {.kind = ANSWER_STREAM};
+    if (!ask(&request, "list", fields_of_listing(listing), failure)) {
+        return false;
+    }
+    size_t size;
+    char *data = read_all(&request, &size, failure);
+    listing->has_more = json_is_true(field(request.answer, "has_more"));
+    services_drop(&request);
+    if (data == NULL) {
+        return false;
+    }
+    json_error_t error;
+    json_t *page = json_loadb(data, size, 0, &error);
+    free(data);
+    if (!json_is_array(page)) {
+        json_decref(page);
+        services_distrust("a page of a listing is no list in JSON", failure);
+        return false;
+    }
+    json_decref(listing->page);
+    listing->page = page;
+    return true;
+}
+
+/* Give the entries of the page to the storlet. False with a failure. */
+static bool give_entries(struct listing *listing,
+                         int (*each)(void *context, const struct storlet_entry *entry),
+                         void *context, struct storlet_error *failure) {
+    size_t index;
+    json_t *found;
+    json_array_foreach(listing->page, index, found) {
+        struct storlet_entry entry;
+        if (!read_entry(found, &entry)) {
+            services_distrust("an entry of a listing has no name", failure);
+            return false;
+        }
+        listing->after = entry.name;
+        listing->is_over = each(context, &entry) != 0;
+        if (listing->is_over || (listing->left > 0 && --listing->left == 0)) {
+            listing->is_over = true;
+            return true;
+        }
+    }
+    return true;
+}
+
+static bool list_all(struct listing *listing,
+                     int (*each)(void *context, const struct storlet_entry *entry), void *context,
+                     struct storlet_error *failure) {
+    do {
+        if (!next_page(listing, failure) || !give_entries(listing, each, context, failure)) {
+            return false;
+        }
+    } while (!listing->is_over && listing->has_more && json_array_size(listing->page) > 0);
+    return true;
+}
+
+static int list_container(struct storlet_run *run, const char *container,
+                          const struct storlet_query *query,
+                          int (*each)(void *context, const struct storlet_entry *entry),
+                          void *context, struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    struct listing listing = {.query = STORLET_QUERY, .container = container};
+    if (query != NULL) {
+        size_t size = query->size < sizeof listing.query ? query->size : sizeof listing.query;
+        memcpy(&listing.query, query, size);
+    }
+    listing.after = listing.query.marker;
+    listing.left = listing.query.limit > 0 ? listing.query.limit : -1;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    bool is_listed = list_all(&listing, each, context, &failure);
+    json_decref(listing.page);
+    services_leave();
+    return is_listed ? 0 : give(error, &failure);
+}
+
+/* --- calls -------------------------------------------------------------------------------------
+ */
+
+static void put_ranges(json_t **fields, const struct storlet_call *call) {
+    json_t *ranges = json_array();
+    for (size_t i = 0; i < call->range_count; i++) {
+        json_t *range = json_object();
+        if (call->ranges[i].first < 0) {
+            refuse(fields, "ranges", "from 0");
+        }
+        put(&range, "start", json_integer(call->ranges[i].first));
+        if (call->ranges[i].last >= 0) {
+            put(&range, "end", json_integer(call->ranges[i].last));
+        }
+        json_array_append_new(ranges, range);
+    }
+    put(fields, "ranges", ranges);
+}
+
+static json_t *fields_of_call(const struct storlet_call *given, const char *output) {
+    struct storlet_call call = STORLET_CALL;
+    json_t *fields = json_object();
+    memcpy(&call, given, given->size < sizeof call ? given->size : sizeof call);
+    put_name(&fields, "storlet", call.storlet);
+    put_name(&fields, "path", call.path);
+    if (call.parameter_count > 0) {
+        put_texts(&fields, "parameters", call.parameters, call.parameter_count);
+    }
+    if (call.range_count > 0) {
+        put_ranges(&fields, &call);
+    }
+    if (output != NULL) {
+        put_name(&fields, "output", output);
+    }
+    return fields;
+}
+
+static bool call_first(struct file *file, const struct storlet_call *call,
+                       struct storlet_error *failure) {
+    file->stream.kind = ANSWER_STREAM;
+    file->has_stream = ask(&file->stream, "call", fields_of_call(call, NULL), failure);
+    if (!file->has_stream || !read_facts(&file->facts, file->stream.answer, failure)) {
+        return false;
+    }
+    file->facts.api.etag = NULL; /* no part of a result can be read again */
+    file->end = -1;
+    return true;
+}
+
+static int call_storlet(struct storlet_run *run, const struct storlet_call *call,
+                        const struct storlet_file **result, struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    struct file *file = calloc(1, sizeof *file);
+    bool is_open = file == NULL ? no_memory(&failure) : call_first(file, call, &failure);
+    if (is_open) {
+        *result = enlist(file);
+    } else if (file != NULL) {
+        free_file(file);
+    }
+    services_leave();
+    return is_open ? 0 : give(error, &failure);
+}
+
+static int call_storlet_into(struct storlet_run *run, const struct storlet_call *call,
+                             const char *output, const struct storlet_object **object,
+                             struct storlet_error *error) {
+    return facts_by(run, "call", fields_of_call(call, output == NULL ? "" : output), object,
+                    error);
+}
+
+/* --- changes -----------------------------------------------------------------------------------
+ */
+
+static int change_metadata(struct storlet_run *run, const char *path,
+                           const struct storlet_field *changes, size_t count,
+                           struct storlet_error *error) {
+    json_t *fields = json_object();
+    put_name(&fields, "path", path);
+    put_texts(&fields, "changes", changes, count);
+    return perform(run, "set_metadata", fields, error);
+}
+
+static int copy_object(struct storlet_run *run, const char *source, const char *target,
+                       struct storlet_error *error) {
+    json_t *fields = json_object();
+    put_name(&fields, "source", source);
+    put_name(&fields, "target", target);
+    return perform(run, "copy", fields, error);
+}
+
+static int remove_object(struct storlet_run *run, const char *path, struct storlet_error *error) {
+    json_t *fields = json_object();
+    put_name(&fields, "path", path);
+    return perform(run, "delete", fields, error);
+}
+
+/* --- the run -----------------------------------------------------------------------------------
+ */
+
+const struct storlet_services store_functions = {
+    .size = sizeof store_functions,
+    .open = open_object,
+    .read = read_object,
+    .seek = seek_object,
+    .close = close_object,
+    .stat = stat_object,
+    .forget = forget_object,
+    .list = list_container,
+    .set_metadata = change_metadata,
+    .copy = copy_object,
+    .remove = remove_object,
+    .call = call_storlet,
+    .call_into = call_storlet_into,
+};
+
+/* No thread uses the services any more. */
+void objects_close(void) {
+    while (files != NULL) {
+        struct file *file = files;
+        files = file->next;
+        free_file(file);
+    }
+    while (known != NULL) {
+        struct facts *facts = known;
+        known = facts->next;
+        release_facts(facts);
+        free(facts);
+    }
+}

@@ -1,0 +1,637 @@
+/*
+ * A storlet that uses the store as the parameter `ask` says: asker.py in C, with the same outcomes.
+ *
+ * `ask` is a list in JSON: ["open", "/c/o"], ["seek", "/c/o", [[0, 10], [-5, 5]]], ... The output
+ * is a list of the outcomes: ["ok", ...], or the name of Python's exception, its code and its text.
+ */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <jansson.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <storlet.h>
+
+STORLET_ABI_VERSION_OF_THIS_OBJECT
+
+#define THREADS_MAX 64
+
+typedef struct storlet_run run_t;
+
+/* --- MD5 ---------------------------------------------------------------------------------------
+ */
+
+struct md5 {
+    uint32_t state[4];
+    uint64_t size;
+    unsigned char block[64];
+};
+
+static void md5_block(struct md5 *sum) {
+    static const unsigned char shifts[4][4] = {
+        {7, 12, 17, 22}, {5, 9, 14, 20}, {4, 11, 16, 23}, {6, 10, 15, 21}};
+    static const uint32_t sines[64] = {
+        0xd76aa478, 0xe8c7b756, 0x242070db, 0xc1bdceee, 0xf57c0faf, 0x4787c62a, 0xa8304613,
+        0xfd469501, 0x698098d8, 0x8b44f7af, 0xffff5bb1, 0x895cd7be, 0x6b901122, 0xfd987193,
+        0xa679438e, 0x49b40821, 0xf61e2562, 0xc040b340, 0x265e5a51, 0xe9b6c7aa, 0xd62f105d,
+        0x02441453, 0xd8a1e681, 0xe7d3fbc8, 0x21e1cde6, 0xc33707d6, 0xf4d50d87, 0x455a14ed,
+        0xa9e3e905, 0xfcefa3f8, 0x676f02d9, 0x8d2a4c8a, 0xfffa3942, 0x8771f681, 0x6d9d6122,
+        0xfde5380c, 0xa4beea44, 0x4bdecfa9, 0xf6bb4b60, 0xbebfbc70, 0x289b7ec6, 0xeaa127fa,
+        0xd4ef3085, 0x04881d05, 0xd9d4d039, 0xe6db99e5, 0x1fa27cf8, 0xc4ac5665, 0xf4292244,
+        0x432aff97, 0xab9423a7, 0xfc93a039, 0x655b59c3, 0x8f0ccc92, 0xffeff47d, 0x85845dd1,
+        0x6fa87e4f, 0xfe2ce6e0, 0xa3014314, 0x4e0811a1, 0xf7537e82, 0xbd3af235, 0x2ad7d2bb,
+        0xeb86d391};
+    uint32_t words[16];
+    uint32_t a = sum->state[0], b = sum->state[1], c = sum->state[2], d = sum->state[3];
+    memcpy(words, sum->block, sizeof words); /* little-endian machines only */
+    for (unsigned i = 0; i < 64; i++) {
+        unsigned round = i / 16;
+        uint32_t mixed = round == 0   ? (b & c) | (~b & d)
+                         : round == 1 ? (d & b) | (~d & c)
+                         : round == 2 ? b ^ c ^ d
+                                      : c ^ (b | ~d);
+        unsigned word = round == 0   ? i
+                        : round == 1 ? (5 * i + 1) % 16
+                        : round == 2 ? (3 * i + 5) % 16
+                                     : (7 * i) % 16;
+        uint32_t turned = a + mixed + sines[i] + words[word];
+        unsigned shift = shifts[round][i % 4];
+        a = d;
+        d = c;
+        c = b;
+        b += turned << shift | turned >> (32 - shift);
+    }
+    sum->state[0] += a;
+    sum->state[1] += b;
+    sum->state[2] += c;
+    sum->state[3] += d;
+}
+
+static void md5_add(struct md5 *sum, const unsigned char *data, size_t size) {
+    while (size > 0) {
+        size_t at = sum->size % 64;
+        size_t part = 64 - at < size ? 64 - at : size;
+        memcpy(sum->block + at, data, part);
+        sum->size += part;
+        data += part;
+        size -= part;
+        if (sum->size % 64 == 0) {
+            md5_block(sum);
+        }
+    }
+}
+
+static void md5_text(struct md5 *sum, char text[33]) {
+    uint64_t bits = sum->size * 8;
+    unsigned char length[8];
+    memcpy(length, &bits, sizeof length);
+    md5_add(sum, (const unsigned char *)"\x80", 1);
+    while (sum->size % 64 != 56) {
+        md5_add(sum, (const unsigned char *)"", 1);
+    }
+    md5_add(sum, length, sizeof length);
+    const unsigned char *bytes = (const unsigned char *)sum->state;
+    for (size_t i = 0; i < 16; i++) {
+        sprintf(text + 2 * i, "%02x", bytes[i]);
+    }
+}
+
+static struct md5 md5_begin(void) {
+    return (struct md5){.state = {0x67452301, 0xefcdab89, 0x98badcfe, 0x10325476}};
+}
+
+/* --- JSON --------------------------------------------------------------------------------------
+ */
+
+static json_t *text_or_null(const char *text) {
+    return text == NULL ? json_null() : json_string(text);
+}
+
+static json_t *count_or_null(int64_t count) {
+    return count < 0 ? json_null() : json_integer(count);
+}
+
+static json_t *latin_1(const unsigned char *data, size_t size) {
+    char *text = malloc(2 * size + 1);
+    size_t used = 0;
+    for (size_t i = 0; i < size; i++) {
+        if (data[i] < 0x80) {
+            text[used++] = (char)data[i];
+        } else {
+            text[used++] = (char)(0xc0 | data[i] >> 6);
+            text[used++] = (char)(0x80 | (data[i] & 0x3f));
+        }
+    }
+    json_t *made = json_stringn(text, used);
+    free(text);
+    return made;
+}
+
+static json_t *metadata_of(const struct storlet_object *object) {
+    json_t *metadata = json_object();
+    for (size_t i = 0; i < object->metadata_count; i++) {
+        json_object_set_new(metadata, object->metadata[i].name,
+                            json_string(object->metadata[i].value));
+    }
+    return metadata;
+}
+
+static json_t *facts_of(const struct storlet_object *object) {
+    json_t *facts = json_object();
+    json_object_set_new(facts, "metadata", metadata_of(object));
+    json_object_set_new(facts, "size", count_or_null(object->bytes));
+    json_object_set_new(facts, "etag", text_or_null(object->etag));
+    json_object_set_new(facts, "content_type", text_or_null(object->content_type));
+    json_object_set_new(facts, "last_modified", text_or_null(object->last_modified));
+    return facts;
+}
+
+static size_t fields_of(json_t *texts, struct storlet_field fields[64]) {
+    size_t count = 0;
+    const char *key;
+    json_t *value;
+    json_object_foreach(texts, key, value) {
+        if (count < 64) {
+            fields[count++] = (struct storlet_field){key, json_string_value(value)};
+        }
+    }
+    return count;
+}
+
+static const char *path_of(json_t *asked) {
+    return json_string_value(json_array_get(asked, 1));
+}
+
+static const char *name_of(const struct storlet_error *error) {
+    if (error->storlet[0] != '\0') {
+        return "CallFailed";
+    }
+    switch (error->number) {
+    case ENOENT:
+        return "NotFound";
+    case EACCES:
+        return "Denied";
+    case ESTALE:
+        return "Changed";
+    case ENOBUFS:
+        return "LimitExceeded";
+    case EAGAIN:
+        return "Unavailable";
+    case ESPIPE:
+        return "UnsupportedOperation";
+    default:
+        return "ServiceError";
+    }
+}
+
+/* --- reading -----------------------------------------------------------------------------------
+ */
+
+/* The MD5 of what is left of a file, and its first bytes. */
+static int sum_up(run_t *run, const struct storlet_file *file, char text[33], unsigned char *head,
+                  size_t *head_size, size_t *total, struct storlet_error *error) {
+    unsigned char data[65536];
+    struct md5 sum = md5_begin();
+    ssize_t size;
+    size_t kept = 0;
+    while ((size = run->services->read(run, file, data, sizeof data, error)) > 0) {
+        md5_add(&sum, data, (size_t)size);
+        size_t part = (size_t)size < *head_size - kept ? (size_t)size : *head_size - kept;
+        memcpy(head + kept, data, part);
+        kept += part;
+    }
+    *head_size = kept;
+    *total = sum.size;
+    md5_text(&sum, text);
+    return size < 0 ? -1 : 0;
+}
+
+static int do_open(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    json_t *span = json_array_get(asked, 2);
+    json_t *last = json_array_get(span, 1);
+    struct storlet_range range = {json_integer_value(json_array_get(span, 0)),
+                                  json_is_integer(last) ? json_integer_value(last) : -1};
+    const struct storlet_range *given = json_is_array(span) ? &range : NULL;
+    unsigned char head[100];
+    size_t head_size = sizeof head;
+    size_t size;
+    char sum[33];
+    if (run->services->open(run, path_of(asked), given, &file, error) != 0 ||
+        sum_up(run, file, sum, head, &head_size, &size, error) != 0) {
+        return -1;
+    }
+    json_array_append_new(found, json_string(sum));
+    json_array_append_new(found, count_or_null(file->object->bytes));
+    json_array_append_new(found, text_or_null(file->object->etag));
+    json_array_append_new(found, metadata_of(file->object));
+    json_array_append_new(found, latin_1(head, head_size));
+    run->services->close(run, file);
+    return 0;
+}
+
+/* Up to `size` bytes at the position, until the end. */
+static ssize_t read_fully(run_t *run, const struct storlet_file *file, unsigned char *data,
+                          size_t size, struct storlet_error *error) {
+    size_t used = 0;
+    while (used < size) {
+        ssize_t count = run->services->read(run, file, data + used, size - used, error);
+        if (count <= 0) {
+            return count < 0 ? -1 : (ssize_t)used;
+        }
+        used += (size_t)count;
+    }
+    return (ssize_t)used;
+}
+
+static int do_seek(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    size_t index;
+    json_t *span;
+    if (run->services->open(run, path_of(asked), NULL, &file, error) != 0) {
+        return -1;
+    }
+    json_array_foreach(json_array_get(asked, 2), index, span) {
+        unsigned char data[4096];
+        int64_t start = json_integer_value(json_array_get(span, 0));
+        size_t size = (size_t)json_integer_value(json_array_get(span, 1));
+        int whence = start < 0 ? SEEK_END : SEEK_SET;
+        if (run->services->seek(run, file, start, whence, error) < 0) {
+            return -1;
+        }
+        ssize_t count = read_fully(run, file, data, size, error);
+        if (count < 0) {
+            return -1;
+        }
+        json_array_append_new(found, latin_1(data, (size_t)count));
+    }
+    run->services->close(run, file);
+    return 0;
+}
+
+static int do_replaced(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    const struct storlet_object *now;
+    const struct storlet_field opened = {"Opened", "yes"};
+    unsigned char data[5];
+    bool is_other = false;
+    if (run->services->open(run, path_of(asked), NULL, &file, error) != 0 ||
+        read_fully(run, file, data, sizeof data, error) < 0 ||
+        run->services->set_metadata(run, json_string_value(json_array_get(asked, 3)), &opened, 1,
+                                    error) != 0) {
+        return -1;
+    }
+    json_array_append_new(found, latin_1(data, sizeof data));
+    while (!is_other) {
+        const struct timespec pause = {0, 50 * 1000 * 1000};
+        nanosleep(&pause, NULL);
+        if (run->services->stat(run, path_of(asked), &now, error) != 0) {
+            return -1;
+        }
+        is_other = now->bytes != file->object->bytes;
+        run->services->forget(run, now);
+    }
+    int64_t place = json_integer_value(json_array_get(asked, 2));
+    if (run->services->seek(run, file, place, SEEK_SET, error) < 0 ||
+        read_fully(run, file, data, sizeof data, error) < 0) {
+        return -1;
+    }
+    json_array_append_new(found, latin_1(data, sizeof data));
+    return 0;
+}
+
+static int do_stat(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_object *object;
+    if (run->services->stat(run, path_of(asked), &object, error) != 0) {
+        return -1;
+    }
+    json_array_append_new(found, facts_of(object));
+    run->services->forget(run, object);
+    return 0;
+}
+
+/* --- listings ----------------------------------------------------------------------------------
+ */
+
+static int note_entry(void *context, const struct storlet_entry *entry) {
+    json_t *row = json_array();
+    json_array_append_new(row, json_string(entry->name));
+    json_array_append_new(row, count_or_null(entry->bytes));
+    json_array_append_new(row, text_or_null(entry->etag));
+    json_array_append_new(row, text_or_null(entry->content_type));
+    json_array_append_new(row, text_or_null(entry->last_modified));
+    json_array_append_new(row, json_boolean(entry->is_prefix));
+    return json_array_append_new(context, row);
+}
+
+static int note_name(void *context, const struct storlet_entry *entry) {
+    return json_array_append_new(context, json_string(entry->name));
+}
+
+static int list_into(run_t *run, json_t *asked, json_t *found,
+                     int (*each)(void *context, const struct storlet_entry *entry),
+                     struct storlet_error *error) {
+    json_t *given = json_array_get(asked, 2);
+    struct storlet_query query = STORLET_QUERY;
+    json_t *entries = json_array();
+    query.prefix = json_string_value(json_object_get(given, "prefix"));
+    query.delimiter = json_string_value(json_object_get(given, "delimiter"));
+    query.marker = json_string_value(json_object_get(given, "marker"));
+    query.end_marker = json_string_value(json_object_get(given, "end_marker"));
+    query.reverse = json_is_true(json_object_get(given, "reverse"));
+    query.limit = json_integer_value(json_object_get(given, "limit"));
+    int result = run->services->list(run, path_of(asked), &query, each, entries, error);
+    json_array_append_new(found, entries);
+    return result;
+}
+
+static int do_list(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    return list_into(run, asked, found, note_entry, error);
+}
+
+static int do_find(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    return list_into(run, asked, found, note_name, error);
+}
+
+/* --- changes -----------------------------------------------------------------------------------
+ */
+
+static int do_set(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    struct storlet_field changes[64];
+    size_t count = fields_of(json_array_get(asked, 2), changes);
+    (void)found;
+    return run->services->set_metadata(run, path_of(asked), changes, count, error);
+}
+
+static int do_copy(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    (void)found;
+    return run->services->copy(run, path_of(asked), json_string_value(json_array_get(asked, 2)),
+                               error);
+}
+
+static int do_delete(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    (void)found;
+    return run->services->remove(run, path_of(asked), error);
+}
+
+/* --- calls -------------------------------------------------------------------------------------
+ */
+
+static int do_call(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    struct storlet_field fields[64];
+    struct storlet_range ranges[64];
+    struct storlet_call call = STORLET_CALL;
+    size_t index;
+    json_t *span;
+    call.storlet = json_string_value(json_array_get(asked, 1));
+    call.path = json_string_value(json_array_get(asked, 2));
+    call.parameter_count = fields_of(json_array_get(asked, 3), fields);
+    call.parameters = fields;
+    call.ranges = ranges;
+    json_array_foreach(json_array_get(asked, 4), index, span) {
+        json_t *last = json_array_get(span, 1);
+        ranges[call.range_count++] =
+            (struct storlet_range){json_integer_value(json_array_get(span, 0)),
+                                   json_is_integer(last) ? json_integer_value(last) : -1};
+    }
+    static unsigned char head[5000];
+    size_t head_size = sizeof head;
+    size_t size;
+    char sum[33];
+    if (run->services->call(run, &call, &file, error) != 0 ||
+        sum_up(run, file, sum, head, &head_size, &size, error) != 0) {
+        return -1;
+    }
+    json_array_append_new(found, json_string(sum));
+    json_array_append_new(found, json_integer((json_int_t)size));
+    json_array_append_new(found, metadata_of(file->object));
+    json_array_append_new(found, text_or_null(file->object->content_type));
+    json_array_append_new(found, latin_1(head, head_size));
+    run->services->close(run, file);
+    return 0;
+}
+
+/* Call a storlet, and store its output. */
+static int do_store(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_object *object;
+    struct storlet_field fields[64];
+    struct storlet_call call = STORLET_CALL;
+    call.storlet = json_string_value(json_array_get(asked, 1));
+    call.path = json_string_value(json_array_get(asked, 2));
+    call.parameter_count = fields_of(json_array_get(asked, 4), fields);
+    call.parameters = fields;
+    const char *output = json_string_value(json_array_get(asked, 3));
+    if (run->services->call_into(run, &call, output, &object, error) != 0) {
+        return -1;
+    }
+    json_array_append_new(found, facts_of(object));
+    return 0;
+}
+
+/* --- threads -----------------------------------------------------------------------------------
+ */
+
+struct part {
+    run_t *run;
+    const char *path;
+    size_t number;
+    int result;
+    char sum[33];
+    struct storlet_error error;
+};
+
+/* Run `work` in `count` threads; the first failure, if there is one. */
+static int in_threads(run_t *run, json_t *asked, struct part *parts, void *(*work)(void *),
+                      struct storlet_error *error) {
+    pthread_t threads[THREADS_MAX];
+    size_t count = (size_t)json_integer_value(json_array_get(asked, 2));
+    int result = 0;
+    for (size_t i = 0; i < count; i++) {
+        parts[i] = (struct part){run, path_of(asked), i, 0, "", STORLET_ERROR};
+        pthread_create(&threads[i], NULL, work, &parts[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+        if (parts[i].result != 0 && result == 0) {
+            *error = parts[i].error;
+            result = -1;
+        }
+    }
+    return result;
+}
+
+static void *set_item(void *given) {
+    struct part *part = given;
+    char name[32];
+    snprintf(name, sizeof name, "Item-%zu", part->number);
+    const struct storlet_field change = {name, "x"};
+    part->result =
+        part->run->services->set_metadata(part->run, part->path, &change, 1, &part->error);
+    return NULL;
+}
+
+static int do_set_many(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    struct part parts[THREADS_MAX];
+    (void)found;
+    return in_threads(run, asked, parts, set_item, error);
+}
+
+static void *read_whole(void *given) {
+    struct part *part = given;
+    const struct storlet_file *file;
+    size_t no_head = 0;
+    size_t size;
+    part->result = part->run->services->open(part->run, part->path, NULL, &file, &part->error);
+    if (part->result == 0) {
+        part->result = sum_up(part->run, file, part->sum, NULL, &no_head, &size, &part->error);
+        part->run->services->close(part->run, file);
+    }
+    return NULL;
+}
+
+/* Read an object in many threads. */
+static int do_parts(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    struct part parts[THREADS_MAX];
+    size_t count = (size_t)json_integer_value(json_array_get(asked, 2));
+    json_t *sums = json_array();
+    int result = in_threads(run, asked, parts, read_whole, error);
+    for (size_t i = 0; i < count; i++) {
+        bool is_known = false;
+        size_t index;
+        json_t *each;
+        json_array_foreach(sums, index, each) {
+            is_known = is_known || strcmp(json_string_value(each), parts[i].sum) == 0;
+        }
+        if (!is_known) {
+            json_array_append_new(sums, json_string(parts[i].sum));
+        }
+    }
+    json_array_append_new(found, sums);
+    json_array_append_new(found, json_integer((json_int_t)count));
+    return result;
+}
+
+/* --- hostile uses ------------------------------------------------------------------------------
+ */
+
+/* Open an object many times and read none of them. */
+static int do_hold(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    json_int_t count = json_integer_value(json_array_get(asked, 2));
+    for (json_int_t i = 0; i < count; i++) {
+        if (run->services->open(run, path_of(asked), NULL, &file, error) != 0) {
+            return -1;
+        }
+    }
+    json_array_append_new(found, json_integer(count));
+    return 0;
+}
+
+/* The socket of the services: the one of its kind without an address, beside the channel, which is
+ * descriptor 4 or has the highest number. */
+static int services_socket(void) {
+    for (int fd = 5; fd < 64; fd++) {
+        struct sockaddr_storage own;
+        socklen_t size = sizeof own;
+        int kind = 0;
+        socklen_t length = sizeof kind;
+        if (getsockname(fd, (struct sockaddr *)&own, &size) == 0 && size <= sizeof own.ss_family &&
+            getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &length) == 0 && kind == SOCK_SEQPACKET) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+static int do_garbage(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    (void)run, (void)asked, (void)found, (void)error;
+    send(services_socket(), "garbage", 7, MSG_NOSIGNAL);
+    sleep(60);
+    return 0;
+}
+
+/* Send requests, and read no reply. */
+static int do_flood(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    int target = services_socket();
+    (void)run, (void)found, (void)error;
+    for (long id = 1;; id++) {
+        char text[512];
+        int size = snprintf(text, sizeof text, "{\"type\":\"stat\",\"id\":%ld,\"path\":\"%s\"}", id,
+                            path_of(asked));
+        send(target, text, (size_t)size, MSG_NOSIGNAL);
+    }
+}
+
+/* Be killed while a file is open. */
+static int do_die(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    char byte;
+    (void)found;
+    if (run->services->open(run, path_of(asked), NULL, &file, error) == 0) {
+        run->services->read(run, file, &byte, 1, error);
+    }
+    return kill(getpid(), SIGKILL);
+}
+
+/* --- the storlet -------------------------------------------------------------------------------
+ */
+
+static const struct {
+    const char *name;
+    int (*function)(run_t *run, json_t *asked, json_t *found, struct storlet_error *error);
+} operations[] = {
+    {"open", do_open},       {"seek", do_seek},       {"replaced", do_replaced},
+    {"stat", do_stat},       {"list", do_list},       {"find", do_find},
+    {"set", do_set},         {"set_many", do_set_many}, {"copy", do_copy},
+    {"delete", do_delete},   {"hold", do_hold},       {"parts", do_parts},
+    {"call", do_call},       {"store", do_store},
+    {"garbage", do_garbage}, {"flood", do_flood},     {"die", do_die},
+};
+
+static json_t *outcome_of(run_t *run, json_t *asked) {
+    struct storlet_error error = STORLET_ERROR;
+    const char *name = json_string_value(json_array_get(asked, 0));
+    json_t *found = json_array();
+    int result = -1;
+    json_array_append_new(found, json_string("ok"));
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+        if (strcmp(operations[i].name, name) == 0) {
+            result = operations[i].function(run, asked, found, &error);
+        }
+    }
+    if (result == 0) {
+        return found;
+    }
+    json_decref(found);
+    return json_pack("[s, s, s]", name_of(&error), error.code, error.message);
+}
+
+int asker(run_t *run) {
+    const char *text = "[]";
+    for (size_t i = 0; i < run->parameter_count; i++) {
+        if (strcmp(run->parameters[i].name, "ask") == 0) {
+            text = run->parameters[i].value;
+        }
+    }
+    json_t *asked = json_loads(text, JSON_ALLOW_NUL, NULL);
+    json_t *outcomes = json_array();
+    size_t index;
+    json_t *each;
+    json_array_foreach(asked, index, each) {
+        json_array_append_new(outcomes, outcome_of(run, each));
+    }
+    char *written = json_dumps(outcomes, JSON_COMPACT);
+    int result = run->write(run, 0, written, strlen(written)) == 0 ? 0 : errno;
+    free(written);
+    json_decref(outcomes);
+    json_decref(asked);
+    return result;
+}

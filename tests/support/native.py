@@ -1,0 +1,43 @@
+"""Shared objects for tests, built from C with the ``storlet.h`` of this checkout."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Final
+
+from tests.support.cluster import CHECKOUT
+from tests.support.storlets import SOURCES, Dependency
+
+INCLUDE: Final = CHECKOUT / "storlet_daemon/native"
+ASKER: Final = SOURCES / "native/asker.c"
+JANSSON: Final = "libjansson.so.4"
+
+
+@functools.cache
+def shared_object(source: Path, *options: str) -> bytes:
+    """``source``, compiled and linked; it finds libraries beside it."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, source.stem + ".so")
+        run_path = "-Wl,-rpath,$ORIGIN"
+        command = ["gcc", "-O1", "-fPIC", "-shared", "-pthread", f"-I{INCLUDE}", run_path]
+        command += ["-o", str(target), str(source), *options]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return target.read_bytes()
+
+
+@functools.cache
+def asker() -> bytes:
+    """The storlet that uses the store as its parameter says; it needs :func:`jansson`."""
+    return shared_object(ASKER, "-ljansson")
+
+
+@functools.cache
+def jansson() -> Dependency:
+    """The JSON library of this machine, for storlets that need it."""
+    command = ["gcc", f"-print-file-name={JANSSON}"]
+    path = subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+    return Dependency(JANSSON, Path(path).read_bytes(), "0600")
