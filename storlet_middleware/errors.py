@@ -271,6 +271,9 @@ OUTPUTS_PARTIAL: Final = _later(
     "outputs.partial", 503, Blame.OPERATOR, 5,
     help="Swift failed while it stored several outputs of a run that had succeeded: the answer"
          " names those that are stored and those that are not; the same request stores all again")
+INPUT_CHANGED: Final = _later(
+    "input.changed", 503, Blame.CLIENT, 1, has_source_text=True,
+    help="the object of a seekable input was replaced or deleted while the storlet read it")
 CODE_REPLACED: Final = _later(
     "code.replaced", 503, Blame.CLIENT, 5, is_of_step=True,
     help="the storlet was uploaded again or removed while the request fetched its code")

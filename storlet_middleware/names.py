@@ -212,6 +212,9 @@ META_RECORDS: Final = _header(
 META_SERVICES: Final = _header(
     STORLET_META + "Services", Scope.STORLET, ", ".join(SERVICES),
     "the operations on the store that the storlet may use while it runs; none if it is not set")
+META_INPUT: Final = _header(
+    STORLET_META + "Input", Scope.STORLET, "seekable",
+    "the storlet seeks in its inputs; without it, inputs are streams")
 META_DEPENDENCY_VERSION: Final = _header(
     STORLET_META + "Dependency-Version", Scope.DEPENDENCY, "text",
     "mandatory, and not interpreted")

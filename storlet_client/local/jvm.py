@@ -12,7 +12,7 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Callable
+from typing import Any, Callable
 
 from storlet_client.builder import jars
 from storlet_client.builder.project import SOURCE, Project
@@ -44,7 +44,7 @@ def run(
         work = Path(folder)
         path = os.pathsep.join([*jars.runtime(work, _SOURCES), f"{code}/*"])
         asked, ended, log = work / "asked", work / "ended", work / "log"
-        asked.write_bytes(_packed(project.document["main"], inputs, values, log))
+        asked.write_bytes(_packed(project.document, inputs, values, log))
         command = ["java", *_debugger(tell), "-cp", path, _CLASS, str(asked), str(ended)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, check=False)
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
@@ -65,9 +65,16 @@ def _debugger(tell: Tell | None) -> list[str]:
     return [f"-agentlib:jdwp=transport=dt_socket,server=y,suspend=y,quiet=y,address={address}"]
 
 
-def _packed(main: str, inputs: Sequence[Input], parameters: Mapping[str, str], log: Path) -> bytes:
+def _packed(
+    document: Mapping[str, Any],
+    inputs: Sequence[Input],
+    parameters: Mapping[str, str],
+    log: Path,
+) -> bytes:
     """The request: pairs of texts, each ended by a zero byte."""
-    pairs = {"main": main, "log": str(log)}
+    pairs = {"main": document["main"], "log": str(log)}
+    if "input" in document:
+        pairs["seekable"] = "true"
     for number, each in enumerate(inputs):
         pairs[f"input.{number}"] = str(each.path.resolve())
         pairs.update({f"{_METADATA}{number}.{key}": text for key, text in each.metadata.items()})

@@ -21,7 +21,7 @@ from storlet_client.builder import native, rights
 from storlet_client.builder.project import SOURCE, Project, ProjectError
 from storlet_client.bundle import archive, manifest
 from storlet_client.local import author, program
-from storlet_client.local.author import failure_text, services
+from storlet_client.local.author import failure_text, seekable, services
 
 OK, FAILED, LOAD = "ok", "storlet.failed", "storlet.load"
 METADATA_LIMIT = "storlet.limit.metadata"
@@ -86,7 +86,7 @@ def run(
             return failure
         sources = []
         for each in inputs:
-            source = author.StorletInputFile(each.metadata, _opened(each.path))
+            source = _source(document, each)
             opened.callback(source.close)
             sources.append(source)
         writer = author.LogFile(log.fileno(), _LOG_BYTES)
@@ -172,6 +172,13 @@ def checked(
     if faults:
         raise ProjectError(faults)
     return values
+
+
+def _source(document: Mapping[str, Any], given: Input) -> author.StorletInputFile:
+    fd = _opened(given.path)
+    if "input" not in document:
+        return author.StorletInputFile(given.metadata, fd)
+    return seekable.SeekableFile(given.metadata, fd, os.fstat(fd).st_size)
 
 
 def _opened(path: Path) -> int:

@@ -4,6 +4,7 @@ Nothing else of this package is meant for authors.  This folder needs the standa
 works from Python 3.9 on: ``storlet test`` of the client runs storlets with it.
 
 ``failure_text``  the summary and the traceback of a failed run
+``seekable``      inputs in which a storlet can seek
 ``services``      the store, as a running storlet may use it
 
 ::
@@ -61,14 +62,16 @@ class StorletInputFile(io.BufferedReader):
     Read it by ``read``, ``readline``, ``readlines``, ``readinto``, or line by line in a loop.
     """
 
+    _buffer_bytes = READ_BYTES
+
     def __init__(self, metadata: Mapping[str, str], fd: int) -> None:
         """Take ownership of ``fd``."""
         # The storlet may detach the raw file; it is closed with this one all the same.
         self._file = self._raw(fd)
-        super().__init__(self._file, READ_BYTES)
+        super().__init__(self._file, self._buffer_bytes)
         self._metadata = dict(metadata)
 
-    def _raw(self, fd: int) -> io.FileIO:
+    def _raw(self, fd: int) -> io.RawIOBase:
         return io.FileIO(fd)
 
     def get_metadata(self) -> dict[str, str]:
@@ -80,7 +83,7 @@ class StorletInputFile(io.BufferedReader):
         return self.__next__()
 
     def seekable(self) -> bool:
-        """Always False: every input is a stream."""
+        """False: the input is a stream, unless the storlet declares seekable inputs."""
         return False
 
     def close(self) -> None:
@@ -89,7 +92,7 @@ class StorletInputFile(io.BufferedReader):
 
     def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> NoReturn:
         """Not for a stream."""
-        _unsupported("an input cannot seek")
+        _unsupported("an input cannot seek: declare X-Object-Meta-Storlet-Input: seekable")
 
     def write(self, data: Any, /) -> NoReturn:
         """Not for an input."""
@@ -123,7 +126,7 @@ class StorletRangeInputFile(StorletInputFile):
         self._bytes = None if end is None else end - start + 1
         super().__init__(metadata, fd)
 
-    def _raw(self, fd: int) -> io.FileIO:
+    def _raw(self, fd: int) -> io.RawIOBase:
         return io.FileIO(fd) if self._bytes is None else _BoundedFile(fd, self._bytes)
 
 

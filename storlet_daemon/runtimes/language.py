@@ -95,7 +95,7 @@ class Language:
     versions; ``Language-Version`` is ignored otherwise. With ``has_arguments``, a manifest may
     have ``Arguments``. With ``has_services``, its storlets may declare services: those whose
     ``main`` has the pattern ``services_main``, if there is one; ``services_rule`` is its rule in
-    words.
+    words. With ``has_seekable_inputs``, they may declare seekable inputs.
 
     ``worker_cost`` is what an idle worker needs, measured and rounded up. ``worker_share`` is what
     each worker must get of the storlet's own limits; with less, fewer workers run. ``paths`` are
@@ -123,3 +123,4 @@ class Language:
     has_services: bool = False
     services_main: re.Pattern[str] | None = None
     services_rule: str = ""
+    has_seekable_inputs: bool = False

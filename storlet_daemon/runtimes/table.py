@@ -54,6 +54,7 @@ LANGUAGES: tuple[Language, ...] = (
         main_is_in_file=True,
         has_version=True,
         has_services=True,
+        has_seekable_inputs=True,
     ),
     Language(
         name="java",
@@ -75,6 +76,7 @@ LANGUAGES: tuple[Language, ...] = (
         packages=("openjdk-17-jre-headless",),
         runtime=_java,
         least_limits=Resources(memory_bytes=64 * MIB, processes=48, scratch_bytes=1 * MIB),
+        has_seekable_inputs=True,
     ),
     Language(
         name="native",

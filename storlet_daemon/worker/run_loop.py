@@ -192,7 +192,7 @@ class _Worker:
             done = self._run(streams)
         self._runs_left -= 1
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        usage = Usage(round(cpu_seconds() - before, 6), peak)
+        usage = Usage(round(cpu_seconds() - before, 6), peak, streams.bytes_read)
         _send(connection, Done(done.outcome, done.code, done.message, done.traceback, usage))
         # The filter does not wait for what follows. It still counts as the run: the supervisor
         # kills a worker that hangs here like one whose storlet hangs.

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Mapping
 
 from storlet_daemon import author, kernel
+from storlet_daemon.author import seekable
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import Descriptors
 from storlet_daemon.worker.process_state import FileId, file_of, files_in, has_children
@@ -78,7 +79,8 @@ class Streams:
             try:
                 self._inputs.append(_open_input(given, self._descriptors))
             except OSError as error:
-                reason = f"inputs[{number}] does not support the requested range: {error.strerror}"
+                wanted = "the requested range" if given.seekable is None else "seeks"
+                reason = f"inputs[{number}] does not support {wanted}: {error.strerror}"
                 raise InputError(reason) from None
         self.inputs = list(self._inputs)
         self.outputs = list(self._outputs)
@@ -119,6 +121,12 @@ class Streams:
             return True
 
     @property
+    def bytes_read(self) -> int | None:
+        """Bytes that were read from files in which the storlet can seek; None without any."""
+        files = [one for one in self._inputs if isinstance(one, seekable.SeekableFile)]
+        return sum(one.bytes_read for one in files) if files else None
+
+    @property
     def donated(self) -> set[FileId]:
         """Every file of this run."""
         return self._donated
@@ -137,9 +145,13 @@ class Streams:
 
 def _open_input(given: messages.Input, descriptors: Descriptors) -> author.StorletInputFile:
     fd = descriptors.take(given.fd)
-    if given.start is None and given.end is None:
+    if given.seekable == messages.SEEK_READS:
+        return seekable.SeekableReads(given.metadata, fd, given.size or 0)
+    if given.start is None and given.end is None and given.seekable is None:
         return author.StorletInputFile(given.metadata, fd)
     try:
+        if given.seekable is not None:
+            return seekable.SeekableFile(given.metadata, fd, given.size or 0)
         return author.StorletRangeInputFile(given.metadata, fd, given.start or 0, given.end)
     except OSError:
         os.close(fd)

@@ -33,6 +33,9 @@ BUNDLE_VERSION: Final = "1-bundle"
 #: The version of a description of a storlet of the library, which an older node would look for in
 #: the account.
 LIBRARY_VERSION: Final = "1-library"
+#: The version of a description of a storlet that seeks in its input, which an older node would
+#: give a stream.
+SEEKABLE_VERSION: Final = "1-seekable"
 _ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_")
 
 
@@ -134,6 +137,8 @@ def _seconds(value: Any) -> float | None:
 
 
 def _version_of(storlet: StorletVersion) -> str:
+    if storlet.seekable:
+        return SEEKABLE_VERSION
     if names.is_library(storlet.name):
         return LIBRARY_VERSION
     return BUNDLE_VERSION if storlet.digest else VERSION
@@ -141,5 +146,5 @@ def _version_of(storlet: StorletVersion) -> str:
 
 def _require_known_version(message: Mapping[str, Any]) -> None:
     version = message.get("version", _FIRST_VERSION)
-    if version not in (VERSION, BUNDLE_VERSION, LIBRARY_VERSION):
+    if version not in (VERSION, BUNDLE_VERSION, LIBRARY_VERSION, SEEKABLE_VERSION):
         raise UnknownVersion(f"{names.BACKEND_INVOCATION}: version {version!r} is not known")

@@ -12,7 +12,7 @@ from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import child, names
 from storlet_middleware.bundle import archive, manifest
 from storlet_middleware.catalog import bundle_process
-from storlet_middleware.catalog.manifests import read_services
+from storlet_middleware.catalog.manifests import read_input, read_services
 from storlet_middleware.concurrency import WaitExpired
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
@@ -95,6 +95,8 @@ def faults_here(config: Config, account: str, name: str, document: Mapping[str, 
     services = ", ".join(document.get("services", ()))
     wrong_services = read_services(services, document["language"], document["main"])[1]
     faults += [each.replace(names.META_SERVICES, "services") for each in wrong_services]
+    wrong_input = read_input(document.get("input", ""), document["language"])[1]
+    faults += [each.replace(names.META_INPUT, "input") for each in wrong_input]
     return faults + [f"limits.{each.replace(names.STORLET_META, '').lower()}" for each in wrong]
 
 
@@ -133,6 +135,7 @@ def facts_of(found: Mapping[str, Any]) -> dict[str, Any]:
         "arguments": document.get("arguments", []),
         "inputs": [document["inputs"]["min"], document["inputs"]["max"]],
         "services": list(document.get("services", ())),
+        "seekable": bool(document.get("input")),
     }
 
 
@@ -145,6 +148,7 @@ def _checked(found: Mapping[str, Any]) -> Checked:
         names.META_INPUT_TYPE: ", ".join(document["inputs"]["types"]),
         names.META_OUTPUT_TYPE: ", ".join(document["outputs"]["types"]),
         names.META_SERVICES: ", ".join(document.get("services", ())),
+        names.META_INPUT: document.get("input", ""),
         **_limit_headers(document),
     }
     shown = {key: value for key, value in metadata.items() if value}

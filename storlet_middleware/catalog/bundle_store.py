@@ -209,6 +209,7 @@ def version_of(place: Place, name: str, facts: Mapping[str, Any], own: CodeFile)
         inputs=tuple(facts.get("inputs", ())),
         arguments=tuple(facts.get("arguments", ())),
         services=tuple(facts.get("services", ())),
+        seekable=bool(facts.get("seekable")),
     )
 
 

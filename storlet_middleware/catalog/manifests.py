@@ -30,6 +30,8 @@ _SHOWN: Final = 60  # characters of a long name in a fault
 _TYPE: Final = re.compile(r"[\w!#$&^.+-]+/[\w!#$&^.+-]+", re.ASCII)
 _TYPES: Final = re.compile(_TYPE.pattern + r"|[\w!#$&^.+-]+/\*|\*/\*", re.ASCII)
 MAX_ARGUMENTS: Final = 128
+#: The value of :data:`~storlet_middleware.names.META_INPUT`.
+SEEKABLE: Final = "seekable"
 MAX_NAME_BYTES: Final = 255  # longest file name on Linux: a storlet becomes a file
 
 
@@ -47,7 +49,7 @@ class Manifest:
 
     ``limits`` are its own, by the names of :data:`storlet_middleware.engine.limits.TABLE`;
     ``records`` is its wish for records of runs, empty without one.  ``services`` are the operations
-    on the store that it declares."""
+    on the store that it declares, ``seekable``: it seeks in its inputs."""
 
     language: str
     main: str
@@ -57,6 +59,7 @@ class Manifest:
     records: str = ""
     arguments: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
+    seekable: bool = False
 
     @property
     def is_program(self) -> bool:
@@ -142,11 +145,35 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     faults += read_types(meta)[1]
     services, more = read_services(value(names.META_SERVICES), language, value(names.META_MAIN))
     faults += more
+    seekable, more = read_input(value(names.META_INPUT), language)
+    faults += more
     if faults:
         raise ManifestError(faults)
-    records = value(names.META_RECORDS)
-    main = value(names.META_MAIN)
-    return Manifest(language, main, dependencies, version, own, records, arguments, services)
+    return Manifest(
+        language,
+        value(names.META_MAIN),
+        dependencies,
+        version,
+        own,
+        value(names.META_RECORDS),
+        arguments,
+        services,
+        seekable,
+    )
+
+
+def read_input(text: str, language: str) -> tuple[bool, list[str]]:
+    """Whether a value of metadata declares seekable inputs, and its faults."""
+    if not text:
+        return False, []
+    row = table.language(language)
+    if row is not None and not row.has_seekable_inputs:
+        wanted = f"{row.title} storlets have no seekable inputs yet: leave it out"
+        return False, [fault(names.META_INPUT, text, wanted)]
+    if text.lower() != SEEKABLE:
+        wanted = f"want {SEEKABLE}, or leave it out{nearest(text.lower(), [SEEKABLE])}"
+        return False, [fault(names.META_INPUT, text, wanted)]
+    return True, []
 
 
 def read_services(text: str, language: str, main: str) -> tuple[tuple[str, ...], list[str]]:

@@ -264,6 +264,7 @@ class Catalog:
             manifest.records,
             arguments=manifest.arguments,
             services=manifest.services,
+            seekable=manifest.seekable,
         )
 
     def _dependency(self, path: tuple[str, str, str], name: str, answer: Any) -> CodeFile:

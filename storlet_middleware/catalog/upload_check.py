@@ -177,7 +177,10 @@ class UploadCheck:
         total = min(task.deadlines.total, left)
         task = replace(task, deadlines=replace(task.deadlines, total=total))
         with contextlib.ExitStack() as opened:
-            inputs = [opened.enter_context(files.open(content, {})) for content in case.inputs]
+            inputs = [
+                opened.enter_context(files.open(content, {}, is_seekable=version.seekable))
+                for content in case.inputs
+            ]
             invocation = Invocation(task, inputs)
             opened.callback(invocation.close)
             try:

@@ -157,6 +157,7 @@ class Events:
                 "cpu_seconds": done.usage.cpu_seconds,
                 "peak_memory_bytes": done.usage.peak_memory_bytes,
             }
+            self._inputs.reported_bytes = done.usage.input_bytes or 0
         if done.is_ok and self.has_metadata and self._further.have_metadata:
             self._output.end_here()
             self._further.end_here()

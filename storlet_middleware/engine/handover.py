@@ -99,6 +99,17 @@ def stream(*, reader_is_ours: bool) -> tuple[int, int]:
     return reading.detach(), writing.detach()
 
 
+def exchange() -> tuple[int, int]:
+    """Our end of a socket pair that carries bytes in both directions, which does not block, and the
+    storlet's end, which does.
+    """
+    ours, theirs = _socket.socketpair()
+    ours.setblocking(False)
+    refuse_descriptors(ours)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+    return ours.detach(), theirs.detach()
+
+
 def offset(fd: int) -> int:
     """The file offset of ``fd``, read without the lock of the offset."""
     info = os.open(f"/proc/self/fdinfo/{fd}", os.O_RDONLY | os.O_CLOEXEC)

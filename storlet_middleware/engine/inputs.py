@@ -1,4 +1,5 @@
-"""The inputs of an invocation: files that the worker reads, and sources that are fed into streams.
+"""The inputs of an invocation: files that the worker reads, sources that are fed into streams, and
+sources of which the worker requests ranges.
 
 A source that fails is recorded here and cancels the invocation before its stream is closed.
 The storlet may see the end of the stream before it is killed; its output is discarded.
@@ -18,7 +19,14 @@ from storlet_middleware import errors
 from storlet_middleware.engine.failure import Failure
 from storlet_middleware.engine.feed import Feeder
 from storlet_middleware.engine.handover import Handover, offset, stream
-from storlet_middleware.engine.task import FileInput, StreamInput
+from storlet_middleware.engine.reads import ReadPace, Reads
+from storlet_middleware.engine.task import (
+    FileInput,
+    Input,
+    SeekableInput,
+    ServiceLimits,
+    StreamInput,
+)
 from storlet_middleware.errors import BackendFailed, InputIncomplete, StorletError
 
 
@@ -40,7 +48,9 @@ class ContentFiles:
         self._opened.close()
 
     @contextlib.contextmanager
-    def open(self, content: bytes, metadata: Mapping[str, str]) -> Iterator[FileInput]:
+    def open(
+        self, content: bytes, metadata: Mapping[str, str], *, is_seekable: bool = False
+    ) -> Iterator[FileInput]:
         """An input with a descriptor of its own, for reading only."""
         if content not in self._files:
             file = self._opened.enter_context(tempfile.TemporaryFile())  # noqa: SIM115
@@ -49,7 +59,7 @@ class ContentFiles:
             self._files[content] = file.fileno()
         fd = os.open(f"/proc/self/fd/{self._files[content]}", os.O_RDONLY | os.O_CLOEXEC)
         try:
-            yield FileInput(fd, metadata)
+            yield FileInput(fd, metadata, size=len(content) if is_seekable else None)
         finally:
             os.close(fd)
 
@@ -58,27 +68,47 @@ class Inputs:
     """Owner of the sources and their feeders; the files are the caller's.
 
     :param cancel: called when a source failed, before the storlet can see the end of its stream.
+    :param rate: reads in a second of sources in which the storlet seeks.
     """
 
-    __slots__ = ("_feeders", "_files", "_pending", "failure", "is_output_awaited")
+    __slots__ = (
+        "_feeders",
+        "_files",
+        "_pace",
+        "_pending",
+        "_rate",
+        "_seekable",
+        "failure",
+        "is_output_awaited",
+        "reported_bytes",
+    )
 
     def __init__(
-        self, items: Sequence[FileInput | StreamInput], cancel: Callable[[], None]
+        self,
+        items: Sequence[Input],
+        cancel: Callable[[], None],
+        rate: int = ServiceLimits.rate,
     ) -> None:
         #: The first failure of a source, or of another task of the invocation.
         self.failure = Failure(cancel)
         #: Inputs that were not handed over yet.
         self._pending = list(items)
-        self._feeders: list[Feeder] = []
+        self._feeders: list[Feeder | Reads] = []
+        self._rate = rate
+        self._pace: ReadPace | None = None
         #: Descriptors of files, with the offset at which each begins.
         self._files: dict[int, int] = {}
+        #: Those of them in which the storlet seeks.
+        self._seekable: set[int] = set()
+        #: Bytes that the storlet has read from them, as its worker reported at the end.
+        self.reported_bytes = 0
         #: Whether a reader waits for the storlet's output.
         self.is_output_awaited = False
 
     @property
     def has_streams(self) -> bool:
         """Whether the hand-over would begin to read a source."""
-        return any(isinstance(item, StreamInput) for item in self._pending)
+        return not all(isinstance(item, FileInput) for item in self._pending)
 
     def describe(self, handover: Handover) -> list[messages.Input]:
         """Add the descriptors of all inputs to ``handover``; begin to feed the sources."""
@@ -86,16 +116,34 @@ class Inputs:
         while self._pending:
             item = self._pending[0]
             if isinstance(item, FileInput):
-                if fcntl.fcntl(item.fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
-                    raise AssertionError("the descriptor of an input can be written")
-                self._files[item.fd] = item.first or 0
-                position = handover.lend(item.fd)
-                described.append(messages.Input(position, item.metadata, item.first, item.last))
+                described.append(self._describe_file(item, handover))
+            elif isinstance(item, SeekableInput):
+                position, size = handover.donate(self._serve(item)), item.source.size
+                reads = messages.SEEK_READS
+                described.append(messages.Input(position, item.metadata, seekable=reads, size=size))
             else:
                 described.append(messages.Input(handover.donate(self._feed(item)), item.metadata))
             # Only now: after a failure above, close() closes the source.
             del self._pending[0]
         return described
+
+    def _describe_file(self, item: FileInput, handover: Handover) -> messages.Input:
+        if fcntl.fcntl(item.fd, fcntl.F_GETFL) & os.O_ACCMODE != os.O_RDONLY:
+            raise AssertionError("the descriptor of an input can be written")
+        self._files[item.fd] = item.first or 0
+        position = handover.lend(item.fd)
+        if item.size is None:
+            return messages.Input(position, item.metadata, item.first, item.last)
+        self._seekable.add(item.fd)
+        file = messages.SEEK_FILE
+        return messages.Input(position, item.metadata, seekable=file, size=item.size)
+
+    def _serve(self, item: SeekableInput) -> int:
+        self._pace = self._pace or ReadPace(self._rate)
+        reads = Reads(item.source, self._pace, self._fail)
+        position = reads.begin()
+        self._feeders.append(reads)
+        return position
 
     def _feed(self, item: StreamInput) -> int:
         reader, writer = stream(reader_is_ours=False)
@@ -135,10 +183,18 @@ class Inputs:
         )
 
     def bytes_taken(self) -> int:
-        """Bytes written into streams, and the offsets up to which the storlet has read files."""
-        # max(): a storlet may seek in its file.
-        return sum(feeder.bytes_taken for feeder in self._feeders) + sum(
-            max(0, offset(fd) - first) for fd, first in self._files.items()
+        """Bytes written into streams, and the offsets up to which the storlet has read files; of
+        files in which it seeks, what its worker reported.
+        """
+        # max(): a storlet may seek in any file.
+        return (
+            self.reported_bytes
+            + sum(feeder.bytes_taken for feeder in self._feeders)
+            + sum(
+                max(0, offset(fd) - first)
+                for fd, first in self._files.items()
+                if fd not in self._seekable
+            )
         )
 
     def finish(self) -> None:
@@ -160,5 +216,5 @@ class Inputs:
                 stack.callback(feeder.stop)
             while self._pending:
                 item = self._pending.pop()
-                if isinstance(item, StreamInput):
+                if not isinstance(item, FileInput):
                     stack.callback(item.source.close)

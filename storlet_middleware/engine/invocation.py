@@ -44,7 +44,7 @@ from storlet_middleware.engine.log_pieces import LogPiece, LogPieces
 from storlet_middleware.engine.output import OutputCount, OutputStream, ReadPace
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.services import Services, ServiceUsage
-from storlet_middleware.engine.task import FileInput, StreamInput, Task
+from storlet_middleware.engine.task import Input, Task
 from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
 
 #: The end of a log that the record of a failed run has.
@@ -84,7 +84,7 @@ class Invocation:
     def __init__(
         self,
         task: Task,
-        inputs: Sequence[FileInput | StreamInput],
+        inputs: Sequence[Input],
         sinks: Sequence[Sink] = (),
     ) -> None:
         self.task = task
@@ -92,7 +92,7 @@ class Invocation:
         self.length = 0
         self._slot = _HeldSlot()
         self._connection = Connection()
-        self._inputs = Inputs(inputs, self._connection.cancel)
+        self._inputs = Inputs(inputs, self._connection.cancel, task.limits.services.rate)
         self._progress = Progress(task.deadlines, self._inputs)
         self._handover = Handover()
         self._output, self._pace = OutputStream(), ReadPace()

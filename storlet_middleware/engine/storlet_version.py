@@ -56,8 +56,9 @@ class StorletVersion:
 
     A bundle is one file.  ``digest`` is the SHA-256 of its bytes, ``archives`` are its jars, and
     ``parameters`` is the content of its manifest about them.  ``inputs`` is its least and greatest
-    number of inputs; empty: any.  ``services`` are the operations on the store that it declares.
-    Only the proxy needs ``parameters``, ``inputs``, ``records`` and ``services``.
+    number of inputs; empty: any.  ``services`` are the operations on the store that it declares,
+    ``seekable``: it seeks in its inputs.  Only the proxy needs ``parameters``,
+    ``inputs``, ``records`` and ``services``.
     """
 
     account: str
@@ -74,12 +75,14 @@ class StorletVersion:
     inputs: tuple[int, ...] = ()
     arguments: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
+    seekable: bool = False
 
     @cached_property
     def key(self) -> str:
         """64 hex digits that change with anything that matters to the code."""
         replaced = "files" if self.digest else "digest"
-        left_out = {"limits", "records", "parameters", "archives", "inputs", "services", replaced}
+        left_out = {"limits", "records", "parameters", "archives", "inputs", "services", "seekable"}
+        left_out.add(replaced)
         if not self.arguments:
             left_out.add("arguments")  # versions keep the key that they had before there were any
         # The hash of a bundle says it all: the current version is the same code under its number.
@@ -111,8 +114,9 @@ class StorletVersion:
                 del fields[name]
         if not self.arguments:
             del fields["arguments"]
-        if not self.services:
-            del fields["services"]
+        for name in ("services", "seekable"):
+            if not fields[name]:
+                del fields[name]
         return fields
 
     @staticmethod

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.engine.feed import Source
+from storlet_middleware.engine.reads import RandomSource
 
 
 @dataclass(frozen=True)
@@ -15,12 +16,14 @@ class FileInput:
 
     ``fd`` must be open for reading only, because the storlet gets it.
     ``first`` and ``last`` are inclusive offsets; ``None`` is the start or the end of the file.
+    ``size`` is given for a file in which the storlet seeks.
     """
 
     fd: int
     metadata: Mapping[str, str]
     first: int | None = None
     last: int | None = None
+    size: int | None = None
 
 
 @dataclass(frozen=True)
@@ -35,6 +38,20 @@ class StreamInput:
     metadata: Mapping[str, str]
     drains: bool = False
     is_ours: bool = False
+
+
+@dataclass(frozen=True)
+class SeekableInput:
+    """A source in which the storlet seeks; the invocation reads what the storlet requests, and
+    closes it.
+    """
+
+    source: RandomSource
+    metadata: Mapping[str, str]
+
+
+#: Any input of an invocation.
+Input = FileInput | StreamInput | SeekableInput
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ class Merges:
 
     :param run_id: of the distribution; the merges have it with a number.
     :raises StorletError: the caller may not run the storlet, it takes one input only, or it
-        declares services.
+        declares services or seekable inputs.
     """
 
     def __init__(

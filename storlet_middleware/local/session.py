@@ -81,8 +81,11 @@ class Session:
 
     def _run(self, bundle: LocalBundle, request: Request) -> Reply:
         with ExitStack() as opened:
-            inputs = [FileInput(opened.enter_context(_file(each)), each.metadata)
-                      for each in request.inputs]  # fmt: skip
+            files = [(opened.enter_context(_file(each)), each) for each in request.inputs]
+            inputs = [
+                FileInput(fd, each.metadata, size=_size_of(fd) if bundle.version.seekable else None)
+                for fd, each in files
+            ]
             invocation = Invocation(self._task(bundle, request), inputs)
             opened.callback(invocation.close)
             try:
@@ -155,6 +158,10 @@ def _file(each: InputFile) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+def _size_of(fd: int) -> int:
+    return os.fstat(fd).st_size
 
 
 def _write(fd: int, data: bytes) -> None:

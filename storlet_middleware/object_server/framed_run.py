@@ -181,7 +181,8 @@ class FramedRun:
         resolved = [resolve_range(span, self._size) for span in self._description.ranges]
         self._ranges = [one for one in resolved if one is not None]
         if not self._description.ranges:
-            yield FileInput(self._fds[0], self._metadata)
+            size = self._size if self._description.storlet.seekable else None
+            yield FileInput(self._fds[0], self._metadata, size=size)
         elif len(self._ranges) < len(resolved):
             # Each range is one input.  Without one of them, the storlet would take the next range
             # for it.

@@ -21,7 +21,7 @@ from storlet_middleware.engine.further_outputs import Sink
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Demand, Launcher
 from storlet_middleware.engine.services import Services
-from storlet_middleware.engine.task import ServiceLimits, StreamInput, Task
+from storlet_middleware.engine.task import Input, ServiceLimits, StreamInput, Task
 from storlet_middleware.errors import CodeReplaced, row_of
 from storlet_middleware.proxy.pipeline import Pipeline, merged
 from storlet_middleware.proxy.result import LocalResult, Result
@@ -126,7 +126,7 @@ class Execution:
         """Discard an adopted result that failed; the first step is retried."""
         self.result = None
 
-    def run_first(self, inputs: list[StreamInput], span: tuple[int, int, int] | None) -> Result:
+    def run_first(self, inputs: Sequence[Input], span: tuple[int, int, int] | None) -> Result:
         """Run the first step here; returns once its first bytes or its end are known.
 
         :param span: the input range, as first byte, last byte and size.
@@ -157,7 +157,7 @@ class Execution:
             pipeline.first()
         return self._require_result()
 
-    def _invocation(self, step: Step, inputs: Sequence[StreamInput]) -> Invocation:
+    def _invocation(self, step: Step, inputs: Sequence[Input]) -> Invocation:
         is_last, task = step is self._steps[-1], self._task(step)
         invocation = Invocation(task, inputs, self._sinks if is_last else ())
         services_of = self._services_of

@@ -178,7 +178,7 @@ class ObjectNodes:
         if version is not None:
             close_if_possible(answer.app_iter)
             return None, Reason.NODE_VERSION
-        if self._step.request.ranges:
+        if self._step.request.ranges or self._step.storlet.seekable:
             # Each range is read on its own.
             close_if_possible(answer.app_iter)
         else:

@@ -28,7 +28,12 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi import authorization, delegation
 from storlet_middleware.wsgi.context import RequestContext
-from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest, is_query_of_swift
+from storlet_middleware.wsgi.storlet_request import (
+    SWIFT_QUERIES,
+    ObjectPath,
+    StorletRequest,
+    is_query_of_swift,
+)
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
 
@@ -47,6 +52,7 @@ class Permissions:
     ) -> None:
         self._proxy = proxy
         self._environ = context.environ
+        self._operation = context.operation
         self._steps = steps
         self._plan = plan
         self._request = steps[0].request
@@ -78,6 +84,7 @@ class Permissions:
             self._check_limits(step)
             self._check_descriptors(step)
             self._check_declared_inputs(step)
+            self._check_seekable(step)
             self._fill_parameters(step)
 
     def resolve_again(self, step: Step) -> None:
@@ -88,6 +95,7 @@ class Permissions:
         )
         self._check_version(step)
         self._check_declared_inputs(step)
+        self._check_seekable(step)
         self._fill_parameters(step)
 
     def _is_signed(self) -> bool:
@@ -156,6 +164,30 @@ class Permissions:
         )
         plan = self._plan_of(step)
         raise BadRequest(text if plan is None else f"rule {plan.rule}: {text}")
+
+    def _check_seekable(self, step: Step) -> None:
+        """Refuse inputs in which a storlet that declares seekable inputs could not seek."""
+        if not step.storlet.seekable:
+            return
+        wanted = ""
+        if step is not self._steps[0]:
+            wanted = "the output of another storlet cannot seek: make it the first step"
+        elif self._request.source is None and self._request.target is None:
+            wanted = "its input is no stored object: store it first"
+        elif self._request.source is None:
+            wanted = "the body of an upload cannot seek: store it first, and copy it"
+        elif self._request.ranges:
+            wanted = f"leave out {names.RANGE}: the storlet reads the whole object"
+        elif queries := self._part_queries():
+            wanted = f"leave out the query {', '.join(queries)}"
+        if wanted:
+            plan, text = self._plan_of(step), f"the storlet has seekable inputs: {wanted}"
+            raise BadRequest(text if plan is None else f"rule {plan.rule}: {text}")
+
+    def _part_queries(self) -> list[str]:
+        """Parameters of the query that select another form of the source, or a part of it."""
+        query = {} if self._operation is None else self._operation.query
+        return sorted(name for name in SWIFT_QUERIES if name in query and name != "version-id")
 
     def _check_storlet(self, step: Step) -> bool:
         """Raise unless the caller may run the storlet; return whether the caller owns it."""

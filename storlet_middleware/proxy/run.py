@@ -193,7 +193,10 @@ class Run:
         if self._request.source is None:
             self._execution.run_first(self._source.inputs_of_put(), None)
         elif not self._runs_at_object():
-            self._execution.run_first(*self._source.inputs())
+            if self._steps[0].storlet.seekable:
+                self._execution.run_first(self._source.seekable_inputs(), None)
+            else:
+                self._execution.run_first(*self._source.inputs())
         return self._execution.run_further(self._inherited_metadata)
 
     def _services_of(self, step: Step, limits: ServiceLimits) -> Services | None:

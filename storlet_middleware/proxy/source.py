@@ -9,7 +9,8 @@ data is Swift's refusal; :class:`~.disclosure.Disclosure` decides whether the cl
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from swift.common.header_key_dict import HeaderKeyDict
@@ -18,7 +19,7 @@ from swift.common.utils import close_if_possible, drain_and_close
 
 from storlet_middleware import errors, names
 from storlet_middleware.concurrency import GreenTask, end, result_of, spawn
-from storlet_middleware.engine.task import StreamInput
+from storlet_middleware.engine.task import SeekableInput, StreamInput
 from storlet_middleware.errors import (
     AccessDenied,
     BackendFailed,
@@ -29,6 +30,7 @@ from storlet_middleware.errors import (
     StorletError,
 )
 from storlet_middleware.proxy.disclosure import Disclosure
+from storlet_middleware.proxy.ranged_source import FIRST, RangedSource
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.wsgi import authorization, dynamic_object, gate
 from storlet_middleware.wsgi.bodies import ClientBody, GuardedBody, SourceAnswer
@@ -52,6 +54,9 @@ class _Read:
     path: ObjectPath
     span: ByteRange | None = None
     etag: str = ""
+
+
+_Get = Callable[[_Read], SourceAnswer | Exception]
 
 
 class Source:
@@ -153,6 +158,23 @@ class Source:
         span = _span_of(answers[0]) if len(self._request.ranges) == 1 else None
         return [self._input(answer) for answer in answers], span
 
+    def seekable_inputs(self) -> list[SeekableInput]:
+        """The source and the extra resources, each read by ranges of one version."""
+        wanted = [_Read(self.path), *_extra_reads(self._request)]
+        answers = self._fetch([replace(read, span=FIRST) for read in wanted], self._try_get_first)
+        self._keep_etags(answers[1:])
+        # Each answer is read and closed here.
+        self.answer = replace(answers[0], app_iter=())
+        with contextlib.ExitStack() as opened:
+            for answer in answers:
+                opened.callback(close_if_possible, answer.app_iter)
+            return [
+                SeekableInput(
+                    RangedSource(self, read.path, answer), storlet_metadata(answer.headers)
+                )
+                for read, answer in zip(wanted, answers, strict=True)
+            ]
+
     def inputs_of_put(self) -> list[StreamInput]:
         """The client's body, and the extra resources."""
         _require_length(self._environ)
@@ -167,11 +189,14 @@ class Source:
         self.resource_etags = etags if all(etags) else ()
 
     def _input(self, answer: SourceAnswer) -> StreamInput:
+        return StreamInput(self.body(answer), storlet_metadata(answer.headers))
+
+    def body(self, answer: SourceAnswer) -> GuardedBody:
+        """The bytes of an answer; iteration raises unless they are complete."""
         manifest = answer.headers.get(dynamic_object.MANIFEST)
         find_length = None if manifest is None else lambda: self._listed_bytes(manifest)
         context = self._context
-        body = GuardedBody(answer, context.refused, context.chain.denied, find_length)
-        return StreamInput(body, storlet_metadata(answer.headers))
+        return GuardedBody(answer, context.refused, context.chain.denied, find_length)
 
     def _listed_bytes(self, manifest: str) -> int:
         place = (self._request.version, self._request.account)
@@ -179,12 +204,13 @@ class Source:
 
     # --- reads ------------------------------------------------------------------------------------
 
-    def _fetch(self, wanted: list[_Read]) -> list[SourceAnswer]:
+    def _fetch(self, wanted: list[_Read], get: _Get | None = None) -> list[SourceAnswer]:
         """Answers with data for all of ``wanted``, in their order; raises the first fault, and
         leaves nothing open.
         """
+        get = get or self._try_get
         # A single read needs no green thread of its own.
-        outcomes = [self._try_get(wanted[0])] if len(wanted) == 1 else self._try_all(wanted)
+        outcomes = [get(wanted[0])] if len(wanted) == 1 else _try_all(get, wanted)
         faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         answers = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
         if not faults:
@@ -194,15 +220,11 @@ class Source:
         # A refusal by a rule takes precedence over Swift's answer.
         raise (self._context.refused or faults)[0]
 
-    def _try_all(self, wanted: list[_Read]) -> list[SourceAnswer | Exception]:
-        """:meth:`_try_get` of each, concurrently."""
-        tasks = [spawn(self._try_get, read) for read in wanted]
-        try:
-            return [task.wait() for task in tasks]
-        except BaseException:
-            for task in tasks:
-                _cancel(task)
-            raise
+    def _try_get_first(self, read: _Read) -> SourceAnswer | Exception:
+        """:meth:`_try_get`; all of an object that has no byte in the range: it is empty."""
+        outcome = self._try_get(read)
+        is_empty = isinstance(outcome, RangeUnsatisfiable)
+        return self._try_get(replace(read, span=None)) if is_empty else outcome
 
     def _try_get(self, read: _Read) -> SourceAnswer | Exception:
         """The answer, or the exception: eventlet prints exceptions that a green thread raises."""
@@ -363,6 +385,17 @@ def _span_of(answer: SourceAnswer) -> tuple[int, int, int] | None:
         return int(first), int(last), int(size)
     except (KeyError, ValueError):
         return None
+
+
+def _try_all(get: _Get, wanted: list[_Read]) -> list[SourceAnswer | Exception]:
+    """The outcome of each, concurrently."""
+    tasks = [spawn(get, read) for read in wanted]
+    try:
+        return [task.wait() for task in tasks]
+    except BaseException:
+        for task in tasks:
+            _cancel(task)
+        raise
 
 
 def _cancel(task: GreenTask) -> None:

@@ -48,6 +48,7 @@ _CODES: Final = {
     errors.CODE_MISSING: "ServiceUnavailable",
     errors.BACKEND_FAILED: "ServiceUnavailable",
     errors.CODE_REPLACED: "ServiceUnavailable",
+    errors.INPUT_CHANGED: "ServiceUnavailable",
 }
 #: Statuses that S3 does not use for these cases.
 _STATUSES: Final = {401: 403, 408: 400, 499: 400}

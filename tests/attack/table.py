@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.attack import calls, escape, exhaustion, lies, names, native, nodes, rules, sharing
+from tests.attack import (
+    calls,
+    escape,
+    exhaustion,
+    lies,
+    names,
+    native,
+    nodes,
+    rules,
+    seeking,
+    sharing,
+)
 from tests.attack.attack import Attack
 
 TABLE: Final[tuple[Attack, ...]] = (
@@ -15,6 +26,7 @@ TABLE: Final[tuple[Attack, ...]] = (
     *exhaustion.ROWS,
     *sharing.ROWS,
     *calls.ROWS,
+    *seeking.ROWS,
     *rules.ROWS,
     *nodes.ROWS,
 )

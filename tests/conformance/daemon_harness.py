@@ -15,12 +15,13 @@ import select
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
@@ -297,6 +298,19 @@ class InputPipe:
     metadata: Mapping[str, str] | None = None
     start: int | None = None
     end: int | None = None
+    seekable: str | None = None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """The keys of the input in the message, but its descriptor."""
+        size = None if self.seekable is None else len(self.data)
+        return {
+            "metadata": self.metadata or {},
+            "start": self.start,
+            "end": self.end,
+            "seekable": self.seekable,
+            "size": size,
+        }
 
     def open(self, folder: Path) -> int:
         """The read end; a thread writes."""
@@ -322,6 +336,28 @@ class InputFile(InputPipe):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         path.unlink()
         return fd
+
+
+@dataclass(frozen=True)
+class InputReads(InputPipe):
+    """A seekable input: the filter answers reads, the first ``most`` of them."""
+
+    seekable: str | None = messages.SEEK_READS
+    most: int | None = None
+    reads: list[tuple[int, int]] = field(default_factory=list)
+
+    def open(self, folder: Path) -> int:
+        """The worker's end of the socket; a thread answers."""
+        ours, theirs = socket.socketpair()
+        threading.Thread(target=self._answer, args=(ours,), daemon=True).start()
+        return theirs.detach()
+
+    def _answer(self, ours: socket.socket) -> None:
+        with contextlib.suppress(ConnectionError), ours, ours.makefile("rb") as requests:
+            while len(self.reads) != self.most and (asked := requests.read(16)):
+                first, length = struct.unpack(">QQ", asked)
+                self.reads.append((first, length))
+                ours.sendall(self.data[first : first + length])
 
 
 @dataclass(frozen=True)
@@ -425,10 +461,7 @@ class Run:
             fds.append(self._log)
         invoke = messages.Invoke(
             id="tx-test-1",
-            inputs=[
-                messages.Input(fd, item.metadata or {}, item.start, item.end)
-                for fd, item in enumerate(self._inputs)
-            ],
+            inputs=[messages.Input(fd, **item.described) for fd, item in enumerate(self._inputs)],
             output=messages.Output(first),
             parameters=parameters,
             log=log,

@@ -147,6 +147,26 @@ def _read(storlets: Storlets, parameters: dict[str, str], limits: dict[str, str]
         return stream.read()
 
 
+def test_a_storlet_seeks_in_the_file(node: LocalNode, output: Path, tmp_path: Path) -> None:
+    made = template.make(tmp_path / "fruit")
+    (made / "src/fruit.py").write_text(
+        SOURCE.replace("in_files[0].read()", "seen(in_files[0])")
+        + """
+
+def seen(source):
+    source.seek(-5, 2)
+    return source.read() + b"%d" % source.size
+"""
+    )
+    manifest = made / "storlet.toml"
+    manifest.write_text('input = "seekable"\n' + manifest.read_text())
+    outcome = run(node, bundler.build(made, made / "dist", wheels.Sandbox()), "copy")
+    sample = (made / "sample.txt").read_bytes()
+    assert outcome.is_ok, outcome
+    assert output.read_bytes().endswith(sample[-5:] + b"%d" % len(sample))
+    assert ";in=5;" in outcome.usage
+
+
 def test_a_java_project_runs(tmp_path: Path) -> None:
     made = template.make(tmp_path / "grape", "java")
     done = storlet("run", str(made), str(made / "sample.txt"), "-p", "text=apple")

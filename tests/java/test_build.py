@@ -36,6 +36,13 @@ public class RangeStorletInputStream extends StorletInputStream
 public class RangeFileInputStream extends FileInputStream
   public RangeFileInputStream(FileDescriptor, long, long) throws IOException
   public int available()
+public final class SeekableStorletInputStream extends StorletInputStream
+  public static SeekableStorletInputStream ofFile(FileDescriptor, HashMap<String, String>, long) throws IOException
+  public SeekableInputStream getStream()
+public abstract class SeekableInputStream extends InputStream
+  public final long size()
+  public abstract long position()
+  public abstract void seek(long) throws IOException
 public class StorletOutputStream
   protected OutputStream stream
   public StorletOutputStream(FileDescriptor, HashMap<String, String>)

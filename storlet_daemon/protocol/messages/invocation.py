@@ -51,17 +51,37 @@ SANDBOX_CODES = (
 """Every code that a sandbox may put into ``Done``."""
 
 
+SEEK_FILE = "file"
+SEEK_READS = "reads"
+READ_MAX = 1 << 20
+"""Bytes of one read of a seekable input (``PROTOCOL.rst``, section 2.2)."""
+
+
 @dataclass(frozen=True)
 class Input:
     """An input. ``fd`` is a position among the message's descriptors.
 
-    ``start`` and ``end`` are inclusive byte offsets.
+    ``start`` and ``end`` are inclusive byte offsets. ``seekable`` says how the storlet seeks: in
+    the file ``fd``, or by reads that the filter answers; such an input has ``size`` bytes.
     """
 
     fd: int = wire(read_count)
     metadata: Mapping[str, str] = wire(read_texts_by_name, default_factory=dict)
     start: int | None = wire(read_count, default=None)
     end: int | None = wire(read_count, default=None)
+    seekable: str | None = wire(one_of(SEEK_FILE, SEEK_READS), default=None)
+    size: int | None = wire(read_count, default=None)
+
+    @property
+    def fault(self) -> str:
+        """Why the keys do not fit together; empty if they do."""
+        if self.end is not None and self.end < (self.start or 0):
+            return "end is before its start"
+        if self.seekable is None:
+            return ""
+        if self.size is None:
+            return "seekable needs a size"
+        return "seekable has a range" if (self.start, self.end) != (None, None) else ""
 
 
 @dataclass(frozen=True)
@@ -127,9 +147,9 @@ class Invoke(Message):
         if count > len(set(positions)):
             faults.append(f"{count} descriptors came, {len(set(positions))} are named")
         faults += [
-            f"inputs[{position}].end is before its start"
+            f"inputs[{position}].{item.fault}"
             for position, item in enumerate(self.inputs)
-            if item.end is not None and item.end < (item.start or 0)
+            if item.fault
         ]
         return faults
 
@@ -161,10 +181,14 @@ class Metadata(Message):
 
 @dataclass(frozen=True)
 class Usage:
-    """The resources that the run used. Memory is the worker's peak, not this run's share."""
+    """The resources that the run used. Memory is the worker's peak, not this run's share.
+
+    ``input_bytes`` are those that it has read from files in which it can seek.
+    """
 
     cpu_seconds: float = wire(read_number, default=0)
     peak_memory_bytes: int = wire(read_count, default=0)
+    input_bytes: int | None = wire(read_count, default=None)
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,20 @@ class Multitool:
             while chunk := source.read(CHUNK):
                 self.out.write(chunk.upper())
 
+    def seek(self) -> None:
+        """The size of each input, and the bytes at its ``places``, ``times`` times; a storlet with
+        seekable inputs."""
+        self._set_metadata()
+        for _ in range(int(self.params.get("times", "1"))):
+            for source in self.ins:
+                pieces = [b"%d" % source.size]
+                for place in self.params["places"].split():
+                    offset, length = map(int, place.split(","))
+                    source.seek(offset if offset >= 0 else source.size + offset)
+                    pieces.append(source.read(length))
+                self.out.write(b"|".join(pieces) + b"\n")
+            self.out.flush()
+
     def silent(self) -> None:
         """Data without metadata."""
         while chunk := self.ins[0].read(CHUNK):

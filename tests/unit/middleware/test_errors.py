@@ -55,7 +55,9 @@ def test_fields_of_errors_replace_lists_of_codes_elsewhere() -> None:
     prefixes = ("storlet.", "tenant.", "node.", "sandbox.", "code.")
     for code, row in errors.TABLE.items():
         assert row.is_of_step == code.startswith(prefixes), code
-        assert row.has_source_text == (code in ("backend.failed", "input.incomplete")), code
+        assert row.has_source_text == (
+            code in ("backend.failed", "input.changed", "input.incomplete")
+        ), code
         assert row.has_tenant_text == (code in TENANT_TEXT), code
 
 

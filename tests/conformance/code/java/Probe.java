@@ -13,6 +13,8 @@ import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
 import org.openstack.storlet.common.IStorlet;
+import org.openstack.storlet.common.SeekableInputStream;
+import org.openstack.storlet.common.SeekableStorletInputStream;
 import org.openstack.storlet.common.StorletException;
 import org.openstack.storlet.common.StorletInputStream;
 import org.openstack.storlet.common.StorletLogger;
@@ -73,6 +75,25 @@ public class Probe implements IStorlet {
             byte[] data = new byte[65536];
             for (int count; (count = stream.read(data)) >= 0;) {
                 out.getStream().write(data, 0, count);
+            }
+        }
+    }
+
+    public void do_seek() throws Exception {
+        for (StorletInputStream each : in) {
+            SeekableInputStream source = ((SeekableStorletInputStream) each).getStream();
+            write("size " + source.size());
+            for (String place : params.get("places").split(";")) {
+                String[] parts = place.split(",");
+                try {
+                    source.seek(Long.parseLong(parts[0]));
+                } catch (IOException refused) {
+                    write("|refused");
+                    continue;
+                }
+                byte[] data = source.readNBytes(Integer.parseInt(parts[1]));
+                write("|" + source.position() + " ");
+                out.getStream().write(data);
             }
         }
     }

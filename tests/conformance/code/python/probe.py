@@ -34,6 +34,20 @@ class Probe:
             while data := source.read(65536):
                 out.write(data)
 
+    def do_seek(self, in_files, out, params):
+        """For each input its size; for each place the position after a read, and its bytes."""
+        for source in in_files:
+            out.write(b"size %d" % source.size)
+            for place in params["places"].split(";"):
+                offset, length = map(int, place.split(","))
+                try:
+                    source.seek(offset)
+                except OSError:
+                    out.write(b"|refused")
+                    continue
+                data = source.read(length)
+                out.write(b"|%d %s" % (source.tell(), data))
+
     def do_nothing(self, in_files, out, params):
         pass
 

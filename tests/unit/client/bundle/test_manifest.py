@@ -48,6 +48,11 @@ def test_all_faults_come_at_once_and_unknown_keys_name_the_nearest() -> None:
         ({"language": "java", "requirements": ["a"]}, "requirements: is of python"),
         ({"main": "Thumb"}, "want module.Class"),
         ({"inputs": {"min": 2, "max": 1}}, "inputs.max: 1: less than"),
+        ({"input": "seekble"}, "input: 'seekble': want one of seekable"),
+        (
+            {"language": "native", "main": "a", "files": ["a"], "input": "seekable"},
+            "input: native storlets have no seekable inputs yet",
+        ),
         ({"engine": "~1"}, "engine: '~1': want"),
         ({"parameters": {"a": {"type": "integer", "default": 9, "max": 3}}}, "more than 3"),
         ({"parameters": {"a": {"type": "integer", "default": True}}}, "is no integer"),

@@ -65,6 +65,12 @@ def test_a_run_has_the_code_the_files_and_the_parameters(project: Project) -> No
     assert "jdwp" not in outcome.log
 
 
+def test_a_storlet_that_seeks_is_known(project: Project) -> None:
+    assert "seekable" not in run(project, "ok")[0].metadata
+    project = Project(project.folder, {**DOCUMENT, "input": "seekable"})
+    assert run(project, "ok")[0].metadata["seekable"] == "true"
+
+
 def test_a_failure_and_the_end_of_the_process_are_told_apart(project: Project) -> None:
     assert run(project, "storlet.load")[0].code == "storlet.load"
     outcome, _ = run(project, "exit")

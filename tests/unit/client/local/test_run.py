@@ -34,6 +34,15 @@ def test_a_run_gives_output_metadata_and_log(project: Project, tmp_path: Path) -
     assert outcome.log == "fruit.Fruit DEBUG: kept 2 lines\n"
 
 
+def test_a_storlet_that_seeks_gets_the_file(project: Project, tmp_path: Path) -> None:
+    body = "in_files[0].seek(-5, 2)\nout_files[0].write(in_files[0].read())"
+    outcome, _ = outcome_of(with_code(project, body), tmp_path)
+    assert "declare X-Object-Meta-Storlet-Input: seekable" in outcome.message
+    seekable = Project(project.folder, {**project.document, "input": "seekable"})
+    outcome, output = outcome_of(seekable, tmp_path)
+    assert (outcome.is_ok, output) == (True, (project.folder / "sample.txt").read_bytes()[-5:])
+
+
 def test_a_missing_parameter_has_its_default(project: Project, tmp_path: Path) -> None:
     _, output = outcome_of(project, tmp_path)
     assert output == (project.folder / "sample.txt").read_bytes()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
+import struct
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,46 @@ def source(tmp_path: Path) -> Callable[[], int]:
 
 
 MakeRun = Callable[..., Run]
+
+
+def test_a_file_in_which_a_storlet_seeks_is_counted(
+    make_run: MakeRun, source: Callable[[], int]
+) -> None:
+    run = make_run(source(), inputs=(Input(0, {"a": "b"}, seekable="file", size=10),))
+    run.streams.open()
+    given = run.streams.inputs[0]
+    assert given.seekable()
+    assert given.seek(-3, os.SEEK_END) == 7
+    assert given.read() == b"789"
+    assert run.streams.bytes_read == 3
+
+
+def test_an_input_elsewhere_is_read_through_its_socket(make_run: MakeRun) -> None:
+    ours, theirs = socket.socketpair()
+    run = make_run(theirs.detach(), inputs=(Input(0, seekable="reads", size=10),))
+    run.streams.open()
+    with ours:
+        ours.send(b"0123456789")
+        given = run.streams.inputs[0]
+        given.seek(4)
+        assert given.read(6) == b"012345"
+        assert ours.recv(32) == struct.pack(">QQ", 4, 6)
+
+
+def test_a_run_without_seekable_inputs_reports_no_bytes(
+    make_run: MakeRun, source: Callable[[], int]
+) -> None:
+    run = make_run(source())
+    run.streams.open()
+    assert run.streams.bytes_read is None
+
+
+def test_a_stream_in_which_a_storlet_would_seek_is_refused(make_run: MakeRun) -> None:
+    reading, writing = os.pipe()
+    run = make_run(reading, inputs=(Input(0, seekable="file", size=10),))
+    with pytest.raises(InputError, match=r"inputs\[0\] does not support seeks: Illegal seek"):
+        run.streams.open()
+    os.close(writing)
 
 
 @pytest.fixture(autouse=True)

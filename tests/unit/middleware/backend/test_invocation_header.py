@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -60,3 +61,13 @@ def test_a_description_of_an_unknown_version_is_not_a_broken_one() -> None:
     with pytest.raises(ValueError, match=HEADER) as caught:
         read({"storlet": None})
     assert not isinstance(caught.value, UnknownVersion)
+
+
+def test_an_older_node_does_not_know_the_description_of_a_storlet_that_seeks() -> None:
+    seekable = replace(VERSION, seekable=True)
+    headers = BackendInvocation("tx-1", seekable, {}, (), False, GULP).to_headers() or {}
+    assert json.loads(headers[HEADER].split(" ", 1)[1])["version"] == "1-seekable"
+    environ = {f"HTTP_{HEADER.upper().replace('-', '_')}": headers[HEADER]}
+    found = BackendInvocation.from_environ(environ)
+    assert found is not None
+    assert found.storlet.seekable

@@ -62,6 +62,7 @@ def faults_of(name: str, fields: dict[str, str]) -> list[str]:
             {**JAVA, "Main": "org.example.Up$Inner"},
             Manifest("java", "org.example.Up$Inner"),
         ),
+        ("up.py", {**PYTHON, "Input": "Seekable"}, Manifest("python", "up.Up", seekable=True)),
         ("up.sh", NATIVE, Manifest("native", "up.sh")),
         ("up.so", {**NATIVE, "Main": "up.so:run"}, Manifest("native", "up.so:run")),
         ("a.b", {**NATIVE, "Dependency": "up.sh"}, Manifest("native", "up.sh", ("up.sh",))),
@@ -85,6 +86,7 @@ def test_a_valid_manifest_is_read(name: str, fields: dict[str, str], expected: M
         ({"Main": "up:1st"}, "Main is incorrect: want the file of a program"),
         ({"Arguments": "-e 's/a/b/"}, "want words as in a shell: no closing quotation"),
         ({"Arguments": "x " * 129}, "want at most 128 words"),
+        ({"Input": "seekable"}, "Native storlets have no seekable inputs yet: leave it out"),
     ],
 )
 def test_a_fault_of_a_native_manifest_is_named(changes: dict[str, str], fault: str) -> None:
@@ -145,6 +147,7 @@ WRONG_VALUES = [
     ("Input-Type", "csv"),
     ("Output-Type", "text/*"),
     ("Services", "lst"),
+    ("Input", "seekble"),
     ("Memory", "much"),
 ]
 

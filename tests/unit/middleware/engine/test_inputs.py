@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,10 @@ import pytest
 from storlet_middleware import errors
 from storlet_middleware.engine.handover import Handover
 from storlet_middleware.engine.inputs import ContentFiles, Inputs
-from storlet_middleware.engine.task import FileInput, StreamInput
+from storlet_middleware.engine.task import FileInput, Input, SeekableInput, StreamInput
 from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
 from tests.unit.middleware.engine.invocations import Source
+from tests.unit.middleware.engine.test_reads import Content
 from tests.unit.middleware.support import open_descriptors, wait_until
 
 
@@ -27,6 +29,8 @@ def test_content_is_in_one_file_with_descriptors_that_cannot_write() -> None:
         assert os.read(one.fd, 2) + os.read(other.fd, 9) == b"ababc"
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.write(one.fd, b"x")
+        with files.open(b"abc", {}, is_seekable=True) as seekable:
+            assert (one.size, seekable.size) == (None, 3)
         with files.open(b"", {"a": "b"}) as empty:
             assert (os.read(empty.fd, 1), empty.metadata) == (b"", {"a": "b"})
     assert open_descriptors() == before
@@ -43,7 +47,7 @@ def test_no_descriptor_that_can_write_is_given_to_a_storlet(tmp_path: Path) -> N
 class Hand:
     """Inputs that are handed over, read by the test instead of a worker."""
 
-    def __init__(self, items: list[FileInput | StreamInput]) -> None:
+    def __init__(self, items: list[Input]) -> None:
         self.cancelled = 0
         self.inputs = Inputs(items, self._cancel)
         self.handover = Handover()
@@ -94,6 +98,39 @@ def test_bytes_taken_are_those_of_streams_and_of_files_from_their_first_byte(fil
     assert hand.inputs.bytes_taken() == 5
     assert os.read(stream, 10) == b"abcde"
     hand.close()
+
+
+def test_a_file_in_which_a_storlet_seeks_counts_what_its_worker_reported(file: int) -> None:
+    hand = Hand([FileInput(file, {"a": "b"}, size=10)])
+    [described] = hand.inputs.describe(hand.handover)
+    assert (described.seekable, described.size, described.start) == ("file", 10, None)
+    os.lseek(file, 7, os.SEEK_SET)
+    assert hand.inputs.offsets() == (7,)
+    assert hand.inputs.bytes_taken() == 0
+    hand.inputs.reported_bytes = 4
+    assert hand.inputs.bytes_taken() == 4
+    hand.close()
+
+
+def test_reads_of_a_source_are_served_counted_and_ended() -> None:
+    source = Content(b"0123456789")
+    hand = Hand([SeekableInput(source, {"a": "b"})])
+    assert hand.inputs.has_streams
+    [described] = hand.inputs.describe(hand.handover)
+    assert (described.seekable, described.size, described.metadata) == ("reads", 10, {"a": "b"})
+    end = hand.handover._sent[described.fd]
+    os.write(end, struct.pack(">QQ", 3, 4))
+    assert wait_until(lambda: hand.inputs.bytes_taken() == 4)
+    assert os.read(end, 10) == b"3456"
+    hand.inputs.finish()
+    assert source.is_closed
+    hand.close()
+
+
+def test_a_source_of_reads_that_were_not_handed_over_is_closed() -> None:
+    source = Content()
+    Hand([SeekableInput(source, {})]).close()
+    assert source.is_closed
 
 
 @pytest.mark.parametrize(

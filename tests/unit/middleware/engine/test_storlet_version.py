@@ -35,6 +35,14 @@ def test_limits_are_no_part_of_the_key_and_are_part_of_the_text() -> None:
     assert StorletVersion.from_text(limited.text).limits == {"memory": 1.0}
 
 
+def test_seekable_inputs_are_no_part_of_the_key_and_are_told_to_the_node() -> None:
+    base, seekable = version(), replace(version(), seekable=True)
+    assert base.key == seekable.key
+    assert "seekable" not in base.text, "older proxies and nodes read it"
+    assert StorletVersion.from_text(seekable.text) == seekable
+    assert StorletVersion.from_text(seekable.for_node).seekable
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": []}', "{", '{"files": [{}]}'])
 def test_a_text_that_describes_no_version_is_refused(text: str) -> None:
     with pytest.raises((TypeError, KeyError, ValueError)):

@@ -13,11 +13,13 @@ from storlet_middleware.engine.task import (
     Deadlines,
     FileInput,
     Limits,
+    SeekableInput,
     ServiceLimits,
     StreamInput,
     Task,
 )
 from tests.unit.middleware.engine.invocations import Source
+from tests.unit.middleware.engine.test_reads import Content
 
 
 def names(cls: type) -> set[str]:
@@ -51,7 +53,13 @@ def test_a_task_has_no_log_and_no_resources_unless_they_are_given() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    [FileInput(0, {}), StreamInput(Source([]), {}), Deadlines(1, 2, 3, 4), Limits(1, 2, 3)],
+    [
+        FileInput(0, {}),
+        StreamInput(Source([]), {}),
+        SeekableInput(Content(), {}),
+        Deadlines(1, 2, 3, 4),
+        Limits(1, 2, 3),
+    ],
     ids=lambda value: type(value).__name__,
 )
 def test_values_cannot_be_changed_while_an_invocation_runs(value: object) -> None:

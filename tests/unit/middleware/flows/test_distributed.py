@@ -474,5 +474,9 @@ def test_the_merge_is_checked_before_any_split_runs(
     answer = distribute(proxy, {**MERGED, "merge": "served.py"})
     assert (answer.status, answer.error) == (400, "bad_request")
     assert b"merge: served.py declares services" in answer.data
+    data.put_storlet("seek.py", X_Object_Meta_Storlet_Input="seekable")
+    answer = distribute(proxy, {**MERGED, "merge": "seek.py"})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert b"the storlet has seekable inputs: its input is no stored object" in answer.data
     assert node.workers.runs == []
     assert_ended(proxy, data)

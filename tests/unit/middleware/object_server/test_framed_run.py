@@ -10,10 +10,11 @@ from dataclasses import replace
 
 import pytest
 
+from storlet_daemon.protocol import messages
 from storlet_middleware.backend import frames
 from storlet_middleware.proxy.result import RemoteResult
 from storlet_middleware.wsgi.byte_ranges import ByteRange
-from tests.unit.middleware.object_nodes import GULP, Fixture
+from tests.unit.middleware.object_nodes import GULP, VERSION, Fixture
 from tests.unit.middleware.support import WorkerRun, open_descriptors, wait_until
 
 
@@ -25,6 +26,13 @@ def test_the_objects_file_is_donated_and_the_answer_is_framed(at: Fixture) -> No
     )
     invoke = at.node.workers.runs[0].invoke
     assert (invoke.parameters, invoke.inputs[0].metadata) == ({"k": "ü"}, {"Color": "grün"})
+
+
+def test_a_storlet_that_seeks_gets_the_file_with_its_size(at: Fixture) -> None:
+    answer = at.start(storlet=replace(VERSION, seekable=True))
+    assert b"HELLO" in answer.body
+    [given] = at.node.workers.runs[0].invoke.inputs
+    assert (given.seekable, given.size, given.start) == (messages.SEEK_FILE, 5, None)
 
 
 def test_each_range_is_one_input(at: Fixture) -> None:

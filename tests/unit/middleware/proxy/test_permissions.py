@@ -180,3 +180,34 @@ def test_the_name_of_a_bundles_object_is_answered_with_its_own_name(proxy: Proxy
     answer = proxy.call("GET", "c/o", {"X-Run-Storlet": "tool.storlet"})
     assert (answer.status, answer.error) == (404, "storlet.not_found")
     assert "X-Run-Storlet: tool" in answer.data.decode()
+
+
+@pytest.mark.parametrize(
+    ("request_", "headers", "fault"),
+    [
+        ("PUT c/new", {}, "the body of an upload cannot seek"),
+        ("GET c/o", {"X-Storlet-Range": "bytes=0-1"}, "leave out X-Storlet-Range"),
+        ("GET c/o?multipart-manifest=get", {}, "leave out the query multipart-manifest"),
+        ("GET c/o?part-number=1", {}, "leave out the query part-number"),
+    ],
+)
+def test_inputs_in_which_a_storlet_cannot_seek_are_refused(
+    make_proxy: Make, swift: FakeSwift, node: Node, request_: str, headers: dict[str, str], fault: str
+) -> None:  # fmt: skip
+    swift.put_storlet(X_Object_Meta_Storlet_Input="seekable")
+    method, _, path = request_.partition(" ")
+    body = b"x" if method == "PUT" else b""
+    answer = make_proxy().call(method, path, {**RUN, **headers}, body=body)
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert f"the storlet has seekable inputs: {fault}" in answer.data.decode()
+    assert node.workers.runs == []
+
+
+def test_the_output_of_a_storlet_is_no_seekable_input(
+    harness: RunHarness, swift: FakeSwift, node: Node
+) -> None:
+    swift.put_storlet("seek.py", X_Object_Meta_Storlet_Input="seekable")
+    answer = harness.call("GET", PLAN, ("up.py", "seek.py"))
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert "rule R: the storlet has seekable inputs: the output of" in answer.data.decode()
+    assert node.workers.runs == []

@@ -36,7 +36,7 @@ def test_every_error_has_a_code_of_s3_and_only_the_operator_s_are_repeated(code:
     assert shown[0].isupper()
     is_repeated = status >= 500
     assert is_repeated <= (errors.TABLE[code].blame in (Blame.OPERATOR, Blame.US)) or (
-        code == errors.CODE_REPLACED
+        code in (errors.CODE_REPLACED, errors.INPUT_CHANGED)
     )
     assert status in (400, 403, 404, 405, 409, 412, 416, 422, 429, 500, 503)
 

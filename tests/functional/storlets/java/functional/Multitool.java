@@ -18,6 +18,8 @@ import java.util.Locale;
 import java.util.Map;
 import java.util.concurrent.CountDownLatch;
 import org.openstack.storlet.common.IStorlet;
+import org.openstack.storlet.common.SeekableInputStream;
+import org.openstack.storlet.common.SeekableStorletInputStream;
 import org.openstack.storlet.common.StorletException;
 import org.openstack.storlet.common.StorletInputStream;
 import org.openstack.storlet.common.StorletLogger;
@@ -93,6 +95,7 @@ public class Multitool implements IStorlet {
         switch (run.get("do", "identity")) {
             case "identity" -> copy(run, false);
             case "upper" -> copy(run, true);
+            case "seek" -> seek(run);
             case "silent" -> copyOne(run.ins().get(0), run.stream(), false);
             case "nothing" -> { }
             case "spread" -> spread(run);
@@ -117,6 +120,25 @@ public class Multitool implements IStorlet {
         run.setMetadata();
         for (StorletInputStream input : run.ins()) {
             copyOne(input, run.stream(), upper);
+        }
+    }
+
+    private static void seek(Run run) throws StorletException, IOException {
+        run.setMetadata();
+        for (int time = 0; time < Integer.parseInt(run.get("times", "1")); time++) {
+            for (StorletInputStream input : run.ins()) {
+                SeekableInputStream source = ((SeekableStorletInputStream) input).getStream();
+                run.stream().write(Long.toString(source.size()).getBytes(StandardCharsets.UTF_8));
+                for (String place : run.get("places", "").split(" ")) {
+                    String[] parts = place.split(",");
+                    long offset = Long.parseLong(parts[0]);
+                    source.seek(offset >= 0 ? offset : source.size() + offset);
+                    run.stream().write('|');
+                    run.stream().write(source.readNBytes(Integer.parseInt(parts[1])));
+                }
+                run.stream().write('\n');
+            }
+            run.stream().flush();
         }
     }
 

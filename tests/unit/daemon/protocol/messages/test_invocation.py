@@ -30,10 +30,20 @@ EXAMPLES: list[Example] = [
         6,
     ),
     (Invoke("tx-1", (Input(0),), Output(1)), messages.INVOCATION_REQUEST, 2),
+    (
+        Invoke(
+            "tx-1",
+            (Input(0, seekable="file", size=0), Input(1, seekable="reads", size=1 << 40)),
+            Output(2),
+        ),
+        messages.INVOCATION_REQUEST,
+        3,
+    ),
     (messages.Started(), messages.INVOCATION_EVENTS, 0),
     (messages.Metadata({"größe": "☃"}), messages.INVOCATION_EVENTS, 0),
     (messages.Metadata({}, 2), messages.INVOCATION_EVENTS, 0),
     (Done(messages.OK, usage=messages.Usage(0.5, 1000)), messages.INVOCATION_EVENTS, 0),
+    (Done(messages.OK, usage=messages.Usage(input_bytes=7)), messages.INVOCATION_EVENTS, 0),
     (Done.error(messages.FAILED, "why", "where"), messages.INVOCATION_EVENTS, 0),
     (messages.Taken(), messages.INVOCATION_END, 0),
 ]
@@ -48,6 +58,21 @@ def test_every_message_has_an_example() -> None:
     assert_complete(
         EXAMPLES, messages.INVOCATION_REQUEST, messages.INVOCATION_EVENTS, messages.INVOCATION_END
     )
+
+
+@pytest.mark.parametrize(
+    ("fields", "fault"),
+    [
+        ({"seekable": "often", "size": 1}, "inputs[0].seekable is none of file, reads"),
+        ({"seekable": "file"}, "inputs[0].seekable needs a size"),
+        ({"seekable": "reads", "size": 5, "end": 1}, "inputs[0].seekable has a range"),
+        ({"start": 5, "end": 1}, "inputs[0].end is before its start"),
+    ],
+)
+def test_the_keys_of_an_input_fit_together(fields: dict[str, object], fault: str) -> None:
+    invoke = {"v": 1, "type": "invoke", "id": "a", "output": {"fd": 1}}
+    message = {**invoke, "inputs": [{"fd": 0, **fields}]}
+    assert faults_of(message, messages.INVOCATION_REQUEST, 2) == [fault]
 
 
 def test_a_done_that_is_an_error_needs_a_code_and_a_message() -> None:

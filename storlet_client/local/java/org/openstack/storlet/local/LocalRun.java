@@ -18,6 +18,7 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import org.json.simple.JSONObject;
 import org.openstack.storlet.common.IStorlet;
+import org.openstack.storlet.common.SeekableStorletInputStream;
 import org.openstack.storlet.common.StorletException;
 import org.openstack.storlet.common.StorletInputStream;
 import org.openstack.storlet.common.StorletLogger;
@@ -86,7 +87,13 @@ public final class LocalRun {
         Map<String, String> parameters = new HashMap<>();
         for (int i = 0; asked.containsKey("input." + i); i++) {
             FileInputStream file = new FileInputStream(asked.get("input." + i));
-            inputs.add(new StorletInputStream(file.getFD(), below(asked, "metadata." + i + ".")));
+            HashMap<String, String> metadata = below(asked, "metadata." + i + ".");
+            if (asked.containsKey("seekable")) {
+                long size = file.getChannel().size();
+                inputs.add(SeekableStorletInputStream.ofFile(file.getFD(), metadata, size));
+            } else {
+                inputs.add(new StorletInputStream(file.getFD(), metadata));
+            }
         }
         parameters.putAll(below(asked, "parameter."));
         ArrayList<StorletOutputStream> outputs = new ArrayList<>();

@@ -55,6 +55,35 @@ public class StreamsTest {
         assertThrows(IOException.class, () -> range(5, 3));
     }
 
+    private SeekableInputStream seekable() throws IOException {
+        return SeekableStorletInputStream.ofFile(digits().getFD(), new HashMap<>(), DIGITS.length).getStream();
+    }
+
+    @Test
+    public void aSeekableInputIsReadAtAnyPlace() throws IOException {
+        SeekableInputStream stream = seekable();
+        assertEquals(10, stream.size());
+        stream.seek(7);
+        assertEquals("789", new String(stream.readAllBytes(), StandardCharsets.US_ASCII));
+        assertEquals(10, stream.position());
+        stream.seek(2);
+        assertEquals(3, stream.skip(3));
+        assertEquals('5', stream.read());
+        assertEquals(4, stream.available());
+        assertEquals(4, stream.skip(99));
+        assertEquals(-1, stream.read());
+    }
+
+    @Test
+    public void aSeekableInputHasNothingBeyondItsEndAndNoPlaceBeforeItsStart() throws IOException {
+        SeekableInputStream stream = seekable();
+        stream.seek(1000);
+        assertEquals(-1, stream.read());
+        assertEquals(0, stream.skip(1));
+        assertThrows(IOException.class, () -> stream.seek(-1));
+        assertEquals(1000, stream.position());
+    }
+
     @Test
     public void everyWayOfReadingARangeCounts() throws IOException {
         InputStream stream = range(1, 8);

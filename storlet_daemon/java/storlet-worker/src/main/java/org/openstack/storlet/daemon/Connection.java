@@ -60,7 +60,11 @@ final class Connection implements AutoCloseable {
         }
         if (usage != null) {
             WRITER.raw(",\"usage\":{\"cpu_seconds\":").seconds(usage.cpuMicroseconds());
-            WRITER.raw(",\"peak_memory_bytes\":").number(usage.peakMemoryBytes()).raw("}");
+            WRITER.raw(",\"peak_memory_bytes\":").number(usage.peakMemoryBytes());
+            if (usage.inputBytes() >= 0) {
+                WRITER.raw(",\"input_bytes\":").number(usage.inputBytes());
+            }
+            WRITER.raw("}");
         }
         WRITER.raw("}");
         try {

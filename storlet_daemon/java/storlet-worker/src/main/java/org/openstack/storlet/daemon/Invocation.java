@@ -22,13 +22,22 @@ record Invocation(
         long metadataBytes) {
     private static final long METADATA_BYTES_DEFAULT = 4096;
 
+    /** The storlet seeks in the file of the input. */
+    static final String SEEK_FILE = "file";
+
+    /** The storlet seeks by reads that the filter answers. */
+    static final String SEEK_READS = "reads";
+
     /**
      * One input.
      *
      * @param start offset of its first byte, or -1 for the descriptor's current position
      * @param end offset of its last byte; only with a start
+     * @param seekable {@link #SEEK_FILE} or {@link #SEEK_READS}; null for a stream or a range
+     * @param size its bytes, if it is seekable
      */
-    record Input(int descriptor, HashMap<String, String> metadata, long start, long end) {}
+    record Input(
+            int descriptor, HashMap<String, String> metadata, long start, long end, String seekable, long size) {}
 
     /** The descriptor of the log, and its size in bytes. */
     record Log(int descriptor, long limit) {}
@@ -136,7 +145,20 @@ record Invocation(
             if (end < start) {
                 throw new ProtocolError("an input ends before it starts");
             }
-            return new Input(descriptor, texts(fields, "metadata"), start, end);
+            String seekable = seekable(fields);
+            long size = number(fields, "size", -1);
+            if (seekable != null && (size < 0 || start >= 0)) {
+                throw new ProtocolError("a seekable input needs a size, and has no range");
+            }
+            return new Input(descriptor, texts(fields, "metadata"), start, end, seekable, size);
+        }
+
+        private static String seekable(Map<String, Object> fields) throws ProtocolError {
+            Object found = fields.get("seekable");
+            if (found == null || SEEK_FILE.equals(found) || SEEK_READS.equals(found)) {
+                return (String) found;
+            }
+            throw new ProtocolError("seekable is none of " + SEEK_FILE + ", " + SEEK_READS);
         }
 
         Log log(Map<String, Object> fields) throws ProtocolError {

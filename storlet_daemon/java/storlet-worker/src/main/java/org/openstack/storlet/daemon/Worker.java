@@ -9,6 +9,7 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import org.openstack.storlet.common.IStorlet;
 import org.openstack.storlet.common.RangeStorletInputStream;
+import org.openstack.storlet.common.SeekableStorletInputStream;
 import org.openstack.storlet.common.StorletInputStream;
 
 /**
@@ -181,16 +182,25 @@ public final class Worker {
             for (Invocation.Input input : invocation.inputs()) {
                 FileDescriptor adopted = new FileDescriptor();
                 Native.adopt(adopted, input.descriptor());
-                if (input.start() < 0) {
-                    inputs.add(new StorletInputStream(adopted, input.metadata()));
-                } else {
-                    inputs.add(new RangeStorletInputStream(adopted, input.metadata(), input.start(), input.end()));
-                }
+                inputs.add(open(input, adopted));
             }
         } catch (IOException fault) {
             throw new ProtocolError("an input does not support the requested range: " + fault.getMessage());
         }
         return inputs;
+    }
+
+    private static StorletInputStream open(Invocation.Input input, FileDescriptor adopted) throws IOException {
+        if (Invocation.SEEK_FILE.equals(input.seekable())) {
+            return SeekableStorletInputStream.ofFile(adopted, input.metadata(), input.size());
+        }
+        if (Invocation.SEEK_READS.equals(input.seekable())) {
+            return SeekableStorletInputStream.ofReads(adopted, input.metadata(), input.size());
+        }
+        if (input.start() < 0) {
+            return new StorletInputStream(adopted, input.metadata());
+        }
+        return new RangeStorletInputStream(adopted, input.metadata(), input.start(), input.end());
     }
 
     /** Closes the descriptors of a message that cannot be served; their streams are dropped. */
@@ -219,7 +229,7 @@ public final class Worker {
         runs++;
         boolean isOver = runs >= runsMax || System.nanoTime() - startedAt > secondsMax * 1e9;
         boolean recycle = failure != null || isOver || threads.hasLeftOver() || Native.hasChildren();
-        Usage usage = Usage.now().since(before);
+        Usage usage = Usage.now().since(before, inputs);
         try {
             supervisor.sendEnd(recycle, failure != null);
         } catch (IOException gone) {

@@ -46,7 +46,7 @@ public class InvocationTest {
         Invocation invocation = parse(
                 invoke(inputs + ",'parameters':{'p':'q'},'output':{'fd':0},'log':{'fd':2,'limit':99},'limits':{'metadata_bytes':7}"), 5);
         assertEquals(Map.of("p", "q"), invocation.parameters());
-        assertEquals(new Invocation.Input(104, invocation.inputs().get(0).metadata(), 10, 20), invocation.inputs().get(0));
+        assertEquals(new Invocation.Input(104, invocation.inputs().get(0).metadata(), 10, 20, null, -1), invocation.inputs().get(0));
         assertEquals(Map.of("k", "v"), invocation.inputs().get(0).metadata());
         assertEquals(0, invocation.inputs().get(1).start());
         assertEquals(5, invocation.inputs().get(1).end());

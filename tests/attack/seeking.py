@@ -1,0 +1,125 @@
+"""Attacks through seekable inputs at the proxy server: reads that are not taken, floods, lies."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import quote
+
+from tests.attack.arena import DEADLINES, Attacker, must, outcome
+from tests.attack.attack import PYTHON, Attack
+from tests.attack.exhaustion import BROKEN, FIRST_BYTE
+from tests.attack.lies import FAILED
+from tests.attack.sharing import TOTAL
+from tests.support.http import Answer
+from tests.support.storlets import declaration
+
+STORLET: Final = "seeking.py"
+#: Its parameter ``do`` names the attack.
+SOURCE: Final = b"""
+import random
+import struct
+import time
+
+
+def ask(source, first, length):
+    source.raw._socket.write(struct.pack(">QQ", first, length))
+
+
+class Seeking:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        getattr(self, params["do"])(in_files, out_files[0])
+
+    def ask_and_take_nothing(self, sources, out):
+        for _ in range(100):
+            for source in sources:
+                ask(source, random.randrange(source.size - (1 << 20)), 1 << 20)
+        time.sleep(60)
+
+    def flood(self, sources, out):
+        while True:
+            for source in sources:
+                ask(source, random.randrange(source.size), 1)
+                source.raw._socket.read(1)
+
+    def large_reads(self, sources, out):
+        while True:
+            for source in sources:
+                source.seek(random.randrange(source.size - (1 << 20)))
+                source.raw.readinto(bytearray(1 << 20))
+
+    def lie(self, sources, out):
+        ask(sources[0], 1 << 63, 1 << 63)
+        sources[0].raw._socket.read(1)
+        out.write(b"got through")
+"""
+OBJECT: Final = "data/sought"
+OBJECT_BYTES: Final = 16 << 20
+#: Inputs of a run: the object and extra resources.
+INPUTS: Final = 8
+#: Runs at once, which request 64 ranges together, and runs of a crowd.
+SEVERAL: Final = 8
+MANY: Final = 64
+
+
+def at_proxy(attacker: Attacker, runs: int, do: str, *allowed: str) -> str:
+    """``runs`` GETs at once end with an allowed outcome, and the next run works."""
+    prepare(attacker)
+    extra = ", ".join([quote(f"/{OBJECT}")] * (INPUTS - 1))
+    headers = {
+        "X-Run-Storlet": STORLET,
+        "X-Storlet-Run-On-Proxy": "",
+        "X-Storlet-Extra-Resources": extra,
+    }
+
+    def one(_: int) -> Answer:
+        return attacker.client.get(OBJECT, headers, query={"do": do})
+
+    seen = sorted({outcome(answer) for answer in attacker.arena.pool.map(one, range(runs))})
+    must(set(seen) <= set(allowed), seen)
+    attacker.recovers()
+    return ", ".join(seen)
+
+
+def prepare(attacker: Attacker) -> None:
+    """Upload the storlet and the object, once in an account."""
+    client = attacker.client
+    if client.head(OBJECT).status == 200:
+        return
+    headers = declaration("python", "seeking.Seeking", Input="seekable", **DEADLINES)
+    must(client.put(f"storlet/{STORLET}", SOURCE, headers).status == 201, "the storlet")
+    must(client.put(OBJECT, b"0123456789abcdef" * (OBJECT_BYTES >> 4)).status == 201, "the object")
+
+
+BUSY: Final = ("429 tenant.busy", "503 node.busy")
+
+
+def takes_nothing(attacker: Attacker) -> str:
+    return at_proxy(attacker, SEVERAL, "ask_and_take_nothing", FIRST_BYTE, TOTAL)
+
+
+def crowd(attacker: Attacker) -> str:
+    return at_proxy(attacker, MANY, "ask_and_take_nothing", FIRST_BYTE, TOTAL, *BUSY)
+
+
+def flood(attacker: Attacker) -> str:
+    return at_proxy(attacker, 1, "flood", TOTAL, FIRST_BYTE)
+
+
+def large_reads(attacker: Attacker) -> str:
+    return at_proxy(attacker, 1, "large_reads", TOTAL, FIRST_BYTE)
+
+
+def lie(attacker: Attacker) -> str:
+    return at_proxy(attacker, 4, "lie", FAILED, BROKEN)
+
+
+ROWS: Final = (
+    Attack("seekable inputs: requests bytes and takes none", "422 first byte or total", takes_nothing, PYTHON),
+    Attack("seekable inputs: the same by 64 runs at once", "422 first byte or total; 429", crowd, PYTHON, flood=True),
+    Attack("seekable inputs: a flood of single bytes", TOTAL, flood, PYTHON),
+    Attack("seekable inputs: a flood of reads of 1 MiB", TOTAL, large_reads, PYTHON, by_median=True),
+    Attack("seekable inputs: a read outside of the object", FAILED, lie, PYTHON),
+)  # fmt: skip
