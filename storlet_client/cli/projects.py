@@ -42,8 +42,8 @@ def declare(group: Group) -> None:
     def init(name: str, language: str, kind: str) -> None:
         """Make a folder with a storlet that works: storlet.toml, source, test cases with samples.
 
-        Python has all templates, Java filter, csv and merge, native filter only. A native storlet
-        is one in Rust here; change build and files of storlet.toml for another language.
+        Python and Java have all templates, native filter only. A native storlet is one in Rust
+        here; change build and files of storlet.toml for another language.
         """
         try:
             folder = template.make(Path(name), language, kind)

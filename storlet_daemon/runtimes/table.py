@@ -75,6 +75,7 @@ LANGUAGES: tuple[Language, ...] = (
         },
         packages=("openjdk-17-jre-headless",),
         runtime=_java,
+        has_services=True,
         least_limits=Resources(memory_bytes=64 * MIB, processes=48, scratch_bytes=1 * MIB),
         has_seekable_inputs=True,
     ),

@@ -67,7 +67,7 @@ def native_dir() -> Iterator[Path]:
     """The native worker and storlet.h, built from this checkout."""
     if shutil.which("gcc") is None or not Path("/usr/include/jansson.h").exists():
         pytest.skip("gcc or libjansson-dev is not there: the native worker cannot be built")
-    with _public_folder("st-worker-") as place:
+    with public_folder("st-worker-") as place:
         _run([str(NATIVE_BUILD), str(place)])
         yield place
 
@@ -75,7 +75,7 @@ def native_dir() -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def native_code(native_dir: Path) -> Iterator[Path]:
     """``code/native`` as shared objects, and ``probe`` as a program, too."""
-    with _public_folder("st-native-") as folder:
+    with public_folder("st-native-") as folder:
         for source in sorted((CODE / "native").glob("*.c")):
             options = (
                 ["-shared", "-fPIC"] if source.stem != "program" else [str(PROBE), "-ljansson"]
@@ -93,7 +93,7 @@ def _run(command: list[str]) -> None:
 
 
 @contextlib.contextmanager
-def _public_folder(prefix: str) -> Iterator[Path]:
+def public_folder(prefix: str) -> Iterator[Path]:
     """Not pytest's own folder, which no other user may read."""
     folder = Path(tempfile.mkdtemp(prefix=prefix))
     folder.chmod(0o755)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
 import shutil
 import socket
-import tempfile
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 import pytest
 
 from storlet_daemon.protocol import framing, messages
-from tests.conformance.conftest import new_sandbox
+from tests.conformance.conftest import new_sandbox, public_folder
 from tests.conformance.daemon_harness import (
     PATIENCE_SECONDS,
     REPOSITORY,
@@ -31,7 +32,7 @@ SOURCES = REPOSITORY / "tests/functional/storlets"
 TRANSCRIPTS = Path(__file__).parent / "transcripts" / "services.json"
 CASES = json.loads(TRANSCRIPTS.read_text("utf-8"))
 #: Operations that a language has no interface for: in C, calls on data.
-MISSING = {"python": (), "native": ("call_on", "store_on")}
+MISSING = {"python": (), "java": (), "native": ("call_on", "store_on")}
 
 
 @pytest.fixture(scope="module", params=MISSING)
@@ -43,14 +44,26 @@ def language(request: pytest.FixtureRequest) -> str:
 @pytest.fixture(scope="module")
 def storlet(language: str, request: pytest.FixtureRequest) -> Iterator[Storlet]:
     """The storlet of the functional tests, which uses its services as a parameter says."""
-    with tempfile.TemporaryDirectory() as place, new_sandbox(language, request) as sandbox:
-        folder = Path(place)
+    with public_folder("st-asker-") as folder:
         code = Code(SOURCES, "asker.Asker", "asker.py")
+        if language == "java":
+            make_jar(request.getfixturevalue("java_dir"), folder / "asking-1.0.jar")
+            code = Code(folder, "asking.Asker", "asking-1.0.jar", "java")
         if language == "native":
             (folder / "asker.so").write_bytes(asker())
             code = Code(folder, "asker.so:asker", "asker.so", "native")
-        yield sandbox.load(code)
-    shutil.rmtree(sandbox.folder)
+        with new_sandbox(language, request) as sandbox:
+            # One process: a test leaves threads in it.
+            yield sandbox.load(code, workers_max=1)
+        shutil.rmtree(sandbox.folder)
+
+
+def make_jar(java_dir: Path, jar: Path) -> None:
+    classes = jar.parent / "classes"
+    source = str(SOURCES / "java/asking/Asker.java")
+    options = ["-nowarn", "-cp", f"{java_dir}/*", "-d", str(classes)]
+    subprocess.run(["javac", *options, source], check=True)
+    subprocess.run(["jar", "cf", str(jar), "-C", str(classes), "."], check=True)
 
 
 @pytest.mark.parametrize(
@@ -66,18 +79,31 @@ def storlet(language: str, request: pytest.FixtureRequest) -> Iterator[Storlet]:
 def test_requests_and_their_outcome_match_the_transcript(
     storlet: Storlet, case: dict[str, Any]
 ) -> None:
-    with Run(storlet.connect(), [InputPipe(b"")]) as run:
-        store = run.serve("read", "list", "write", "delete", "call")
-        run.send({"ask": json.dumps([case["ask"]])})
+    with asked(storlet, case["ask"]) as (run, store):
         for step in case["store"]:
             play(store, step)
-        result = run.finish()
-        store.close()
-    assert result.done.is_ok, result.done
-    [outcome] = json.loads(result.output)
+        [outcome] = outcomes(run)
     # The text of an exception is the language's own.
     expected = case["outcome"]
     assert outcome[: len(expected)] == expected
+
+
+@contextlib.contextmanager
+def asked(storlet: Storlet, *ask: Any) -> Iterator[tuple[Run, socket.socket]]:
+    """A run, and the store's end of its services."""
+    with (
+        Run(storlet.connect(), [InputPipe(b"")]) as run,
+        run.serve("read", "list", "write", "delete", "call") as store,
+    ):
+        run.send({"ask": json.dumps(ask)})
+        yield run, store
+
+
+def outcomes(run: Run) -> list[Any]:
+    result = run.finish()
+    assert result.done.is_ok, result.done
+    found: list[Any] = json.loads(result.output)
+    return found
 
 
 def take_input(store: socket.socket, reply: dict[str, Any], expected: str) -> None:
@@ -191,3 +217,52 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
         elif at:
             del made[at:]
     return bytes(made)
+
+
+@pytest.mark.parametrize("language", ["java"], indirect=True)
+def test_threads_that_a_run_leaves_reach_no_store(storlet: Storlet) -> None:
+    """A Python worker with such threads is replaced."""
+    with asked(storlet, ["sockets"]) as (run, store):
+        [[_, before]] = outcomes(run)
+    with asked(storlet, ["leave_threads", "/c/o"]) as (run, store):
+        writing = [open_nothing(store) for _ in range(2)]
+        requests = [receive(store) for _ in range(2)]
+        assert sorted(each["path"] for each in requests) == ["/c/main", "/c/never"]
+        [main] = [each["id"] for each in requests if each["path"] == "/c/main"]
+        framing.send_bytes(store, framing.encode_fields({"type": "described", "id": main}))
+        assert outcomes(run) == [["ok"]]
+        for fd in writing:
+            os.close(fd)
+    with asked(storlet, ["left_threads"], ["stat", "/c/next"], ["sockets"]) as (run, store):
+        request = receive(store)
+        assert request["path"] == "/c/next"
+        reply = {"type": "described", "id": request["id"], "facts": {"size": 7}}
+        framing.send_bytes(store, framing.encode_fields(reply))
+        (_, *found), stat, (_, after) = outcomes(run)
+        store.setblocking(False)
+        # Nothing but the end of the connection.
+        assert framing.receive(store) is None
+    assert len(found) == 7
+    assert sorted({tuple(each[:2]) for each in found}) == [
+        ("IllegalState", ""),
+        ("Unavailable", "services.gone"),
+    ]
+    assert stat[1]["size"] == 7
+    assert after == before
+
+
+def receive(store: socket.socket) -> dict[str, Any]:
+    received = framing.receive(store)
+    assert received is not None
+    return dict(received.fields)
+
+
+def open_nothing(store: socket.socket) -> int:
+    """Answer ``open`` with a stream that has no bytes yet; its writing end."""
+    request = receive(store)
+    assert request["type"] == "open"
+    reading, writing = (end.detach() for end in socket.socketpair())
+    reply = {"type": "opened", "id": request["id"], "facts": {"size": 5, "etag": "e"}}
+    framing.send_bytes(store, framing.encode_fields(reply), [reading])
+    os.close(reading)
+    return writing

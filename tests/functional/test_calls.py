@@ -15,7 +15,7 @@ from tests.functional.test_services import upload as upload_asker
 from tests.functional.wards import MASKED, Ward, make_ward, told
 from tests.support.accounts import remove_container, unique
 from tests.support.http import Answer, Client, raw_connection
-from tests.support.storlets import Tool, declaration
+from tests.support.storlets import Tool, Toolbox, declaration
 from tests.support.waiting import retry_until, wait_for
 
 CALLER = "caller.py"
@@ -179,6 +179,36 @@ def test_a_storlet_is_called_on_data(
     assert ranges[:2] == ["ServiceError", "bad_request"]
     assert broken[0] in {"FileNotFoundError", "ServiceError"}
     assert broken[0] != "ok"
+
+
+def test_a_java_storlet_calls_others(
+    owner: Client, plain: str, storlet_names: dict[str, str], container: str, toolbox: Toolbox
+) -> None:
+    jar, target = toolbox.java.jar("asking"), f"/{container}/by java"
+    assert upload_asker(owner, "call, read", "caller-1.0.jar", jar).status == 201
+    upper, spans = {"do": "upper"}, [[0, 3], [11, None]]
+    asked = [["call", name, f"/{plain}", upper, spans] for name in storlet_names.values()]
+    asked += [["call_on", name, "a line, ", 100_000, upper] for name in storlet_names.values()]
+    asked += [
+        ["store", storlet_names["python"], f"/{plain}", target, upper],
+        ["call", storlet_names["python"], f"/{plain}", {"do": "fail", "after": "10"}],
+        ["call", "no.py", f"/{plain}"],
+        ["call_many", "std:wordcount", f"/{plain}", 8],
+    ]
+    found = outcomes(ask(owner, plain, *asked, storlet="caller-1.0.jar"))
+    *results, stored, failed, missing, many = found
+    for result in results[:2]:
+        assert (result[0], result[5]) == ("ok", "0123THE CONTENT OF A PLAIN OBJECT\n")
+    for result in results[2:]:
+        output = b"A LINE, " * 100_000
+        assert result[:3] == ["ok", md5(output), len(output)]
+        assert result[4:6] == [md5(output), len(output)]
+    assert stored[0] == "ok"
+    assert owner.get(target[1:]).text == "0123456789 THE CONTENT OF A PLAIN OBJECT\n"
+    assert failed[:2] == ["CallFailed", "storlet.failed"]
+    assert missing[:2] == ["NotFound", "storlet.not_found"]
+    assert {each[0] for each in many[1]} == {"ok"}
+    assert len(many[1]) == 8
 
 
 def test_data_that_is_cut_is_not_stored(caller: Client, plain: str, container: str) -> None:

@@ -102,7 +102,9 @@ def test_a_python_project_with_pandas_runs(storlets: Storlets, tmp_path: Path) -
         ("python", "service"),
         ("java", "filter"),
         ("java", "csv"),
+        ("java", "image"),
         ("java", "merge"),
+        ("java", "service"),
     ],
 )
 def test_a_new_project_passes_its_cases_in_the_cluster(

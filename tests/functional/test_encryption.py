@@ -72,10 +72,10 @@ def test_the_storlet_sees_the_plain_metadata(there: Tool, secret: str) -> None:
 
 @pytest.mark.parametrize("suffix", SUFFIXES.values())
 def test_a_running_storlet_reads_the_plain_content(
-    other_owner: Client, secret: str, suffix: str
+    other_owner: Client, secret: str, suffix: str, toolbox: Toolbox
 ) -> None:
     storlet = f"asker{suffix}"
-    assert upload(other_owner, name=storlet).status == 201
+    assert upload(other_owner, name=storlet, jar=toolbox.java.jar("asking")).status == 201
     asked = [["open", f"/{secret}"], ["seek", f"/{secret}", [[70_003, 11], [-5, 5]]]]
     whole, pieces = outcomes(ask(other_owner, secret, *asked, storlet=storlet))
     assert whole[:3] == ["ok", md5(SECRET), len(SECRET)]

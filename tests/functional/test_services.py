@@ -27,13 +27,13 @@ from tests.functional.wards import (
 from tests.support import native
 from tests.support.accounts import remove_container, unique
 from tests.support.http import Answer, Client
-from tests.support.storlets import SOURCES, declaration
+from tests.support.storlets import SOURCES, Toolbox, declaration
 from tests.support.waiting import wait_for
 
 ASKER = "asker.py"
 CHANGER = "changer.py"
 SOURCE = (SOURCES / ASKER).read_bytes()
-SUFFIXES = {"python": ".py", "native": ".so"}
+SUFFIXES = {"python": ".py", "java": "-1.0.jar", "native": ".so"}
 
 
 def md5(data: bytes) -> str:
@@ -51,12 +51,17 @@ class Author(Client):
         return cls(owner.storage_url, owner.token, owner.user, stem + SUFFIXES[language])
 
 
-def upload(client: Client, services: str = "read, list", name: str = ASKER, **more: str) -> Answer:
-    """Upload the storlet, with the services that it declares."""
+def upload(
+    client: Client, services: str = "read, list", name: str = ASKER, jar: bytes = b"", **more: str
+) -> Answer:
+    """Upload the storlet, with the services that it declares; ``jar`` is that of the Java one."""
     stem, _, suffix = name.rpartition(".")
     if suffix == "py":
         headers = declaration("python", f"{stem}.Asker", Services=services, **more)
         return client.put(f"storlet/{name}", SOURCE, headers)
+    if suffix == "jar":
+        headers = declaration("java", "asking.Asker", Services=services, **more)
+        return client.put(f"storlet/{name}", jar, headers)
     library = native.jansson()
     assert library.upload(client).status == 201
     headers = declaration("native", f"{name}:asker", [library.name], Services=services, **more)
@@ -80,11 +85,17 @@ def outcomes(answer: Answer) -> list[Any]:
     return found
 
 
+@pytest.fixture(scope="module")
+def jar(toolbox: Toolbox) -> bytes:
+    """The storlet in Java."""
+    return toolbox.java.jar("asking")
+
+
 @pytest.fixture(scope="module", params=SUFFIXES)
-def asker(request: pytest.FixtureRequest, owner: Client) -> Author:
+def asker(request: pytest.FixtureRequest, owner: Client, jar: bytes) -> Author:
     """The owner, whose account has the storlet in each language."""
     author = Author.of(owner, request.param, "asker")
-    assert upload(author, name=author.storlet).status == 201
+    assert upload(author, name=author.storlet, jar=jar).status == 201
     return author
 
 
@@ -153,7 +164,8 @@ def test_a_listing_pages_by_itself(asker: Author, owner: Client, container: str)
 def test_threads_of_a_storlet_may_ask_at_the_same_time(
     asker: Author, plain: str, content: bytes
 ) -> None:
-    assert outcomes(ask(asker, plain, ["parts", f"/{plain}", 20])) == [["ok", [md5(content)], 20]]
+    # As many as Service-Files allows.
+    assert outcomes(ask(asker, plain, ["parts", f"/{plain}", 16])) == [["ok", [md5(content)], 16]]
 
 
 def test_an_object_that_is_replaced_gives_no_bytes_of_two_versions(
@@ -168,8 +180,9 @@ def test_an_object_that_is_replaced_gives_no_bytes_of_two_versions(
         # The storlet has opened the object, and waits until it is another.
         wait_for(lambda: owner.head(marker).headers["X-Object-Meta-Opened"], 30, "the storlet")
         assert owner.put(path, b"b" * 2_500_000).status == 201
-        [[name, code, text]] = outcomes(running.result())
-    assert (name, code) == ("Changed", "services.changed"), text
+        [found] = outcomes(running.result())
+    # A replica that the PUT has not reached yet has the version that was opened.
+    assert found[:2] == ["Changed", "services.changed"] or found == ["ok", "aaaaa", "aaaaa"]
 
 
 # --- what it does not give ------------------------------------------------------------------------
@@ -190,22 +203,25 @@ def test_other_paths_are_refused(asker: Author, plain: str, asked: list[Any]) ->
     assert (name, code) == ("ServiceError", "bad_request"), text
 
 
-def test_a_storlet_has_only_the_services_that_it_declares(owner: Client, plain: str) -> None:
-    assert upload(owner, "list", "lister.py").status == 201
-    [[name, code, text]] = outcomes(ask(owner, plain, ["stat", f"/{plain}"], storlet="lister.py"))
+@pytest.mark.parametrize("suffix", SUFFIXES.values())
+def test_a_storlet_has_only_the_services_that_it_declares(
+    owner: Client, plain: str, suffix: str, jar: bytes
+) -> None:
+    lister, nothing = f"lister{suffix}", f"nothing{suffix}"
+    assert upload(owner, "list", lister, jar).status == 201
+    [[name, code, text]] = outcomes(ask(owner, plain, ["stat", f"/{plain}"], storlet=lister))
     assert (name, code) == ("Denied", "services.undeclared")
     assert "read" in text
-    assert upload(owner, "", "nothing.py").status == 201
-    answer = ask(owner, plain, ["stat", f"/{plain}"], storlet="nothing.py")
+    assert upload(owner, "", nothing, jar).status == 201
+    answer = ask(owner, plain, ["stat", f"/{plain}"], storlet=nothing)
     assert outcomes(answer)[0][:2] == ["Denied", "services.none"]
     assert "service-operations" not in (answer.headers["X-Storlet-Usage"] or "")
+
+
+def test_a_service_that_cannot_be_given_is_refused_at_the_upload(owner: Client) -> None:
     answer = upload(owner, "read, lst")
     assert (answer.status, answer.error) == (400, "registration.invalid")
     assert "did you mean list?" in answer.text
-    headers = declaration("java", "a.B", Services="read")
-    answer = owner.put("storlet/ask-1.0.jar", b"PK", headers)
-    assert (answer.status, answer.error) == (400, "registration.invalid")
-    assert "Java storlets have no services yet" in answer.text
     answer = owner.put("storlet/a.sh", b"#!/bin/sh", declaration("native", "a.sh", Services="read"))
     assert (answer.status, answer.error) == (400, "registration.invalid")
     assert "a program has no services: use a shared object" in answer.text
@@ -254,10 +270,10 @@ def test_a_grant_gives_nothing_more_by_services(
 
 
 @pytest.fixture(scope="module")
-def ward(users: dict[str, Client]) -> Ward:
+def ward(users: dict[str, Client], jar: bytes) -> Ward:
     ward = make_ward(users)
     for suffix in SUFFIXES.values():
-        assert upload(ward.admin, name=f"asker{suffix}").status == 201
+        assert upload(ward.admin, name=f"asker{suffix}", jar=jar).status == 201
     ward.rule(RULES)
     return ward
 
@@ -267,7 +283,7 @@ def test_a_mandatory_rule_is_met_by_every_operation(ward: Ward, suffix: str) -> 
     storlet, covered = f"asker{suffix}", "/patients/a.csv"
     asked = [
         ["open", covered], ["open", covered, [0, 9]], ["seek", covered, [[5, 5]]], ["stat", covered],
-        ["list", "patients"],
+        ["find", "patients", {}],
     ]  # fmt: skip
     answer = ask(ward.researcher, "open/a.csv", *asked, storlet=storlet)
     whole, part, seek, stat, listing = outcomes(answer)
@@ -317,9 +333,9 @@ def test_rules_that_run_each_other_end_with_the_name_of_the_cycle(ward: Ward) ->
 
 
 @pytest.fixture(scope="module", params=SUFFIXES)
-def changer(request: pytest.FixtureRequest, owner: Client) -> Author:
+def changer(request: pytest.FixtureRequest, owner: Client, jar: bytes) -> Author:
     author = Author.of(owner, request.param, "changer")
-    assert upload(author, "read, write, delete", author.storlet).status == 201
+    assert upload(author, "read, write, delete", author.storlet, jar).status == 201
     return author
 
 

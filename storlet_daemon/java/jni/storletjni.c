@@ -30,8 +30,8 @@
 #define RECEIVED_TRUNCATED (-1)
 #define RECEIVED_NOTHING (-2)
 
-/* A caller that connects and sends nothing must not keep a worker. */
-#define FIRST_MESSAGE_MILLISECONDS 10000
+/* Bytes of one read() or send() of a stream, and of the stack of its thread. */
+#define CHUNK_MAX 65536
 
 #define NATIVE(name) Java_org_openstack_storlet_daemon_Native_##name
 
@@ -41,9 +41,6 @@ static int waiter = -1;
 static int nowhere = -1;
 static bool retiring = false;
 static jfieldID descriptor_number;
-
-/* Only the worker's single thread receives, so one buffer suffices. */
-static char received[MESSAGE_MAX];
 
 static void throw_io(JNIEnv *env, const char *call) {
     char text[160];
@@ -133,11 +130,11 @@ JNIEXPORT jint JNICALL NATIVE(accept)(JNIEnv *env, jclass self, jboolean drains)
     }
 }
 
-static bool wait_readable(int connection) {
+static bool wait_readable(int connection, int milliseconds) {
     struct pollfd one = {.fd = connection, .events = POLLIN};
     int ready;
     do {
-        ready = poll(&one, 1, FIRST_MESSAGE_MILLISECONDS);
+        ready = poll(&one, 1, milliseconds);
     } while (ready < 0 && errno == EINTR);
     return ready > 0;
 }
@@ -170,8 +167,11 @@ static int take_descriptors(struct msghdr *message, jint *descriptors) {
     return count;
 }
 
-JNIEXPORT jint JNICALL NATIVE(receive)(JNIEnv *env, jclass self, jint connection, jbyteArray buffer, jintArray into) {
+JNIEXPORT jint JNICALL NATIVE(receive)(JNIEnv *env, jclass self, jint connection, jbyteArray buffer, jintArray into,
+                                       jint milliseconds) {
     (void)self;
+    /* On the stack, because threads of a storlet receive replies of the store; see send(). */
+    char received[MESSAGE_MAX];
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE(DESCRIPTORS_MAX * sizeof(int))];
@@ -190,7 +190,7 @@ JNIEXPORT jint JNICALL NATIVE(receive)(JNIEnv *env, jclass self, jint connection
             break;
         }
         if (errno == EAGAIN) {
-            if (!wait_readable(connection)) {
+            if (!wait_readable(connection, milliseconds)) {
                 return RECEIVED_NOTHING;
             }
         } else if (errno != EINTR) {
@@ -227,8 +227,8 @@ JNIEXPORT void JNICALL NATIVE(send)(JNIEnv *env, jclass self, jint socket, jbyte
         struct cmsghdr align;
         char bytes[CMSG_SPACE(sizeof(int))];
     } control;
-    /* On the stack, because a storlet may set its metadata from another thread; the smallest stack
-     * is larger than this. */
+    /* On the stack, because several threads of a storlet may send; the smallest stack is larger
+     * than this. */
     char bytes[length > 4096 ? MESSAGE_MAX : 4096];
     (*env)->GetByteArrayRegion(env, buffer, 0, length, (jbyte *)bytes);
     if ((*env)->ExceptionCheck(env)) {
@@ -267,6 +267,58 @@ JNIEXPORT void JNICALL NATIVE(close)(JNIEnv *env, jclass self, jint fd) {
     (void)env;
     (void)self;
     close(fd);
+}
+
+JNIEXPORT jint JNICALL NATIVE(read)(JNIEnv *env, jclass self, jint fd, jbyteArray into, jint offset, jint length) {
+    (void)self;
+    /* The JVM may move the array while this thread waits, so the bytes are copied. */
+    char bytes[CHUNK_MAX];
+    ssize_t count;
+    do {
+        count = read(fd, bytes, length < CHUNK_MAX ? (size_t)length : CHUNK_MAX);
+    } while (count < 0 && errno == EINTR);
+    if (count < 0) {
+        throw_io(env, "read");
+        return 0;
+    }
+    (*env)->SetByteArrayRegion(env, into, offset, (jsize)count, (const jbyte *)bytes);
+    return (jint)count;
+}
+
+JNIEXPORT void JNICALL NATIVE(write)(JNIEnv *env, jclass self, jint fd, jbyteArray from, jint offset, jint length) {
+    (void)self;
+    char bytes[CHUNK_MAX];
+    while (length > 0) {
+        jint size = length < CHUNK_MAX ? length : CHUNK_MAX;
+        (*env)->GetByteArrayRegion(env, from, offset, size, (jbyte *)bytes);
+        if ((*env)->ExceptionCheck(env)) {
+            return;
+        }
+        for (jint at = 0; at < size;) {
+            ssize_t count = send(fd, bytes + at, (size_t)(size - at), MSG_NOSIGNAL);
+            if (count >= 0) {
+                at += (jint)count;
+            } else if (errno != EINTR) {
+                throw_io(env, "send");
+                return;
+            }
+        }
+        offset += size;
+        length -= size;
+    }
+}
+
+JNIEXPORT void JNICALL NATIVE(shutdown)(JNIEnv *env, jclass self, jint socket) {
+    (void)env;
+    (void)self;
+    shutdown(socket, SHUT_RDWR);
+}
+
+JNIEXPORT void JNICALL NATIVE(block)(JNIEnv *env, jclass self, jint fd) {
+    (void)self;
+    if (!set_flags(fd, F_GETFL, F_SETFL, 0, O_NONBLOCK)) {
+        throw_io(env, "fcntl");
+    }
 }
 
 JNIEXPORT jlong JNICALL NATIVE(offset)(JNIEnv *env, jclass self, jint fd) {

@@ -6,6 +6,7 @@ import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.Set;
 import org.openstack.storlet.common.StorletException;
+import org.openstack.storlet.services.LimitExceededException;
 
 /**
  * The failure of an invocation, or of the load of the code.
@@ -21,6 +22,7 @@ record Failure(String code, String message, String traceback) {
     static final String MEMORY = "storlet.limit.memory";
     static final String PROCESSES = "storlet.limit.processes";
     static final String SCRATCH = "storlet.limit.scratch";
+    static final String SERVICES = "storlet.limit.services";
     static final String PROTOCOL = "protocol";
 
     private static final int MESSAGE_CHARACTERS = 500;
@@ -32,7 +34,7 @@ record Failure(String code, String message, String traceback) {
     /**
      * Frames of the worker or of the reflection that starts the storlet: irrelevant to its author.
      */
-    private static final String[] HIDDEN = {"org.openstack.storlet.daemon.", "jdk.internal.reflect.", "java.lang.reflect."};
+    private static final String[] HIDDEN = {"org.openstack.storlet.daemon.", "org.openstack.storlet.services.", "jdk.internal.reflect.", "java.lang.reflect."};
 
     static Failure of(String code, String message) {
         return new Failure(code, oneLine(message), "");
@@ -47,6 +49,9 @@ record Failure(String code, String message, String traceback) {
     static Failure ofRun(Throwable raised) {
         if (isOutOfMemory(raised)) {
             return of(MEMORY, raised);
+        }
+        if (isLimitOfServices(raised)) {
+            return of(SERVICES, raised);
         }
         if (isRefusedProcess(raised)) {
             return of(PROCESSES, raised);
@@ -71,6 +76,17 @@ record Failure(String code, String message, String traceback) {
         for (int i = 0; each != null && i < CAUSES_MAX; i++, each = each.getCause()) {
             if (each instanceof OutOfMemoryError) {
                 return !isRefusedThread(each);
+            }
+        }
+        return false;
+    }
+
+    /** Returns true if a request to the store exceeded a limit. */
+    private static boolean isLimitOfServices(Throwable raised) {
+        Throwable each = raised;
+        for (int i = 0; each != null && i < CAUSES_MAX; i++, each = each.getCause()) {
+            if (each instanceof LimitExceededException) {
+                return true;
             }
         }
         return false;

@@ -12,6 +12,7 @@ import java.util.Map;
  * @param outputs descriptors of the outputs, by their numbers
  * @param log null if the filter requested none
  * @param metadataBytes limit of the metadata of each output as JSON; 0 means no limit
+ * @param services null if the storlet may not use the store
  */
 record Invocation(
         String id,
@@ -19,7 +20,8 @@ record Invocation(
         List<Input> inputs,
         List<Integer> outputs,
         Log log,
-        long metadataBytes) {
+        long metadataBytes,
+        Services services) {
     private static final long METADATA_BYTES_DEFAULT = 4096;
 
     /** The storlet seeks in the file of the input. */
@@ -41,6 +43,9 @@ record Invocation(
 
     /** The descriptor of the log, and its size in bytes. */
     record Log(int descriptor, long limit) {}
+
+    /** The descriptor of the socket to the store, and the services that the storlet declares. */
+    record Services(int descriptor, List<String> operations) {}
 
     /** Parses the message that {@link Native#receive} has received. */
     static Invocation parse(byte[] message, int length, int[] descriptors) throws ProtocolError {
@@ -66,7 +71,8 @@ record Invocation(
                 parser.inputs(fields),
                 parser.outputs(fields),
                 parser.log(fields),
-                parser.metadataBytes(fields));
+                parser.metadataBytes(fields),
+                parser.services(fields));
         parser.checkAllNamed();
         return invocation;
     }
@@ -176,6 +182,24 @@ record Invocation(
         long metadataBytes(Map<String, Object> fields) throws ProtocolError {
             Map<String, Object> limits = object(fields, "limits");
             return limits == null ? METADATA_BYTES_DEFAULT : number(limits, "metadata_bytes", METADATA_BYTES_DEFAULT);
+        }
+
+        Services services(Map<String, Object> fields) throws ProtocolError {
+            Map<String, Object> services = object(fields, "services");
+            if (services == null) {
+                return null;
+            }
+            if (!(services.get("operations") instanceof List<?> listed)) {
+                throw new ProtocolError("services must have a list of operations");
+            }
+            List<String> operations = new ArrayList<>(listed.size());
+            for (Object element : listed) {
+                if (!(element instanceof String operation)) {
+                    throw new ProtocolError("an operation must be text");
+                }
+                operations.add(operation);
+            }
+            return new Services(descriptor(services), operations);
         }
 
         int descriptor(Map<String, Object> fields) throws ProtocolError {

@@ -56,6 +56,21 @@ final class JsonReader {
         return value;
     }
 
+    /** The array that the first {@code length} bytes are; any other text is refused. */
+    static List<Object> readArray(byte[] text, int length) throws Malformed {
+        JsonReader reader = new JsonReader(text, length);
+        reader.skipSpace();
+        if (reader.peek() != '[') {
+            throw new Malformed("not a JSON array");
+        }
+        List<Object> value = reader.array(1);
+        reader.skipSpace();
+        if (reader.at != length) {
+            throw reader.unexpected();
+        }
+        return value;
+    }
+
     private Object value(int depth) throws Malformed {
         switch (peek()) {
             case '{':

@@ -89,7 +89,8 @@ final class JsonWriter {
         return value.toString();
     }
 
-    private JsonWriter value(Object value) {
+    /** A text, a map with text keys, a list, or a number, a truth value or null. */
+    JsonWriter value(Object value) {
         if (value instanceof String text) {
             return string(text);
         }

@@ -17,8 +17,11 @@ final class Native {
      */
     static final int TRUNCATED = -1;
 
-    /** Result of {@link #receive}: nothing arrived for ten seconds. */
+    /** Result of {@link #receive}: nothing arrived in the given time. */
     static final int NOTHING = -2;
+
+    /** A time for {@link #receive}: it waits until a message or the end of the connection. */
+    static final int NO_LIMIT = -1;
 
     private Native() {}
 
@@ -43,14 +46,31 @@ final class Native {
      * @param buffer of {@link #MESSAGE_MAX} bytes, filled from its start
      * @param descriptors element 0 becomes the number of received descriptors, which follow it; the
      *     caller owns them
+     * @param milliseconds longest wait, or {@link #NO_LIMIT}
      * @return bytes received (0: the peer hung up), {@link #TRUNCATED} or {@link #NOTHING}
      */
-    static native int receive(int connection, byte[] buffer, int[] descriptors) throws IOException;
+    static native int receive(int connection, byte[] buffer, int[] descriptors, int milliseconds) throws IOException;
 
     /** Sends one message, with a copy of {@code passed} unless negative. Blocks on a slow peer. */
     static native void send(int socket, byte[] buffer, int length, int passed) throws IOException;
 
     static native void close(int descriptor);
+
+    /**
+     * Reads from a stream, at most 64 KiB at once.
+     *
+     * @return the number of bytes, at least one unless {@code length} is 0; 0 at the end
+     */
+    static native int read(int descriptor, byte[] buffer, int offset, int length) throws IOException;
+
+    /** Writes all bytes to a stream; blocks on a slow peer. */
+    static native void write(int descriptor, byte[] buffer, int offset, int length) throws IOException;
+
+    /** Ends both directions of a socket, and with them all calls that wait on it. */
+    static native void shutdown(int socket);
+
+    /** Makes a descriptor blocking. */
+    static native void block(int descriptor) throws IOException;
 
     /** The file offset, or -1 when there is none. */
     static native long offset(int descriptor);

@@ -29,6 +29,9 @@ public final class Worker {
     private static final String JAR = "storlet-worker.jar";
     private static final String LIBRARY = "libstorletjni.so";
 
+    /** A caller that connects and sends nothing must not keep a worker. */
+    private static final int FIRST_MESSAGE_MILLISECONDS = 10_000;
+
     private final Supervisor supervisor;
     private final String main;
     private final String executionPath;
@@ -127,7 +130,7 @@ public final class Worker {
         try (Connection connection = new Connection(socket)) {
             int length;
             try {
-                length = Native.receive(socket, message, descriptors);
+                length = Native.receive(socket, message, descriptors, FIRST_MESSAGE_MILLISECONDS);
             } catch (IOException gone) {
                 return true;
             }
@@ -142,6 +145,7 @@ public final class Worker {
                     refuse(invocation, connection);
                     return true;
                 }
+                prepareServices(invocation);
                 inputs = openInputs(invocation);
             } catch (ProtocolError fault) {
                 closeDescriptors();
@@ -203,6 +207,16 @@ public final class Worker {
         return new RangeStorletInputStream(adopted, input.metadata(), input.start(), input.end());
     }
 
+    private static void prepareServices(Invocation invocation) throws ProtocolError {
+        try {
+            if (invocation.services() != null) {
+                Native.block(invocation.services().descriptor());
+            }
+        } catch (IOException fault) {
+            throw new ProtocolError("the socket of the services is unusable: " + fault.getMessage());
+        }
+    }
+
     /** Closes the descriptors of a message that cannot be served; their streams are dropped. */
     private void closeDescriptors() {
         for (int i = 1; i <= descriptors[0]; i++) {
@@ -214,9 +228,11 @@ public final class Worker {
     private boolean run(Invocation invocation, ArrayList<StorletInputStream> inputs, Connection connection) {
         Usage before = Usage.now();
         Outputs outputs = new Outputs(invocation, connection);
+        RunServices services = RunServices.begin(invocation.services());
         InvocationLog log = openLog(invocation);
         boolean isWanted = start(connection);
         Failure failure = isWanted ? invoke(invocation, inputs, outputs, log) : null;
+        RunServices.end(services);
         outputs.abandon();
         flushPrinted();
         if (failure != null) {

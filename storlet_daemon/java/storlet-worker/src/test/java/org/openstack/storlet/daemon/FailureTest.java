@@ -5,9 +5,11 @@ import static org.junit.Assert.assertFalse;
 import static org.junit.Assert.assertTrue;
 
 import java.io.IOException;
+import java.io.UncheckedIOException;
 import java.nio.charset.StandardCharsets;
 import org.junit.Test;
 import org.openstack.storlet.common.StorletException;
+import org.openstack.storlet.services.ServiceException;
 
 public class FailureTest {
     private static StackTraceElement frame(String className) {
@@ -51,6 +53,14 @@ public class FailureTest {
             assertEquals(Failure.SCRATCH, Failure.ofRun(new RuntimeException(new IOException(text))).code());
             assertEquals(Failure.FAILED, Failure.ofRun(new RuntimeException(text)).code());
         }
+    }
+
+    @Test
+    public void aLimitOfTheServicesIsNamedAlsoWhenItIsWrapped() {
+        ServiceException limit = ServiceException.of("more than 2 operations", "storlet.limit.services", 422, null);
+        assertEquals(Failure.SERVICES, Failure.ofRun(new UncheckedIOException(limit)).code());
+        ServiceException refusal = ServiceException.of("no", "access.denied", 403, null);
+        assertEquals(Failure.FAILED, Failure.ofRun(new UncheckedIOException(refusal)).code());
     }
 
     @Test

@@ -38,6 +38,7 @@ public class InvocationTest {
         assertEquals(List.of(102), invocation.outputs());
         assertNull(invocation.log());
         assertEquals(4096, invocation.metadataBytes());
+        assertNull(invocation.services());
     }
 
     @Test
@@ -64,6 +65,18 @@ public class InvocationTest {
         refused(invoke(good + "[2]"), 3);
         refused(invoke(good + "[{'fd':1}]"), 2);
         refused(invoke(good + "[{'fd':2}]"), 4);
+    }
+
+    @Test
+    public void servicesHaveADescriptorAndOperations() throws ProtocolError {
+        String rest = "'inputs':[{'fd':0}],'output':{'fd':1},'services':";
+        Invocation invocation = parse(invoke(rest + "{'fd':2,'operations':['read','list']}"), 3);
+        assertEquals(new Invocation.Services(103, List.of("read", "list")), invocation.services());
+        refused(invoke(rest + "{'fd':2}"), 3);
+        refused(invoke(rest + "{'fd':2,'operations':[1]}"), 3);
+        refused(invoke(rest + "{'operations':['read']}"), 2);
+        refused(invoke(rest + "{'fd':1,'operations':['read']}"), 2);
+        refused(invoke(rest + "['read']"), 2);
     }
 
     @Test

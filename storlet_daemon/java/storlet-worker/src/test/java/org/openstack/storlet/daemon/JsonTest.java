@@ -37,6 +37,17 @@ public class JsonTest {
     }
 
     @Test
+    public void anArrayIsReadWhole() throws JsonReader.Malformed {
+        byte[] bytes = " [{\"a\":1}, 2] ".getBytes(StandardCharsets.UTF_8);
+        assertEquals(List.of(Map.of("a", 1L), 2L), JsonReader.readArray(bytes, bytes.length));
+        assertThrows(JsonReader.Malformed.class, () -> JsonReader.readArray(bytes, bytes.length - 2));
+        byte[] object = "{}".getBytes(StandardCharsets.UTF_8);
+        assertThrows(JsonReader.Malformed.class, () -> JsonReader.readArray(object, object.length));
+        byte[] two = "[][]".getBytes(StandardCharsets.UTF_8);
+        assertThrows(JsonReader.Malformed.class, () -> JsonReader.readArray(two, two.length));
+    }
+
+    @Test
     public void numbersUpToTheLargestOfTheProtocolAreWhole() throws JsonReader.Malformed {
         assertEquals(Long.MAX_VALUE, read("{\"n\":9223372036854775807}").get("n"));
         assertEquals(0L, read("{\"n\":-0}").get("n"));
