@@ -12,6 +12,7 @@ its own: it can read, change and execute no others there, only list their names.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import struct
@@ -58,19 +59,22 @@ def separate(version: int, private: str = "", own: str = "") -> None:
     """
     if version < _LEAST_INTERFACE:
         return
-    access, folders = _REFER, ["/"]
+    access, folder, beside = _REFER, "/", list[str]()
     if private:
         access |= _EXECUTE | _WRITE_FILE | _READ_FILE | _REMOVE_AND_MAKE
         access |= _TRUNCATE if version >= _INTERFACE_WITH_TRUNCATE else 0
-        folders = [own, *_beside(private)]
+        folder, beside = own, list(_beside(private))
     if version >= INTERFACE_WITH_SCOPES:
         attributes = _RULESET.pack(access, 0, _SCOPES)
     else:
         attributes = _SHORT_RULESET.pack(access)
     ruleset = _call(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0)
     try:
-        for folder in folders:
-            _allow(ruleset, access, folder)
+        _allow(ruleset, access, folder)
+        for other in beside:
+            # Other processes remove folders meanwhile. Without a rule, one of that name is closed.
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                _allow(ruleset, access, other)
         kernel.forbid_new_privileges()
         _call(_RESTRICT_SELF, ruleset, 0)
     finally:

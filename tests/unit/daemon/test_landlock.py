@@ -183,6 +183,19 @@ def test_other_folders_of_the_private_one_are_out_of_reach(homes: Path, version:
     )
 
 
+def test_folders_that_are_removed_meanwhile_are_left_out(
+    homes: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other processes make and remove folders, such as those in ``/tmp``."""
+    (tmp_path / "replaced").symlink_to("/")
+    removed = [str(tmp_path / name) for name in ("gone", "replaced")]
+    beside = landlock._beside
+    monkeypatch.setattr(landlock, "_beside", lambda private: [*removed, *beside(private)])
+    private = (str(homes), str(homes / "own"))
+    assert in_domain((homes / "own/file").touch, is_root=True, private=private) == "ok"
+    assert in_domain((homes / "x").touch, is_root=True, private=private) == "PermissionError"
+
+
 def test_files_beside_the_private_folder_stay_usable(homes: Path, tmp_path: Path) -> None:
     beside = tmp_path / "beside"
     beside.mkdir()
