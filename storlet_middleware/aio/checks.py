@@ -42,7 +42,7 @@ WORKERS: Final = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
 SESSIONS: Final = ((*WORKERS, "-m", "not alone"), ("-m", "alone"))
 #: The same without the tests that the checker ``coverage`` runs.
 SESSIONS_AFTER_CHECK: Final = (
-    (*WORKERS, "-m", "not alone and (hypothesis or not unit)"),
+    (*WORKERS, "-m", "not alone and (hypothesis or untraced or not unit)"),
     ("-m", "alone"),
 )
 

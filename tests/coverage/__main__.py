@@ -1,8 +1,8 @@
 """``python3 -m tests.coverage``: run the unit tests under coverage; compare it with the floors.
 
-Property tests (those of hypothesis) are left out: they add no covered statement, and tracing makes
-them twice as slow. A failed test is repeated once, without coverage. Exit status 1: a test failed
-again, or a package is below its floor.
+Property tests (those of hypothesis) and tests with the marker ``untraced`` are left out: they add
+no covered statement, and tracing makes them several times slower. A failed test is repeated once,
+without coverage. Exit status 1: a test failed again, or a package is below its floor.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from storlet_middleware.aio.venv import PACKAGES
 
 from . import floors
 
-SELECTION: Final = ("tests/unit", "-m", "not hypothesis and not alone")
+SELECTION: Final = ("tests/unit", "-m", "not hypothesis and not untraced and not alone")
 
 
 def main() -> int:

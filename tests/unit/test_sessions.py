@@ -93,11 +93,17 @@ def test_the_sessions_of_make_test_run_each_test_once() -> None:
 
 @pytest.mark.parametrize("is_alone", [False, True])
 @pytest.mark.parametrize("is_hypothesis", [False, True])
+@pytest.mark.parametrize("is_untraced", [False, True])
 @pytest.mark.parametrize("is_unit", [False, True])
 def test_coverage_and_make_test_after_it_run_each_test_once(
-    is_alone: bool, is_hypothesis: bool, is_unit: bool
+    is_alone: bool, is_untraced: bool, is_hypothesis: bool, is_unit: bool
 ) -> None:
-    markers = {"alone": is_alone, "hypothesis": is_hypothesis, "unit": is_unit}
+    markers = {
+        "alone": is_alone,
+        "untraced": is_untraced,
+        "hypothesis": is_hypothesis,
+        "unit": is_unit,
+    }
     chosen = [session[session.index("-m") + 1] for session in checks.SESSIONS_AFTER_CHECK]
     folder, _, selection = coverage.SELECTION
     assert folder == "tests/unit"

@@ -99,11 +99,10 @@ def test_a_test_that_fails_once_passes_and_is_named_in_the_last_lines(
     ]
 
 
-@BOTH
 def test_a_test_that_fails_again_fails_the_run(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: tuple[str, ...]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(tmp_path, workers, always=ALWAYS, teardown=TEARDOWN_ONCE) == 1
+    assert run(tmp_path, (), always=ALWAYS, teardown=TEARDOWN_ONCE) == 1
     assert said(capsys)[1:] == [
         "FAILED AGAIN: test_always.py::test_always",
         "FAILED FIRST, PASSED WHEN REPEATED (see above): test_teardown.py::test_busy",
@@ -153,12 +152,11 @@ def test_a_session_that_stopped_early_is_not_repeated(
     assert line.startswith("no test is repeated: a session stopped early")
 
 
-@BOTH
 def test_a_forbidden_skip_is_not_repeated(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], workers: tuple[str, ...]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     forbid = {"STORLETS_FORBID_SKIPS": "1"}
-    assert run(tmp_path, workers, settings=forbid, once=ONCE, skipped=SKIPPED) == 1
+    assert run(tmp_path, (), settings=forbid, once=ONCE, skipped=SKIPPED) == 1
     assert said(capsys) == ["no test is repeated: a test was skipped, which is forbidden"]
 
 

@@ -221,6 +221,7 @@ def test_literal_text_between_stars_adds_to_the_cost_of_globs() -> None:
     assert [each.code for each in findings] == ["size.globs"]
 
 
+@pytest.mark.untraced
 def test_the_maximum_number_of_rules_may_each_have_a_short_glob() -> None:
     """The worst accepted case: each glob is tried at every position of a long run of a."""
     rules = [

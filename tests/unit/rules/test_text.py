@@ -132,7 +132,7 @@ def test_deep_nesting_stops_the_parser(opening: str) -> None:
     assert "size.nesting" in [code for _, _, code in places_of_faults(opening * 10_000)]
 
 
-@pytest.mark.no_cover  # other tests cover the same code, and tracing doubles this one's time
+@pytest.mark.untraced
 def test_too_many_values_are_refused() -> None:
     assert places_of_faults(f"[{'a,' * (text.MAX_VALUES + 1)}]") == [
         (1, 2 * text.MAX_VALUES, "size.values")

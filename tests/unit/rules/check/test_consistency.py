@@ -240,7 +240,7 @@ def _ordinary(number: int) -> str:
     return f"when: {{{when}}}, {action[number // 2 % 5]}"
 
 
-@pytest.mark.no_cover  # other tests cover the same code, and tracing doubles this one's time
+@pytest.mark.untraced
 def test_a_thousand_ordinary_rules_are_decided() -> None:
     """The budget is in steps, so this fails on every machine or on none; it takes two seconds."""
     codes = {each.code for each in check(rules_of(*map(_ordinary, range(1000))), STORLETS)}

@@ -42,6 +42,7 @@ def test_the_condition_of_a_reverse_counts() -> None:
     assert with_reverse == cost.of(rules_of(plain).rules[0]) + 1
 
 
+@pytest.mark.untraced
 def test_rules_within_the_limit_have_no_finding() -> None:
     assert cost.find(rules_of(many(cost.MAX_COST - 1))) == ()
 
@@ -61,11 +62,13 @@ def test_a_hundred_storlets_may_be_named_and_the_rule_with_one_more_is_refused()
     assert (finding.code, "rule r100" in finding.text) == ("size.storlets", True)
 
 
+@pytest.mark.untraced
 def test_rules_beyond_a_limit_are_not_checked_further() -> None:
     too_expensive = rules_of("allow: true", many(cost.MAX_COST))
     assert [each.code for each in consistency.check(too_expensive, None)] == ["size.cost"]
 
 
+@pytest.mark.untraced
 def test_audited_rules_count() -> None:
     rules = rules_of(*[f"mode: audit, {many(100)}" for _ in range(100)])
     assert [finding.code for finding in cost.find(rules)] == ["size.cost"]
