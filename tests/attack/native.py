@@ -63,7 +63,7 @@ def services(attacker: Attacker) -> str:
     tool = Tool(client, ASKING)
     seen: dict[str, int] = {}
     for way in WAYS:
-        answer = tool.get(attacker.path, "services", way=way, path=f"/{attacker.path}")
+        answer = tool.get(attacker.path, "services", way=way, object=f"/{attacker.path}")
         found = outcome(answer)
         must(answer.status == 422, (way, answer))
         must(answer.error not in ("internal", "access.denied"), (way, answer))

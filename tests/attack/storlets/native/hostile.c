@@ -269,7 +269,7 @@ static void *use_services(void *given) {
 static int services(struct storlet_run *run) {
     const char *way = parameter(run, "way");
     int target = services_socket();
-    asked = parameter(run, "path");
+    asked = parameter(run, "object");
     if (strcmp(way, "garbage") == 0) {
         send(target, "\xff{[", 3, MSG_NOSIGNAL);
     } else if (strcmp(way, "empty") == 0) {
