@@ -233,7 +233,8 @@ LIMIT_SCRATCH: Final = _storlet(
          " also those of earlier invocations")
 LIMIT_SERVICES: Final = _storlet(
     "storlet.limit.services", Blame.TENANT_LIMIT,
-    help="the storlet used more operations on the store, open files or bytes than its limits")
+    help="the storlet used more operations on the store, open files, created objects or bytes than"
+         " its limits")
 SERVICES_REFUSED: Final = _storlet(
     "storlet.services", Blame.TENANT_CODE,
     help="the storlet's sandbox sent an invalid request for a service; or a storlet whose services"

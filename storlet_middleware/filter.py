@@ -68,7 +68,14 @@ from storlet_middleware.records import wish
 from storlet_middleware.records.answers import RunRecords
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.ruleset.versions import RULES
-from storlet_middleware.wsgi import delegation, gate, s3_headers, s3_request, storlet_request
+from storlet_middleware.wsgi import (
+    deferred_put,
+    delegation,
+    gate,
+    s3_headers,
+    s3_request,
+    storlet_request,
+)
 from storlet_middleware.wsgi.account_info import account_metadata
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext, context_of
 from storlet_middleware.wsgi.grant_changes import GrantChanges
@@ -178,6 +185,7 @@ class ProxyFilter:
         if isinstance(ruling, RunStorlets):
             if route is Route.REFUSE_HEADERS:
                 raise storlet_request.headers_without_storlet(environ)
+            deferred_put.require_no_run(environ, ruling.plan.rule)
             run = Run(
                 self._proxy,
                 context_of(environ),
@@ -262,6 +270,9 @@ class ProxyFilter:
         """Forward to the rest of the pipeline; refuse answers with facts that a rule hides from the
         caller.
         """
+        deferred = deferred_put.taken_from(environ)
+        if deferred is not None:
+            return deferred.keep(self._forward, start_response)
         context: RequestContext | None = environ.get(CONTEXT)
         guard = context.chain.rules if context is not None else None
         try:

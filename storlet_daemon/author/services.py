@@ -9,6 +9,8 @@
     services.set_metadata("/photos/cat.jpg", {"Checked": "yes"})
     with services.call("thumbnail.py", "/photos/cat.jpg", {"width": "100"}) as small:
         out_files[0].write(small.read())
+    with services.create("/index/names", "text/plain") as index:
+        index.write(b"cat.jpg")
 
 A storlet declares the operations that it uses: ``X-Object-Meta-Storlet-Services: read, write``.
 Paths are ``/container/object``, always of the account of the request.  Each operation is a request
@@ -30,11 +32,14 @@ exception           reason
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import json
 import os
+import socket
 import sys
+import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
@@ -43,7 +48,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from .calls import CallResult, InputWriter, Readable, fields_of
 
 if TYPE_CHECKING:
-    from typing import Protocol
+    from typing import NoReturn, Protocol, Self
 
     class Channel(Protocol):
         """The way to the store of one run."""
@@ -65,6 +70,10 @@ SEEK_BYTES = 64 * 1024
 SEEK_BYTES_MAX = 8 * 1024 * 1024
 SKIP_BYTES = 256 * 1024
 """A seek forward by less reads on; a longer one is a new request."""
+WRITE_BYTES = 64 * 1024
+"""Smaller writes to a created object are gathered up to this size."""
+FLUSH_SECONDS = 0.1
+"""A write later than this after the last flush is flushed at once: it counts as progress."""
 
 
 class ServiceError(OSError):
@@ -167,7 +176,7 @@ OFFERED = ("storlet", "storlet.services")
 """The names of the package and this module for authors."""
 
 _channel: Channel | None = None
-_streams: weakref.WeakSet[_Stream] = weakref.WeakSet()
+_streams: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
 _writers: weakref.WeakSet[InputWriter] = weakref.WeakSet()
 
 
@@ -255,6 +264,31 @@ def set_metadata(path: str, changes: Mapping[str, str | None]) -> None:
     """
     texts = {key: value or "" for key, value in changes.items()}
     _current().ask("set_metadata", {"path": path, "changes": texts})
+
+
+def create(
+    path: str,
+    content_type: str | None = None,
+    metadata: Mapping[str, str] | None = None,
+    delete_after: int | None = None,
+) -> CreatedFile:
+    """Create an object, or replace one: a binary file to write.
+
+    It is stored when the run succeeds, together with the run's outputs; before, no reader finds it.
+    ``content_type`` is guessed from the name if it is missing. ``delete_after``: seconds until
+    Swift deletes it.
+
+    Close the file when it is complete, or use it in a ``with`` block. A block that an exception
+    leaves discards the object. A run that returns with a file neither closed nor discarded fails.
+    """
+    channel = _current()
+    fields = {
+        "path": path,
+        "content_type": content_type,
+        "metadata": dict(metadata) if metadata else None,
+        "delete_after": delete_after,
+    }
+    return CreatedFile(channel, channel.ask("create", fields))
 
 
 def copy(source: str, target: str) -> None:
@@ -511,3 +545,108 @@ class StoredFile(io.BufferedReader):
     def last_modified(self) -> str | None:
         """The time of the last change, as HTTP writes it."""
         return self._stat.last_modified
+
+
+class _Sent(io.RawIOBase):
+    """The bytes of an object that is being created, on their way to the store."""
+
+    def __init__(self, channel: Channel, answer: Answer) -> None:
+        super().__init__()
+        self._channel = channel
+        self._id = answer.id
+        # A socket, because its end reaches processes that have inherited it, too.
+        self._socket = socket.socket(fileno=answer.fd)
+        self._socket.setblocking(True)
+        self._size = 0
+        _streams.add(self)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any, /) -> int:
+        try:
+            count = self._socket.send(data)
+        except OSError as error:
+            # The reason is the answer to "close".
+            self.finish()
+            raise ServiceError(f"the store takes no more bytes: {error}", "services.gone") from None
+        self._size += count
+        return count
+
+    def finish(self) -> None:
+        """All bytes were written; raises if the store does not have them."""
+        with contextlib.suppress(OSError):  # the store has closed it, and says why
+            self._socket.shutdown(socket.SHUT_WR)
+        self._channel.ask("close", {"file": self._id, "bytes": self._size})
+
+    def discard(self) -> None:
+        self._channel.ask("discard", {"file": self._id})
+
+    def close(self) -> None:
+        """Close the stream, which is no end of the object."""
+        self._socket.close()
+        super().close()
+
+
+class CreatedFile(io.BufferedWriter):
+    """An object that is being created: a binary file, which is stored when the run succeeds."""
+
+    def __init__(self, channel: Channel, answer: Answer) -> None:
+        # Kept because ``raw`` is None once a storlet has detached it.
+        self._sent = _Sent(channel, answer)
+        super().__init__(self._sent, WRITE_BYTES)
+        self._flush_at = 0.0
+
+    def write(self, data: Any, /) -> int:
+        """Write bytes.
+
+        Raises :class:`ServiceError` if the store takes no more; then the run fails, unless the file
+        is discarded.
+        """
+        count = super().write(data)
+        now = time.monotonic()
+        if now >= self._flush_at:
+            self.flush()
+            self._flush_at = now + FLUSH_SECONDS
+        return count
+
+    def close(self) -> None:
+        """The object is complete.
+
+        Raises :class:`ServiceError` if the store does not have all bytes; then the run fails,
+        unless the file is discarded.
+        """
+        if self.closed:
+            return
+        try:
+            self.flush()
+            self._sent.finish()
+        finally:
+            self._sent.close()
+
+    def discard(self) -> None:
+        """Do not store the object; also after :meth:`close`, as long as the storlet runs."""
+        self._sent.close()
+        self._sent.discard()
+
+    def __exit__(self, kind: object, *more: object) -> None:
+        if kind is None:
+            self.close()
+            return
+        with contextlib.suppress(ServiceError):  # the exception of the block says more
+            self.discard()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __del__(self) -> None:
+        # A file that is only dropped may not be complete. Without "close" the run fails.
+        self._sent.close()
+
+    def fileno(self) -> NoReturn:
+        """Not for an object: bytes that a child process writes would not be counted."""
+        raise io.UnsupportedOperation("a created object has no descriptor: write to it instead")
+
+    def seekable(self) -> bool:
+        """Always False."""
+        return False

@@ -293,6 +293,10 @@ class LimitsSection:
     service_files: int = option(
         COUNT, "16", "files of the store that a run has open",
         limit=Limit("Service-Files", "no more can be opened: storlet.limit.services", least=1))
+    service_creations: int = option(
+        COUNT, "8", "objects that a run creates, whose ends are withheld at the same time",
+        limit=Limit("Service-Creations", "no more can be created: storlet.limit.services",
+                    least=1))
     service_bytes: int = option(
         BYTES, "0", "bytes that a run reads and writes by its services", zero="no limit",
         limit=Limit("Service-Bytes", "the file fails: storlet.limit.services", least=1))

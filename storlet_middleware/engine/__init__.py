@@ -13,7 +13,8 @@
 ``inputs``           files and sources that the storlet reads
 ``feed``             green tasks that copy a source into a stream that a storlet reads
 ``services``         the seam to the services of a run
-``output``           the streams that the storlet writes, their count, and their metadata
+``output``           the bytes of all outputs, and the check of their metadata
+``output_stream``    a stream that the storlet writes, and the pace of all readers of a run
 ``further_outputs``  outputs after the first, each with a task that gives it to its receiver
 ``failure``          the first failure of a task of an invocation
 ``progress``         deadlines, and the time that counts for them

@@ -17,9 +17,10 @@ from storlet_daemon.protocol import messages
 from storlet_middleware import errors
 from storlet_middleware.concurrency import WaitExpired, monotonic, wait_readable
 from storlet_middleware.engine.connection import Connection
-from storlet_middleware.engine.further_outputs import POLL_SECONDS, FurtherOutputs
+from storlet_middleware.engine.further_outputs import FurtherOutputs
 from storlet_middleware.engine.inputs import Inputs
-from storlet_middleware.engine.output import OutputStream, checked_metadata
+from storlet_middleware.engine.output import checked_metadata
+from storlet_middleware.engine.output_stream import POLL_SECONDS, OutputStream
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.errors import SandboxUnavailable, StorletError, Unprocessable, from_code
 

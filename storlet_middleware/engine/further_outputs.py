@@ -12,25 +12,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Protocol
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.concurrency import (
-    GreenTask,
-    Killed,
-    Signal,
-    WaitExpired,
-    end,
-    spawn,
-    wait_readable,
-)
+from storlet_middleware.concurrency import GreenTask, Killed, Signal, end, spawn
 from storlet_middleware.engine.failure import Failure
 from storlet_middleware.engine.handover import Handover, stream
-from storlet_middleware.engine.output import OutputCount, OutputStream, ReadPace
-
-#: Interval at which a reader that waits for data looks for the end of the run, and at which the
-#: reader of the first output looks for data of the others.
-POLL_SECONDS: Final = 0.25
+from storlet_middleware.engine.output import OutputCount
+from storlet_middleware.engine.output_stream import OutputStream, ReadPace, next_chunk
 
 
 class Sink(Protocol):
@@ -49,12 +38,12 @@ class FurtherOutput:
     Owns the stream's reading end from :meth:`open` until :meth:`close`.
     """
 
-    def __init__(self, sink: Sink, count: OutputCount, failure: Failure) -> None:
+    def __init__(self, sink: Sink, count: OutputCount, failure: Failure, pace: ReadPace) -> None:
         self._sink = sink
         self._count = count
         self._failure = failure
         self._stream = OutputStream()
-        self._pace = ReadPace()
+        self._pace = pace
         self._begun = Signal()
         self._task: GreenTask | None = None
         #: Whether the reader waits for its sink.
@@ -99,7 +88,7 @@ class FurtherOutput:
 
     def _run(self) -> None:
         try:
-            while chunk := self._read():
+            while chunk := next_chunk(self._stream, self._pace, self._count.add):
                 self._begun.wait(None)
                 self.is_held_up = True
                 self._sink.write(chunk)
@@ -110,26 +99,14 @@ class FurtherOutput:
         except BaseException as error:  # noqa: BLE001 - the reader of the result raises it
             self._failure.record(error)
 
-    def _read(self) -> bytes:
-        """The next bytes; empty at the end."""
-        self._pace.before_read()
-        while True:
-            chunk = self._stream.read()
-            if chunk:
-                self._count.add(len(chunk))
-                self._pace.after_read(len(chunk))
-                return chunk
-            if chunk == b"" or self._stream.has_end:
-                return b""
-            with contextlib.suppress(WaitExpired):
-                wait_readable(self._stream.fd, POLL_SECONDS)
-
 
 class FurtherOutputs:
     """All further outputs of one invocation; most have none."""
 
-    def __init__(self, sinks: Sequence[Sink], count: OutputCount, failure: Failure) -> None:
-        self._outputs = [FurtherOutput(sink, count, failure) for sink in sinks]
+    def __init__(
+        self, sinks: Sequence[Sink], count: OutputCount, failure: Failure, pace: ReadPace
+    ) -> None:
+        self._outputs = [FurtherOutput(sink, count, failure, pace) for sink in sinks]
         self.exist = bool(self._outputs)
         #: Of all outputs, the first one included.
         self.count = count

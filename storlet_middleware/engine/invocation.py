@@ -41,7 +41,8 @@ from storlet_middleware.engine.further_outputs import FurtherOutputs, Sink
 from storlet_middleware.engine.handover import Handover, offset, stream
 from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.log_pieces import LogPiece, LogPieces
-from storlet_middleware.engine.output import OutputCount, OutputStream, ReadPace
+from storlet_middleware.engine.output import OutputCount
+from storlet_middleware.engine.output_stream import OutputStream, ReadPace
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.services import Services, ServiceUsage
 from storlet_middleware.engine.task import Input, Task
@@ -98,7 +99,7 @@ class Invocation:
         self._output, self._pace = OutputStream(), ReadPace()
         failure = self._inputs.failure
         self._count = OutputCount(self._progress, failure)
-        self._further = FurtherOutputs(sinks, self._count, failure)
+        self._further = FurtherOutputs(sinks, self._count, failure, self._pace)
         self._services: Services | None = None
         self._events = Events(
             self._connection,
@@ -189,7 +190,10 @@ class Invocation:
         of_worker = messages.Limits(limits.metadata)
         services = None
         if self._services is not None:
-            given = handover.donate(self._services.begin(self._inputs.failure.record))
+            begun = self._services.begin(
+                self._inputs.failure.record, self._count.add_created, self._pace
+            )
+            given = handover.donate(begun)
             services = messages.Services(given, self._services.operations)
         return messages.Invoke(
             self.task.id, inputs, output, self.task.parameters, log, of_worker, further, services

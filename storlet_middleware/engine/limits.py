@@ -315,6 +315,7 @@ def effective(trust_class: TrustClass, declared: Values, requested: Values) -> E
                 rate=int(value["Service-Rate"]),
                 concurrency=int(value["Service-Concurrency"]),
                 files=int(value["Service-Files"]),
+                creations=int(value["Service-Creations"]),
                 bytes=int(value["Service-Bytes"]),
             ),
         ),

@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from storlet_middleware.engine.output_stream import ReadPace
+
 
 @dataclass(frozen=True)
 class ServiceUsage:
@@ -47,17 +49,21 @@ class Services(Protocol):
     def usage(self) -> ServiceUsage:
         """The use of the store so far."""
 
-    def begin(self, fail: Callable[[BaseException], None]) -> int:
+    def begin(
+        self, fail: Callable[[BaseException], None], count: Callable[[int], None], pace: ReadPace
+    ) -> int:
         """Serve requests; the worker's end of the socket pair, which the caller owns.
 
         :param fail: ends the run with an error; called at most once.
+        :param count: called with the bytes of created objects; raises above a limit.
+        :param pace: of all readers of the run.
         """
 
     def were_active_since(self, moment: float) -> bool:
         """Whether the storlet waits for the store, or has waited since ``moment``."""
 
     def finish(self) -> None:
-        """The storlet has succeeded."""
+        """The storlet has succeeded; raises if an object that it creates is not complete."""
 
     def close(self) -> None:
         """Release everything; may be called twice."""

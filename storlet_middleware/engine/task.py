@@ -75,6 +75,7 @@ class ServiceLimits:
     rate: int = 200
     concurrency: int = 8
     files: int = 16
+    creations: int = 8
     bytes: int = 0
 
 

@@ -17,7 +17,7 @@ In the order of their use by a run:
 ``disclosure``      the facts of source, run and error that the caller sees
 ``response``        the answer to a GET
 ``store``           the PUT of a result
-``stored_outputs``  further outputs as objects, and the commit of all
+``stored_outputs``  further outputs and created objects, and the commit of all
 ``withheld_put``    a PUT whose end is withheld until the run has succeeded
 ``output_hash``     the hash of an output, for its record
 ``completion``      log objects, the operator's log line, metrics

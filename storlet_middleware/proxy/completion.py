@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -153,13 +153,17 @@ class Completion:
         reason: str,
         ending: Ending,
         prints: Fingerprints = _UNKNOWN,
+        outputs: Sequence[ObjectPath] = (),
     ) -> None:
-        """Keep the record of a run whose storlet was resolved, and report one that has begun."""
+        """Keep the record of a run whose storlet was resolved, and report one that has begun.
+
+        :param outputs: where its further outputs and created objects are stored.
+        """
         is_wanted = self._wish.includes(is_failure=ending.is_failure)
         result = execution.result
         if self._steps[0].version is None or (result is None and not is_wanted):
             return
-        record = self._record(execution, reason, ending, prints)
+        record = self._record(execution, reason, ending, prints, outputs)
         if result is not None:
             report(record, self._proxy.logger)
         if is_wanted:
@@ -167,7 +171,12 @@ class Completion:
             self._proxy.records.keep(self._environ, place, record)
 
     def _record(
-        self, execution: Execution, reason: str, ending: Ending, prints: Fingerprints
+        self,
+        execution: Execution,
+        reason: str,
+        ending: Ending,
+        prints: Fingerprints,
+        outputs: Sequence[ObjectPath],
     ) -> Record:
         request, times, result = self._request, self._times, execution.result
         caller, caller_id = identity_of(self._environ)
@@ -186,7 +195,7 @@ class Completion:
             method=request.method,
             object=_path(request.source or request.target),
             target=_path(request.target) if request.source is not None else "",
-            outputs=tuple(map(_path, self._steps[-1].request.outputs)),
+            outputs=tuple(map(_path, outputs)),
             parameters=_parameters(self._steps[0].given),
             limits=dict(request.limits) or None,
             range=str(self._environ.get(_RANGE_KEY, "")) if request.ranges else "",

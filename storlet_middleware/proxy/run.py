@@ -23,6 +23,7 @@ from urllib.parse import quote
 
 from swift.common.swob import Request, Response
 
+from storlet_daemon.protocol.messages import CreateObject
 from storlet_middleware import errors, names
 from storlet_middleware.catalog.library import LibraryFetcher
 from storlet_middleware.catalog.storlets import ProxyFetcher
@@ -47,6 +48,7 @@ from storlet_middleware.proxy.store import Store
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
 from storlet_middleware.services import identity
 from storlet_middleware.services.channel import Channel
+from storlet_middleware.services.creations import Creations
 from storlet_middleware.services.nesting import Nesting, nesting_of
 from storlet_middleware.services.operations import Operations
 from storlet_middleware.services.requests import Place, StoreRequests
@@ -118,7 +120,7 @@ class Run:
         )
         others = ProxyFetcher(proxy.app, environ, request.version)
         fetcher = LibraryFetcher(proxy.catalog.library, others)
-        self._outputs = StoredOutputs(proxy, environ, self._steps[-1].request)
+        self._outputs = StoredOutputs(proxy, environ, self._steps[-1].request, request.target)
         self._execution = Execution(
             proxy.launcher,
             self._steps,
@@ -207,7 +209,10 @@ class Run:
         place = Place(request.version, request.account)
         proxy = self._proxy
         asked = StoreRequests(proxy.front, proxy.app, self._environ, place, nesting)
-        operations = Operations(asked, reserved_containers(proxy.config))
+        reserved = reserved_containers(proxy.config)
+        creations = Creations(asked, reserved, self._outputs, limits.creations)
+        self._outputs.may_grow |= CreateObject.SERVICE in declared
+        operations = Operations(asked, reserved, creations)
         return Channel(operations, declared, limits, proxy.logger, nesting.pace)
 
     def _runs_at_object(self) -> bool:
@@ -236,13 +241,15 @@ class Run:
     # --- answers ----------------------------------------------------------------------------------
 
     def _respond(self, result: Result, watch: ClientWatch) -> Answer:
+        outputs = self._outputs
+        has_all = outputs.may_grow and result.has_ended()
         # A short wait for the end of small results: a commit that fails is an error status then.
-        if self._outputs and result.end_within(_END_SECONDS, _END_BYTES):
+        if outputs and result.end_within(_END_SECONDS, _END_BYTES):
             watch.pause()
-            self._outputs.commit()
-            commit = None
-        else:
-            commit = self._outputs.commit if self._outputs else None
+            outputs.commit()
+            has_all = True
+        may_commit = not has_all and (outputs.may_grow or bool(outputs))
+        commit = outputs.commit if may_commit else None
         watch.pause()
         self._is_usage_final = commit is None and result.has_ended()
         own = self.headers()
@@ -360,4 +367,5 @@ class Run:
             results = self._execution.results()
             self._is_log_lost = not logs.store(self._steps, results, ending.code)
         prints = Fingerprints(self._source.etag, self._source.resource_etags, self._output_hash.hex)
-        self._completion.report(self._execution, self._reason, ending, prints)
+        outputs = self._outputs.targets()
+        self._completion.report(self._execution, self._reason, ending, prints, outputs)

@@ -222,6 +222,11 @@ class WithheldPut:
         self._is_answer_taken = True
         return self._answer
 
+    def abort(self) -> None:
+        """Break the PUT unless its end was released; does not wait, and :meth:`close` follows."""
+        if not self._body.is_released:
+            self._body.break_off(BodyBroken("the run has ended"))
+
     def close(self) -> None:
         """Break the PUT unless its end was released; may be called twice.
 
@@ -232,7 +237,7 @@ class WithheldPut:
             end(feeder)
         task, self._task = self._task, None
         if task is not None and not self._body.is_released:
-            self._body.break_off(BodyBroken("the run has ended"))
+            self.abort()
             wait_task(task, _BREAK_SECONDS)
             end(task)
         if self._answer is not None and not self._is_answer_taken:

@@ -124,8 +124,9 @@ class Record:
         Kind.TEXT, Seen.CALLER, "container and name of what a COPY has written", default="")
     outputs: tuple[str, ...] = _row(
         Kind.PATHS, Seen.CALLER,
-        "container and name of the objects of further outputs, which are stored if the code is"
-        " ``ok``, and may be if it is ``client.gone``", default=())
+        "container and name of the objects of further outputs, and of those that a storlet has"
+        " created; they are stored if the code is ``ok``, and may be if it is ``client.gone``",
+        default=())
     parameters: Mapping[str, str] | None = _row(
         Kind.BY_NAME, Seen.WITHOUT_RULE,
         "parameters of the first storlet, without the manifest's defaults; absent if they are"

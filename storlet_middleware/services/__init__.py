@@ -5,6 +5,7 @@
 ``changes``     of these, the requests that change an object
 ``calls``       of these, the requests that run another storlet
 ``facts``       the facts about an object in an answer of the store
+``creations``   of these, the objects that are stored when the run succeeds
 ``requests``    one request to the store, which enters at the filter like the caller's own
 ``identity``    the caller of a run, and whether the run may have services
 ``nesting``     runs inside each other: cycles, depth, pace, and their end with the outer run

@@ -125,7 +125,7 @@ def _changed(path: str, found: StoreAnswer, changes: Mapping[str, str]) -> Mappi
         if key.title() in _KEPT or key.lower().startswith(names.OBJECT_META.lower()):
             post.headers[key] = value
     stored_headers.set_metadata(post.headers, changes)
-    _require_storable(path, post, changes)
+    require_storable(path, post, changes)
     return {key: value for key, value in post.headers.items() if key.lower() != "host"}
 
 
@@ -138,8 +138,9 @@ def _is_version_of(path: str, target: str) -> bool:
     return query.startswith("version-id=") and len(place) == 4 and f"/{place[3]}" == path
 
 
-def _require_storable(path: str, post: Any, changes: Mapping[str, str]) -> None:
+def require_storable(path: str, request: Any, metadata: Mapping[str, str]) -> None:
+    """Refuse headers that an object server would refuse; ``metadata`` is the storlet's part."""
     try:
-        stored_headers.require_storable(post, changes)
+        stored_headers.require_storable(request, metadata)
     except StorletError as error:
         raise StoreRefusal(errors.BAD_REQUEST, 400, f"{path}: {error}") from error

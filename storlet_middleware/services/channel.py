@@ -11,7 +11,8 @@ Requests are read one after the other and performed at the same time, each in a 
       | <-- ended 7, 1000 bytes ------ |                                 |
 
 A stream without ``ended`` is incomplete, with any data in it: before the stream of a broken read is
-closed, ``failed`` is sent.
+closed, ``failed`` is sent.  In the other direction, :mod:`~storlet_middleware.services.creations`
+reads the streams of the objects that the storlet creates.
 
 **Bounds.**  A sandbox is not trusted.  A request that is no message of the protocol, or whose id is
 not above those before, ends the run.  Above ``concurrency`` nothing is read until an operation has
@@ -60,13 +61,15 @@ from storlet_middleware.concurrency import (
 )
 from storlet_middleware.engine.feed import Feeder
 from storlet_middleware.engine.handover import stream
+from storlet_middleware.engine.output_stream import ReadPace
 from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.engine.task import ServiceLimits
 from storlet_middleware.errors import BackendFailed, StorletError, Unprocessable
 from storlet_middleware.services import call_input
+from storlet_middleware.services.creations import Donation
 from storlet_middleware.services.nesting import OperationPace
 from storlet_middleware.services.operations import Body, Operations, Stream
-from storlet_middleware.services.requests import StoreRefusal
+from storlet_middleware.services.requests import StoreRefusal, limit_refusal
 
 
 class Channel:
@@ -86,11 +89,14 @@ class Channel:
         pace: OperationPace | None = None,
     ) -> None:
         self._performer = operations
+        self._creations = operations.creations
         self.operations = tuple(declared)
         self._limits = limits
         self._pace = pace or OperationPace()
         self._logger = logger
         self._fail: Callable[[BaseException], None] = _nothing_begun
+        #: Counts bytes of created objects for the limits of the run.
+        self._count_created: Callable[[int], None] = _nothing_counted
         self._socket: socket.socket | None = None
         self._reader: GreenTask | None = None
         self._tasks: set[GreenTask] = set()
@@ -112,8 +118,12 @@ class Channel:
     def usage(self) -> ServiceUsage:
         return ServiceUsage(self._count, self._bytes_in, self._bytes_out)
 
-    def begin(self, fail: Callable[[BaseException], None]) -> int:
+    def begin(
+        self, fail: Callable[[BaseException], None], count: Callable[[int], None], pace: ReadPace
+    ) -> int:
         """See :class:`~storlet_middleware.engine.services.Services`."""
+        self._count_created = count
+        self._creations.begin(self.add_created, pace)
         ours, theirs = socket_pair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         refuse_descriptors(ours)
@@ -127,12 +137,15 @@ class Channel:
             return False
         if self._waiting or self._last_active > moment:
             return True
+        if self._creations.were_active_since(moment):
+            return True
         return any(
             feeder.waits_for_source or feeder.last_progress > moment for feeder in self._feeders
         )
 
     def finish(self) -> None:
-        """Nothing is withheld: what was read was read."""
+        """See :class:`~storlet_middleware.engine.services.Services`."""
+        self._creations.finish()
 
     def close(self) -> None:
         """End all operations and streams; may be called twice."""
@@ -140,8 +153,9 @@ class Channel:
         with contextlib.ExitStack() as stack:
             stack.callback(self._close_socket)
             stack.callback(self._unread.close)
-            # Only now: a task may make a feeder until it has ended.
+            # Only now: a task may make a feeder or a file until it has ended.
             stack.callback(self._stop_feeders)
+            stack.callback(self._creations.close)
             for task in [*self._tasks]:
                 stack.callback(end, task)
             if reader is not None:
@@ -213,7 +227,7 @@ class Channel:
         except OSError:
             pass  # the worker has ended
 
-    def _outcome(self, request: ServiceRequest) -> Message | Stream:
+    def _outcome(self, request: ServiceRequest) -> Message | Stream | Donation:
         """The reply, also of a failure: a task must not raise."""
         self._waiting += 1
         self._opening += request.HAS_STREAM
@@ -241,12 +255,14 @@ class Channel:
             text = f"{request.TYPE} needs the service {request.SERVICE}; declared: {declared}"
             raise StoreRefusal("services.undeclared", 403, text)
         if self._count > limits.operations:
-            raise _limit(f"more than {limits.operations} operations (Service-Operations)")
+            text = f"more than {limits.operations} operations (Service-Operations)"
+            raise limit_refusal(text)
         self._feeders = {feeder for feeder in self._feeders if not feeder.is_over}
         if not request.HAS_STREAM:
             return
-        if len(self._feeders) + self._unread.count() + self._opening > limits.files:
-            raise _limit(f"more than {limits.files} open files (Service-Files)")
+        held = len(self._feeders) + self._unread.count() + self._creations.open_count
+        if held + self._opening > limits.files:
+            raise limit_refusal(f"more than {limits.files} open files (Service-Files)")
 
     def _failed(self, number: int, error: BaseException) -> ServiceFailed:
         if isinstance(error, StoreRefusal):
@@ -262,7 +278,10 @@ class Channel:
 
     # --- replies ----------------------------------------------------------------------------------
 
-    def _reply(self, number: int, outcome: Message | Stream) -> None:
+    def _reply(self, number: int, outcome: Message | Stream | Donation) -> None:
+        if isinstance(outcome, Donation):
+            self._donate(number, outcome)
+            return
         if not isinstance(outcome, Stream):
             self._send(framing.encode(outcome))
             return
@@ -293,6 +312,16 @@ class Channel:
         finally:
             os.close(reading)
 
+    def _donate(self, number: int, donation: Donation) -> None:
+        try:
+            self._send(framing.encode(donation.reply), donation.fd)
+        except OSError as error:
+            # As above.
+            donation.cancel()
+            self._send(framing.encode(self._failed(number, _no_stream(error))))
+        finally:
+            os.close(donation.fd)
+
     def _send(self, data: bytes, *fds: int) -> None:
         """Send one record; waits while the worker reads none."""
         self._sending.acquire()
@@ -319,10 +348,19 @@ class Channel:
         self._bytes_out += size
         self._require_bytes()
 
+    def add_created(self, size: int) -> None:
+        """The same for a created object; above the limit of output it ends the run."""
+        self.add_written(size)
+        try:
+            self._count_created(size)
+        except BaseException as error:
+            self._fail(error)
+            raise
+
     def _require_bytes(self) -> None:
         most = self._limits.bytes
         if most and self._bytes_in + self._bytes_out > most:
-            raise _limit(f"more than {most} bytes (Service-Bytes)")
+            raise limit_refusal(f"more than {most} bytes (Service-Bytes)")
 
     def end_stream(self, number: int, size: int) -> None:
         """All ``size`` bytes are in the stream."""
@@ -403,8 +441,8 @@ def _no_stream(error: OSError) -> BackendFailed:
     return BackendFailed(f"no stream for the storlet: {os.strerror(error.errno or 0)}")
 
 
-def _limit(text: str) -> StoreRefusal:
-    return StoreRefusal(errors.LIMIT_SERVICES, 422, f"the run exceeds a limit: {text}")
+def _nothing_counted(size: int) -> None:
+    raise AssertionError(f"{size} bytes before the services have begun")
 
 
 def _nothing_begun(error: BaseException) -> None:

@@ -11,9 +11,12 @@ from swift.common import constraints
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.messages import (
     CallStorlet,
+    CloseFile,
     CopyObject,
+    CreateObject,
     DeleteObject,
     Described,
+    DiscardFile,
     Facts,
     ListContainer,
     Message,
@@ -27,6 +30,7 @@ from storlet_middleware.errors import BackendFailed
 from storlet_middleware.services.call_input import CallInput
 from storlet_middleware.services.calls import CalledResult, Calls
 from storlet_middleware.services.changes import Changes
+from storlet_middleware.services.creations import Creations, Donation
 from storlet_middleware.services.facts import etag_of, facts_of
 from storlet_middleware.services.requests import (
     StoreAnswer,
@@ -67,13 +71,17 @@ class Operations:
     """Performs the requests of one run.
 
     :param reserved: the containers that no storlet may write.
+    :param creations: of the run.
     """
 
-    def __init__(self, requests: StoreRequests, reserved: frozenset[str]) -> None:
+    def __init__(
+        self, requests: StoreRequests, reserved: frozenset[str], creations: Creations
+    ) -> None:
         self._requests = requests
+        self.creations = creations
         changes = Changes(requests, reserved)
         self._calls = Calls(requests, reserved)
-        self._table: Mapping[type[ServiceRequest], Callable[[Any], Message | Stream]] = {
+        self._table: Mapping[type[ServiceRequest], Callable[[Any], Message | Stream | Donation]] = {
             OpenObject: self._open,
             StatObject: self._stat,
             ListContainer: self._list,
@@ -81,9 +89,12 @@ class Operations:
             CopyObject: changes.copy,
             DeleteObject: changes.delete,
             CallStorlet: self._call,
+            CreateObject: creations.create,
+            CloseFile: creations.close_file,
+            DiscardFile: creations.discard,
         }
 
-    def perform(self, request: ServiceRequest) -> Message | Stream:
+    def perform(self, request: ServiceRequest) -> Message | Stream | Donation:
         """The reply.
 
         :raises StoreRefusal: the store refuses.

@@ -15,18 +15,19 @@ from urllib.parse import urlencode
 
 from swift.common.constraints import check_utf8
 from swift.common.header_key_dict import HeaderKeyDict
-from swift.common.swob import Request
-from swift.common.utils import close_if_possible
+from swift.common.swob import Request, Response
+from swift.common.utils import close_if_possible, drain_and_close
 
 from storlet_daemon.protocol.messages import one_line
 from storlet_middleware import errors, names
 from storlet_middleware.concurrency import Timeout, result_of
-from storlet_middleware.errors import BackendFailed, StorletError, row_of
+from storlet_middleware.errors import BackendFailed, InternalError, StorletError, row_of
 from storlet_middleware.services import identity
 from storlet_middleware.services.nesting import Nesting
-from storlet_middleware.wsgi import dynamic_object
+from storlet_middleware.wsgi import dynamic_object, early_refusal
 from storlet_middleware.wsgi.bodies import GuardedBody, SourceAnswer, read_bounded
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext
+from storlet_middleware.wsgi.deferred_put import DeferredPut
 from storlet_middleware.wsgi.storlet_request import ON_DATA
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.subrequest import swift_code
@@ -47,6 +48,11 @@ class StoreRefusal(Exception):
         self.code = code
         self.status = status
         self.storlet = storlet
+
+
+def limit_refusal(text: str) -> StoreRefusal:
+    """The refusal of what exceeds a limit of the run."""
+    return StoreRefusal(errors.LIMIT_SERVICES, 422, f"the run exceeds a limit: {text}")
 
 
 @dataclass(frozen=True)
@@ -118,6 +124,22 @@ class StoreRequests:
         if not path:
             request.environ[ON_DATA] = True
         return self._sent(request, path or "data")
+
+    def defer_put(self, path: str, headers: Mapping[str, str]) -> DeferredPut:
+        """A PUT of ``/container/object`` that the rules and Swift allow now, to be sent later.
+
+        :raises StoreRefusal: it is not allowed.
+        """
+        request = self._request("PUT", path, headers)
+        request.headers["Transfer-Encoding"] = "chunked"
+        deferred = DeferredPut(request.environ)
+        self._sent(request, path).close()
+        if not deferred.is_decided:
+            raise InternalError(f"the PUT of {path} was answered, and not deferred")
+        refusal = early_refusal.refusal_of(self._app, deferred.environ)
+        if refusal is not None:
+            raise _early_refusal_of(refusal, path)
+        return deferred
 
     def _request(
         self,
@@ -227,6 +249,15 @@ def _refusal_of(answer: StoreAnswer, path: str) -> StoreRefusal:
     rule = answer.headers.get(names.RULE)
     named = f" (rule {rule})" if rule and rule not in text else ""
     return StoreRefusal(code, status, one_line(f"{path}: {text}{named}"))
+
+
+def _early_refusal_of(answer: Response, path: str) -> StoreRefusal:
+    status = answer.status_int
+    drain_and_close(answer)
+    if status == 404:
+        text = f"{path}: there is no container {path.split('/')[1]}"
+        return StoreRefusal(errors.TARGET_NOT_FOUND, status, text)
+    return StoreRefusal(swift_code(status), status, f"{path}: Swift answered {answer.status}")
 
 
 def _text_of(body: bytes) -> str:

@@ -12,6 +12,8 @@
 ``s3_errors``         errors as clients of the S3 API understand them
 ``s3_headers``        headers of this package on successful answers to clients of the S3 API
 ``authorization``     runs Swift's own authorization for a caller
+``early_refusal``     Swift's refusal of a PUT before its bytes: rights, container, quotas
+``deferred_put``      a PUT that the filter decides now, and that is sent later
 ``grants``            access to a container's objects through one storlet only
 ``grant_changes``     requests that change or show grants
 ``user_metadata``     the headers that are user metadata, and the subset that storlets see

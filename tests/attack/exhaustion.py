@@ -11,10 +11,12 @@ from typing import Final
 from urllib.parse import quote
 
 from tests.attack.arena import (
+    DEADLINES,
     LOG_BYTES,
     METADATA_BYTES,
     OUTPUT_BYTES,
     SCRATCH_BYTES,
+    STORLETS,
     Attacker,
     must,
     outcome,
@@ -24,6 +26,7 @@ from tests.attack.names import raw
 from tests.support.accounts import unique
 from tests.support.host import new_key
 from tests.support.http import Answer, raw_connection
+from tests.support.storlets import Tool, declaration
 from tests.support.waiting import wait_for
 
 MEMORY: Final = "422 storlet.limit.memory"
@@ -365,6 +368,26 @@ def log_size(attacker: Attacker, answer: Answer) -> int:
     return len(log.body)
 
 
+def trickle_files(attacker: Attacker) -> str:
+    """With a pace for each stream, the proxy would be woken up thousands of times a second."""
+    source = (STORLETS / "hostile.py").read_bytes()
+    declared = declaration(
+        "python", "trickler.Hostile", ["gremlin.py"], Services="write", **DEADLINES
+    )
+    must(attacker.client.put("storlet/trickler.py", source, declared).status == 201, "upload")
+    key, outputs = new_key(), [f"/data/{unique('trickle')}" for _ in range(8)]
+    tool = Tool(attacker.client, "trickler.py")
+    headers = {"X-Storlet-Output": ", ".join(outputs)}
+    answer = tool.copy(attacker.path, "data/trickle", "trickle_files", headers, key=key)
+    must(outcome(answer) == "422 storlet.timeout.total", answer)
+    paths = ["data/trickle", *(f"data/trickle-{number}" for number in range(8))]
+    for path in (*paths, *(output[1:] for output in outputs)):
+        must(attacker.client.get(path).status == 404, f"{path} was stored")
+    wait_for(lambda: not attacker.host.runs_named(key), 10, "its processes to end")
+    attacker.recovers()
+    return outcome(answer)
+
+
 # --- honest parsers -------------------------------------------------------------------------------
 
 
@@ -418,6 +441,7 @@ ROWS: Final = (
     Attack("neither reads nor writes, ignores signals", FIRST_BYTE, ends("uninterruptible_sleep", FIRST_BYTE), BOTH),
     Attack("never reads its input", "201 with its output; 422 first byte", never_reads, BOTH),
     Attack("one byte at a time", "200 broken at the total deadline", ends("trickle", BROKEN), BOTH),
+    Attack("many created files byte by byte", "422 storlet.timeout.total", trickle_files, PYTHON),
     Attack("a terabyte of output", "200 broken; 422 output, nothing stored",
            both(ends("flood", BROKEN, headers=LITTLE), stores_nothing("flood", "422 storlet.limit.output", headers=LITTLE)), BOTH),
     Attack("a terabyte for a client that disconnects", "its process ends", reader_leaves, BOTH),

@@ -31,8 +31,10 @@ from tests.support.native import asker
 SOURCES = REPOSITORY / "tests/functional/storlets"
 TRANSCRIPTS = Path(__file__).parent / "transcripts" / "services.json"
 CASES = json.loads(TRANSCRIPTS.read_text("utf-8"))
-#: Operations that a language has no interface for: in C, calls on data.
-MISSING = {"python": (), "java": (), "native": ("call_on", "store_on")}
+#: Operations that a language has no interface for: in Java and C, created objects, and in C, calls
+#: on data.
+CREATIONS = ("create", "leave")
+MISSING = {"python": (), "java": CREATIONS, "native": ("call_on", "store_on", *CREATIONS)}
 
 
 @pytest.fixture(scope="module", params=MISSING)
@@ -79,10 +81,13 @@ def make_jar(java_dir: Path, jar: Path) -> None:
 def test_requests_and_their_outcome_match_the_transcript(
     storlet: Storlet, case: dict[str, Any]
 ) -> None:
+    taken: list[socket.socket] = []
     with asked(storlet, case["ask"]) as (run, store):
         for step in case["store"]:
-            play(store, step)
+            play(store, step, taken)
         [outcome] = outcomes(run)
+    for each in taken:
+        each.close()
     # The text of an exception is the language's own.
     expected = case["outcome"]
     assert outcome[: len(expected)] == expected
@@ -120,16 +125,28 @@ def take_input(store: socket.socket, reply: dict[str, Any], expected: str) -> No
     assert data == len(content).to_bytes(4, "big") + content + bytes(4)
 
 
-def play(store: socket.socket, step: dict[str, Any]) -> None:
-    """Compare one request, and send its replies; the stream goes with the first."""
+def play(store: socket.socket, step: dict[str, Any], taken: list[socket.socket]) -> None:
+    """Compare one request, and send its replies; the stream goes with the first.
+
+    :param taken: the streams of created objects, of which ``written`` is the content of the last.
+    """
     received = framing.receive(store)
     assert received is not None
     assert received.fields == step["request"]
+    if "written" in step:
+        content = step["written"].encode()
+        with taken[-1].makefile("rb") as stream:
+            assert stream.read() == content
     for number, reply in enumerate(step["replies"]):
         fds: list[int] = []
         if reply["type"] == "feeding":
             take_input(store, reply, step["input"])
             continue
+        if reply["type"] == "created":
+            ours, theirs = socket.socketpair()
+            ours.settimeout(PATIENCE_SECONDS)
+            taken.append(ours)
+            fds.append(theirs.detach())
         if "stream" in step and not number:
             fd = os.memfd_create("stream")
             os.write(fd, step["stream"].encode())

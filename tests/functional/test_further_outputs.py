@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.test_services import ask, upload
 from tests.support.accounts import remove_container, unique
 from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.http import Answer, Client
@@ -165,6 +166,22 @@ def test_a_commit_that_fails_is_reported_with_the_names(
     assert f"/{container}/one" in answer.text.partition("; stored:")[2]
     is_stored = [b"1:in", None, None if method == "GET" else b"0:in"]
     assert contents(owner, [*outputs, f"{container}/main"]) == is_stored
+
+
+def test_a_commit_that_fails_names_created_objects(
+    owner: Client, container: str, losing: OtherProxy
+) -> None:
+    assert upload(owner, "write", "creator.py").status == 201
+    path = f"{container}/in"
+    assert owner.put(path, b"in").status == 201
+    asked = [["create", f"/{container}/{name}", name] for name in ("one", "lost", "two")]
+    answer = ask(through(owner, losing), path, *asked, storlet="creator.py")
+    assert (answer.status, answer.error) == (503, "outputs.partial"), answer
+    lost, _, kept = answer.text.partition("; stored: ")
+    assert f"not stored: /{container}/lost (503" in lost
+    assert f"/{container}/one, /{container}/two" in kept
+    paths = [f"{container}/{name}" for name in ("one", "lost", "two")]
+    assert contents(owner, paths) == [b"one", None, b"two"]
 
 
 @pytest.fixture(scope="module")

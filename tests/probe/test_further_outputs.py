@@ -19,10 +19,12 @@ from tests.support.accounts import unique
 from tests.support.cluster import Cluster
 from tests.support.host import Host, new_key
 from tests.support.http import Answer
-from tests.support.tenant import Tenant
+from tests.support.storlets import declaration
+from tests.support.tenant import SOURCE, Tenant
 from tests.support.waiting import wait_for
 
 METHODS = ("GET", "PUT", "COPY")
+MAKER = "maker.py"
 #: Before the PUTs begin, and while they are open.
 SIZES = ("0", str(2 << 20))
 SECONDS = "3"
@@ -41,16 +43,22 @@ def _impatient(cluster: Cluster, nothing_is_left: None) -> Iterator[None]:
 
 
 class Outputs:
-    """A request with two further outputs."""
+    """A request with two further outputs, whose storlet creates an object, too."""
 
     def __init__(self, tenant: Tenant, method: str) -> None:
         self._tenant = tenant
         self._method = method
         self._targets = [f"data/{unique('out')}" for _ in range(2)]
+        self._created = f"data/{unique('made')}"
         self._main = f"data/{unique('main')}"
+        if tenant.client.head(f"storlet/{MAKER}").status != 200:
+            declared = declaration("python", "maker.Gremlin", Services="write")
+            answer = tenant.client.put(f"storlet/{MAKER}", SOURCE.read_bytes(), declared)
+            assert answer.status == 201, answer
 
     def send(self, do: str = "spread", **parameters: str) -> Answer:
-        tool, path = self._tenant.tool(), self._tenant.path
+        tool, path = self._tenant.tool(storlet=MAKER), self._tenant.path
+        parameters["creates"] = f"/{self._created}"
         headers = {"X-Storlet-Output": ", ".join("/" + target for target in self._targets)}
         if self._method == "GET":
             return tool.get(path, do, headers, **parameters)
@@ -60,7 +68,8 @@ class Outputs:
 
     def lengths(self) -> list[int | None]:
         """The lengths of the stored objects; ``None`` for one that is not stored."""
-        targets = self._targets + ([] if self._method == "GET" else [self._main])
+        targets = [*self._targets, self._created]
+        targets += [] if self._method == "GET" else [self._main]
         answers = [self._tenant.client.head(target) for target in targets]
         return [
             int(answer.headers["Content-Length"]) if answer.status == 200 else None
@@ -88,6 +97,20 @@ def test_nothing_is_stored_when_the_worker_is_killed(
     assert answer.is_broken or (answer.status, answer.error) == (422, "storlet.failed")
     assert set(outputs.lengths()) == {None}
     assert fresh.is_well()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_nothing_is_stored_when_the_sandbox_is_killed(
+    host: Host, fresh: Tenant, background: ThreadPoolExecutor, size: str
+) -> None:
+    key, outputs = new_key(), Outputs(fresh, "COPY")
+    going = background.submit(outputs.send, key=key, bytes=size)
+    host.run_named(key)
+    for sandbox in host.sandboxes(fresh.account):
+        host.docker("kill", sandbox.container)
+    assert not is_whole(going.result(60))
+    assert set(outputs.lengths()) == {None}
+    wait_for(fresh.is_well, 120, "a new sandbox")
 
 
 @pytest.mark.parametrize("size", SIZES)

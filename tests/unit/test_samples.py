@@ -9,12 +9,15 @@ import importlib.util
 import io
 import json
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 import pytest
+
+from storlet_daemon.author import services
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets"
 #: The system library; ``tests/unit/test_library_storlets.py`` tests it.
@@ -91,7 +94,12 @@ def module_of(folder: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    services.offer()
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        for name in services.OFFERED:
+            sys.modules.pop(name, None)
     return module
 
 

@@ -22,8 +22,9 @@ table                  from, to                   messages
 ``INVOCATION_END``     filter, supervisor         Taken
 ``SERVICE_REQUESTS``   worker, filter             OpenObject, StatObject, ListContainer,
                                                   SetMetadata, CopyObject, DeleteObject,
-                                                  CallStorlet
-``SERVICE_REPLIES``    filter, worker             Opened, Feeding, Described, Performed,
+                                                  CallStorlet, CreateObject, CloseFile,
+                                                  DiscardFile
+``SERVICE_REPLIES``    filter, worker             Opened, Feeding, Created, Described, Performed,
                                                   StreamEnded, ServiceFailed
 ``WORKER_REPORTS``     worker, supervisor         Ready, LoadFailed, Begin, End
 ``CONTROL_COMMANDS``   node daemon, supervisor    Load, Unload, AskStatus, Assign, Inspect,
@@ -101,9 +102,13 @@ from .services import (
     SERVICE_REQUESTS,
     SERVICES,
     CallStorlet,
+    CloseFile,
     CopyObject,
+    Created,
+    CreateObject,
     DeleteObject,
     Described,
+    DiscardFile,
     Facts,
     Feeding,
     ListContainer,
@@ -191,9 +196,13 @@ __all__ = [
     "CallStorlet",
     "Check",
     "Checked",
+    "CloseFile",
     "CopyObject",
+    "CreateObject",
+    "Created",
     "DeleteObject",
     "Described",
+    "DiscardFile",
     "Done",
     "End",
     "Facts",

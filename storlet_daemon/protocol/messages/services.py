@@ -146,6 +146,44 @@ class CallStorlet(ServiceRequest):
 
 
 @dataclass(frozen=True)
+class CreateObject(ServiceRequest):
+    """Create an object, which is stored when the run has succeeded.
+
+    ``delete_after``: seconds until it is deleted.
+    """
+
+    TYPE = "create"
+    SERVICE = WRITE
+    HAS_STREAM = True
+
+    path: str = wire(read_name)
+    content_type: str | None = wire(read_text, default=None)
+    metadata: Mapping[str, str] = wire(read_texts_by_name, default_factory=dict)
+    delete_after: int | None = wire(read_count, default=None)
+
+
+@dataclass(frozen=True)
+class CloseFile(ServiceRequest):
+    """The object that ``create`` with the id ``file`` began is complete with ``bytes`` bytes."""
+
+    TYPE = "close"
+    SERVICE = WRITE
+
+    file: int = wire(read_count)
+    bytes: int = wire(read_count)
+
+
+@dataclass(frozen=True)
+class DiscardFile(ServiceRequest):
+    """Do not store the object that ``create`` with the id ``file`` began."""
+
+    TYPE = "discard"
+    SERVICE = WRITE
+
+    file: int = wire(read_count)
+
+
+@dataclass(frozen=True)
 class Facts:
     """The facts about an object. One that a rule withholds is absent."""
 
@@ -184,6 +222,16 @@ class Feeding(Message):
 
 
 @dataclass(frozen=True)
+class Created(Message):
+    """The answer to ``create``; its descriptor is the writing end of a stream."""
+
+    TYPE = "created"
+    DESCRIPTORS = 1
+
+    id: int = wire(read_count)
+
+
+@dataclass(frozen=True)
 class Described(Message):
     """The answer to ``stat``, and to a ``call`` with ``output``."""
 
@@ -195,7 +243,7 @@ class Described(Message):
 
 @dataclass(frozen=True)
 class Performed(Message):
-    """The store has done what was requested."""
+    """The store has done what was requested, or the filter has: ``close`` and ``discard``."""
 
     TYPE = "performed"
 
@@ -229,6 +277,17 @@ class ServiceFailed(Message):
 
 
 SERVICE_REQUESTS: Kinds = kinds_of(
-    OpenObject, StatObject, ListContainer, SetMetadata, CopyObject, DeleteObject, CallStorlet
+    OpenObject,
+    StatObject,
+    ListContainer,
+    SetMetadata,
+    CopyObject,
+    DeleteObject,
+    CallStorlet,
+    CreateObject,
+    CloseFile,
+    DiscardFile,
 )
-SERVICE_REPLIES: Kinds = kinds_of(Opened, Feeding, Described, Performed, StreamEnded, ServiceFailed)
+SERVICE_REPLIES: Kinds = kinds_of(
+    Opened, Feeding, Created, Described, Performed, StreamEnded, ServiceFailed
+)

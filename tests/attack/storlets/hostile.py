@@ -237,6 +237,19 @@ class Hostile(Gremlin):
             self.out.flush()
             time.sleep(self._float("every", "0.5"))
 
+    def trickle_files(self) -> None:
+        """Write a byte into each of many created objects and outputs in turn, without a pause."""
+        from storlet import services
+
+        made = [services.create(f"/data/trickle-{number}") for number in range(8)]
+        for out in self.outs:
+            out.write(b"x")
+            out.flush()
+        files = [each.raw for each in (*made, *self.outs)]
+        while True:
+            for file in files:
+                file.write(b"x")
+
     def escapes(self) -> None:
         """Log lines with escapes that would control the reader's terminal."""
         for number in range(int(self.params["lines"])):

@@ -17,6 +17,10 @@ from typing import Any
 from storlet import services
 
 
+#: Repetitions of a text that are written at once.
+BLOCK = 1 << 16
+
+
 def md5(data: bytes) -> str:
     return hashlib.md5(data, usedforsecurity=False).hexdigest()
 
@@ -26,6 +30,7 @@ class Asker:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        self.output = out_files[0]
         asked = json.loads(params["ask"])
         outcomes = [self.outcome(*each) for each in asked]
         out_files[0].write(json.dumps(outcomes).encode())
@@ -94,6 +99,60 @@ class Asker:
     def do_delete(self, path: str) -> list[Any]:
         services.delete(path)
         return []
+
+    def do_create(
+        self, path: str, text: str, options: dict[str, Any] | None = None, times: int = 1
+    ) -> list[Any]:
+        with services.create(path, **(options or {})) as file:
+            for count in [BLOCK] * (times // BLOCK) + [times % BLOCK]:
+                file.write(text.encode() * count)
+        return []
+
+    def do_create_many(self, paths: list[str], text: str) -> list[Any]:
+        """Create objects at the same time, a byte of each in turn."""
+        files = [services.create(path) for path in paths]
+        for byte in text.encode():
+            for file in files:
+                file.write(bytes([byte]))
+                file.flush()
+        for file in files:
+            file.close()
+        return []
+
+    def do_leave(self, path: str, text: str, how: str) -> list[Any]:
+        """Create an object, and end without it, or with a part of it."""
+        file = services.create(path)
+        file.write(text.encode())
+        if how == "open":
+            self.left = file
+        elif how == "discarded":
+            file.discard()
+        elif how == "closed and discarded":
+            file.close()
+            file.discard()
+        elif how == "exception":
+            with file:
+                raise OSError("in the block")
+        return []
+
+    def do_wait(self, size: int) -> list[Any]:
+        """Begin a large output, and wait for the end of the client."""
+        while True:
+            self.output.write(b"x" * size)
+
+    def do_fail(self) -> list[Any]:
+        raise ValueError("on purpose")
+
+    def do_refused(self, path: str, is_discarded: bool) -> list[Any]:
+        """Write until the store refuses more."""
+        file = services.create(path)
+        try:
+            while True:
+                file.write(b"x" * 65536)
+        except services.ServiceError:
+            if is_discarded:
+                file.discard()
+            raise
 
     def do_hold(self, path: str, count: int) -> list[Any]:
         """Open an object many times and read none of them."""
@@ -177,6 +236,22 @@ class Asker:
             return [len(result.read(count))]
 
     # hostile uses of the socket
+
+    def do_lie(self, path: str) -> list[Any]:
+        """Report another number of bytes than were written."""
+        file = services.create(path)
+        file.write(b"abc")
+        file.flush()
+        services._channel.ask("close", {"file": file._sent._id, "bytes": 2})
+        return []
+
+    def do_die_creating(self, path: str, times: int) -> list[Any]:
+        """Be killed while an object is being created."""
+        file = services.create(path)
+        for _ in range(times):
+            file.write(b"x" * 65536)
+        os.kill(os.getpid(), 9)
+        return []
 
     def do_garbage(self) -> list[Any]:
         services._channel._socket.send(b"garbage")

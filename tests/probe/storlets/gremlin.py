@@ -108,17 +108,26 @@ class Gremlin:
 
     def spread(self) -> None:
         """``bytes`` bytes into each output, from the last to the first; then wait for
-        :meth:`touch`. With ``drops``, one byte into each in each half second instead."""
-        for out in reversed(self.outs):
-            out.write(b"x" * int(self.params.get("bytes", "0")))
-            out.flush()
+        :meth:`touch`. With ``drops``, one byte into each in each half second instead. The object
+        ``creates`` is one more."""
+        made = []
+        if "creates" in self.params:
+            from storlet import services
+
+            made.append(services.create(self.params["creates"]))
+        files = [*self.outs, *made]
+        for file in reversed(files):
+            file.write(b"x" * int(self.params.get("bytes", "0")))
+            file.flush()
         for _ in range(int(self.params.get("drops", "0"))):
             time.sleep(0.5)
-            for out in self.outs:
-                out.write(b"x")
-                out.flush()
+            for file in files:
+                file.write(b"x")
+                file.flush()
         if "drops" not in self.params:
             self.hold()
+        for file in made:
+            file.close()
 
     def slow_reader(self) -> None:
         """Take the input in small pieces with pauses."""

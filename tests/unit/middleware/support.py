@@ -67,6 +67,9 @@ class WorkerRun:
         self.inputs = [descriptors.take(item.fd) for item in invoke.inputs]
         self.outs = [descriptors.take(item.fd) for item in invoke.outputs]
         self.log = descriptors.take(invoke.log.fd) if invoke.log else -1
+        services = invoke.services
+        self.services = socket.socket(fileno=descriptors.take(services.fd)) if services else None
+        self._asked = 0
 
     def send(self, message: messages.Message) -> None:
         framing.send(self.connection, message)
@@ -99,7 +102,34 @@ class WorkerRun:
         while view:
             view = view[os.write(self.outs[number], view) :]
 
+    def ask(self, kind: type[messages.ServiceRequest], *fields: Any) -> tuple[Any, Descriptors]:
+        """The reply to a request of the storlet, and its descriptors."""
+        assert self.services is not None
+        self._asked += 1
+        framing.send(self.services, kind(self._asked, *fields))
+        received = framing.receive(self.services)
+        assert received is not None
+        return received.message(messages.SERVICE_REPLIES), received.descriptors
+
+    def create(self, path: str, data: bytes, *fields: Any) -> Any:
+        """Create an object; the last reply."""
+        reply, descriptors = self.ask(messages.CreateObject, path, *fields)
+        if not isinstance(reply, messages.Created):
+            return reply
+        fd = descriptors.take(0)
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(fd, view) :]
+        except OSError:
+            pass  # the reply says why
+        finally:
+            os.close(fd)
+        return self.ask(messages.CloseFile, reply.id, len(data))[0]
+
     def close_files(self) -> None:
+        if self.services is not None:
+            self.services.close()
         for fd in (*self.inputs, *self.outs, self.log):
             if fd >= 0:
                 os.close(fd)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import socket
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -211,3 +212,123 @@ def test_authors_import_it_from_storlet_unless_there_is_another_one(
     monkeypatch.setitem(sys.modules, "storlet", io)
     services.offer()
     assert sys.modules["storlet"] is io
+
+
+# --- objects that are created ---------------------------------------------------------------------
+
+
+class Writing:
+    """A :class:`services.Channel` that takes the bytes of one created object."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.reading, theirs = socket.socketpair()
+        self.reading.settimeout(5)
+        self._theirs = theirs.detach()
+        self.refusals: dict[str, services.ServiceError] = {}
+
+    def ask(self, operation: str, fields: Mapping[str, Any]) -> services.Answer:
+        self.asked.append((operation, {k: v for k, v in fields.items() if v is not None}))
+        if operation in self.refusals:
+            raise self.refusals[operation]
+        return services.Answer(7, {}, self._theirs if operation == "create" else -1)
+
+    def end_of(self, answer: services.Answer) -> int:
+        raise AssertionError
+
+    @property
+    def content(self) -> bytes:
+        with self.reading.makefile("rb") as stream:
+            return stream.read()
+
+
+@pytest.fixture
+def writing() -> Iterator[Writing]:
+    made = Writing()
+    services.begin(made)
+    yield made
+    services.end()
+    made.reading.close()
+
+
+def test_a_created_object_is_closed_with_its_length(writing: Writing) -> None:
+    with services.create("/c/o", "text/x", {"k": "v"}, 60) as file:
+        assert file.write(b"hel") == 3
+        file.writelines([b"l", b"o"])
+        assert not file.seekable()
+        with pytest.raises(io.UnsupportedOperation):
+            file.fileno()
+    assert writing.content == b"hello"
+    file.close()
+    headers = {"content_type": "text/x", "metadata": {"k": "v"}, "delete_after": 60}
+    assert writing.asked == [
+        ("create", {"path": "/c/o", **headers}),
+        ("close", {"file": 7, "bytes": 5}),
+    ]
+    with pytest.raises(ValueError, match="closed"):
+        file.write(b"more")
+
+
+def test_a_created_object_needs_a_path_only(writing: Writing) -> None:
+    services.create("/c/o").close()
+    assert writing.asked == [("create", {"path": "/c/o"}), ("close", {"file": 7, "bytes": 0})]
+
+
+def test_a_block_that_an_exception_leaves_discards_its_object(writing: Writing) -> None:
+    file = services.create("/c/o")
+
+    def fail() -> None:
+        with file:
+            file.write(b"half")
+            raise KeyError
+
+    with pytest.raises(KeyError):
+        fail()
+    assert [name for name, _ in writing.asked] == ["create", "discard"]
+    assert file.closed
+
+
+@pytest.mark.parametrize("is_ended", [True, False])
+def test_a_file_that_is_dropped_is_not_closed(writing: Writing, *, is_ended: bool) -> None:
+    """An exception drops a file, too, and then it is not complete."""
+    file = services.create("/c/o")
+    file.write(b"x" * 10)
+    file.write(b"x" * 10)
+    if is_ended:
+        services.end()
+    else:
+        del file
+    assert [name for name, _ in writing.asked] == ["create"]
+    assert writing.reading.recv(100) == b"x" * 10
+    assert writing.reading.recv(100) == b""
+
+
+@pytest.mark.parametrize("operation", ["write", "close"])
+def test_the_reason_of_a_refusal_is_that_of_the_store(writing: Writing, operation: str) -> None:
+    refusal = services.error_of("rule r: no", "access.rule", 403)
+    writing.refusals["close"] = refusal
+    file = services.create("/c/o")
+    if operation == "write":
+        writing.reading.close()
+        with pytest.raises(services.Denied, match="rule r: no"):
+            file.write(b"x" * 100_000)
+    with pytest.raises(services.Denied, match="rule r: no"):
+        file.close()
+    assert file.closed
+    file.close()
+    file.discard()
+    assert writing.asked[-1] == ("discard", {"file": 7})
+
+
+def test_a_stream_that_ends_without_a_reason_is_an_error(writing: Writing) -> None:
+    file = services.create("/c/o")
+    writing.reading.close()
+    with pytest.raises(services.ServiceError, match="takes no more bytes"):
+        file.write(b"x" * 100_000)
+    file.discard()
+
+
+def test_an_exception_of_a_block_is_not_hidden_by_the_store(writing: Writing) -> None:
+    writing.refusals["discard"] = services.error_of("gone", "services.gone", 503)
+    with pytest.raises(KeyError), services.create("/c/o"):
+        raise KeyError

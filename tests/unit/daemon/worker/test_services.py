@@ -20,7 +20,7 @@ class Filter:
     def __init__(self) -> None:
         self.socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.socket.settimeout(5)
-        self.channel = ServiceChannel(theirs.detach(), ["read", "list", "call"])
+        self.channel = ServiceChannel(theirs.detach(), ["read", "list", "write", "call"])
 
     def request(self) -> messages.ServiceRequest:
         received = framing.receive(self.socket)
@@ -123,6 +123,23 @@ def test_what_is_not_declared_or_no_message_is_not_sent(other: Filter) -> None:
         other.channel.ask("open", {"path": "/c/o", "start": -1})
     with pytest.raises(author.ServiceError, match="more than 65536"):
         other.channel.ask("stat", {"path": "/c/" + "x" * 70_000})
+
+
+def test_a_created_object_is_a_stream_to_write(other: Filter) -> None:
+    reading, writing = os.pipe()
+    other.reply(messages.Created(1), writing)
+    os.close(writing)
+    answer = other.channel.ask("create", {"path": "/c/o", "metadata": None})
+    assert other.request() == messages.CreateObject(1, "/c/o")
+    os.write(answer.fd, b"hello")
+    os.close(answer.fd)
+    assert os.read(reading, 10) == b"hello"
+    os.close(reading)
+    other.reply(messages.Performed(2))
+    other.channel.ask("close", {"file": answer.id, "bytes": 5})
+    assert other.request() == messages.CloseFile(2, 1, 5)
+    with pytest.raises(author.ServiceError, match="bytes is not a whole number"):
+        other.channel.ask("close", {"file": answer.id, "bytes": -1})
 
 
 def test_an_end_of_the_connection_is_an_error(other: Filter) -> None:

@@ -16,7 +16,8 @@ from storlet_middleware.engine.connection import Connection
 from storlet_middleware.engine.events import Events
 from storlet_middleware.engine.further_outputs import FurtherOutputs
 from storlet_middleware.engine.inputs import Inputs
-from storlet_middleware.engine.output import OutputCount, OutputStream
+from storlet_middleware.engine.output import OutputCount
+from storlet_middleware.engine.output_stream import OutputStream, ReadPace
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.task import Deadlines
 from storlet_middleware.errors import SandboxUnavailable, StorletError, TenantBusy
@@ -70,7 +71,9 @@ class Case:
             inputs,
             progress,
             self.output,
-            FurtherOutputs(sinks, OutputCount(progress, inputs.failure), inputs.failure),
+            FurtherOutputs(
+                sinks, OutputCount(progress, inputs.failure), inputs.failure, ReadPace()
+            ),
             lambda: self.released.append(None),
         )
         self.events.max_metadata_bytes = 4096

@@ -38,7 +38,7 @@ USER = parse(BOUNDED).classes["user"]
 NAMES = {
     "Memory", "Cpu", "Processes", "Open-Files", "Scratch", "Output", "Metadata", "Log",
     "Timeout-First-Byte", "Timeout-Idle", "Timeout-Total", "Service-Operations", "Service-Rate",
-    "Service-Concurrency", "Service-Files", "Service-Bytes",
+    "Service-Concurrency", "Service-Files", "Service-Creations", "Service-Bytes",
 }  # fmt: skip
 
 
@@ -57,7 +57,8 @@ def flat(effective: limits.Effective, trust_class: TrustClass = USER) -> dict[st
         "Output": bounds.output, "Metadata": bounds.metadata, "Log": bounds.log,
         "Timeout-First-Byte": times.first_byte, "Timeout-Idle": times.idle, "Timeout-Total": times.total,
         "Service-Operations": asked.operations, "Service-Rate": asked.rate,
-        "Service-Concurrency": asked.concurrency, "Service-Files": asked.files, "Service-Bytes": asked.bytes,
+        "Service-Concurrency": asked.concurrency, "Service-Files": asked.files,
+        "Service-Creations": asked.creations, "Service-Bytes": asked.bytes,
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ import eventlet
 import pytest
 
 from storlet_daemon.protocol import messages
+from storlet_middleware.engine.output_stream import ReadPace
 from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.errors import StorletError, Unprocessable
 from tests.unit.middleware.engine.invocations import make, run
@@ -29,8 +30,10 @@ class Served:
         self.at_end: StorletError | None = None
         self.fail: Callable[[BaseException], None] = print
 
-    def begin(self, fail: Callable[[BaseException], None]) -> int:
-        self.fail = fail
+    def begin(
+        self, fail: Callable[[BaseException], None], count: Callable[[int], None], pace: ReadPace
+    ) -> int:
+        self.fail, self.count = fail, count
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         return theirs.detach()
 
@@ -70,6 +73,23 @@ def test_a_run_succeeds_only_if_its_services_do(workers: Workers) -> None:
     invocation.adopt_services(served)
     with pytest.raises(StorletError, match="not stored"):
         run(invocation, workers)
+
+
+def test_created_bytes_count_for_the_limit_of_output_only(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"x" * 60)
+        worker.succeed()
+
+    workers.script = script
+    invocation, served = make(limits=(100, 4096, 65536)), Served()
+    invocation.adopt_services(served)
+    run(invocation, workers)
+    served.count(40)
+    assert invocation.bytes_out == 60
+    with pytest.raises(StorletError) as caught:
+        served.count(1)
+    assert caught.value.code == "storlet.limit.output"
 
 
 def test_a_fault_of_the_services_ends_the_run_with_its_error(workers: Workers) -> None:

@@ -36,7 +36,9 @@ def test_the_options_of_the_class_arrive_in_the_field_of_their_name() -> None:
     options = {"first_byte": 2, "idle": 3, "total": 4, "queue": 5}
     text = "".join(f"{name}_seconds = {value}\n" for name, value in options.items())
     sizes = {"output": 1000, "metadata": 1001, "log": 1002}
-    asked = {"operations": 6, "rate": 7, "concurrency": 8, "files": 9, "bytes": 10}
+    asked = {
+        "operations": 6, "rate": 7, "concurrency": 8, "files": 9, "creations": 11, "bytes": 10,
+    }  # fmt: skip
     text = f"[invocation]\n{text}[limits]\n" + "".join(
         [f"{name}_bytes = {value}\n" for name, value in sizes.items()]
         + [f"service_{name} = {value}\n" for name, value in asked.items()]

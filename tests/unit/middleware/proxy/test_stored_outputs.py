@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import quote
 
 import pytest
-from swift.common.swob import Response
+from swift.common.swob import Request, Response
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors
@@ -16,6 +17,7 @@ from storlet_middleware.concurrency import sleep
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import stored_outputs
 from storlet_middleware.proxy.withheld_put import Reserve
+from storlet_middleware.wsgi.deferred_put import DeferredPut
 from storlet_middleware.wsgi.strings import wsgi
 from tests.unit.middleware.support import (
     ACCOUNT,
@@ -389,3 +391,218 @@ def test_names_are_quoted_like_the_header(make_proxy: Make, swift: FakeSwift) ->
     headers = {**RUN, "X-Storlet-Output": "/c/" + quote(name, safe="")}
     assert call(make_proxy(splitting()), "GET", headers, user=OWNER).status == 200
     assert stored(swift) == {f"c/{wsgi(name)}": b"1:"}
+
+
+# --- objects that a storlet creates ---------------------------------------------------------------
+
+
+def creating(
+    *paths: str,
+    data: bytes = b"",
+    last: Callable[[WorkerRun], None] = WorkerRun.succeed,
+    is_late: bool = False,
+) -> Callable[[WorkerRun], None]:
+    """A storlet that creates objects, before its output or after it, and ends with ``last``."""
+
+    def create(worker: WorkerRun) -> None:
+        for path in paths:
+            reply = worker.create(path, path.encode() + data, "text/x", {"made": "yes"})
+            assert isinstance(reply, messages.Performed), reply
+
+    def script(worker: WorkerRun) -> None:
+        worker.read()
+        worker.send(messages.Started())
+        if not is_late:
+            create(worker)
+        for number in range(len(worker.outs)):
+            worker.send(messages.Metadata({}, number or None))
+            worker.write(b"%d:" % number, number)
+        if is_late:
+            create(worker)
+        last(worker)
+
+    return script
+
+
+@pytest.fixture
+def make_creator(make_proxy: Make, swift: FakeSwift) -> Make:
+    """A proxy of an account whose storlet may write."""
+    swift.put_storlet(X_Object_Meta_Storlet_Services="write")
+    return make_proxy
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("data", [b"", LARGE])
+@pytest.mark.parametrize("is_late", [True, False])
+def test_created_objects_are_stored_with_the_other_outputs(
+    make_creator: Make, swift: FakeSwift, method: str, data: bytes, *, is_late: bool
+) -> None:
+    proxy = make_creator(creating("/c/made", "/other/m\u00e4de", data=data, is_late=is_late))
+    answer = call(proxy, method)
+    assert (answer.status, answer.broken) == (200 if method == "GET" else 201, None), answer.data
+    assert stored(swift) == {
+        **MAIN[method],
+        "c/one": b"1:",
+        "other/two x": b"2:",
+        "c/made": b"/c/made" + data,
+        wsgi("other/m\u00e4de"): "/other/m\u00e4de".encode() + data,
+    }
+    made = swift.containers["c"].objects["made"]
+    assert made.headers == {"Content-Type": "text/x", "X-Object-Meta-Made": "yes"}
+    size = len("/c/made/other/m\u00e4de".encode()) + 2 * len(data)
+    assert f"service-operations=4 service-in=0 service-out={size}" in proxy.logger.text
+    assert "out=6 " in proxy.logger.text
+    assert_idle(proxy)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_created_objects_need_no_further_outputs(
+    make_creator: Make, swift: FakeSwift, method: str
+) -> None:
+    answer = call(make_creator(creating("/c/made")), method, RUN)
+    assert answer.status == (200 if method == "GET" else 201)
+    assert stored(swift) == {**MAIN[method], "c/made": b"/c/made"}
+    if method == "GET":
+        assert (answer.data, answer.headers["Content-Length"]) == (b"0:", "2")
+        assert "service-out=7" in answer.headers["X-Storlet-Usage"]
+
+
+def test_a_storlet_that_creates_nothing_answers_as_before(make_creator: Make) -> None:
+    answer = call(make_creator(creating()), "GET", RUN)
+    assert (answer.status, answer.data, answer.broken) == (200, b"0:", None)
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("data", [b"", LARGE])
+@pytest.mark.parametrize("end", [WorkerRun.fail, lambda worker: worker.connection.close()])
+def test_nothing_is_created_by_a_storlet_that_fails(
+    make_creator: Make, swift: FakeSwift, method: str, data: bytes, end: Any
+) -> None:
+    proxy = make_creator(creating("/c/made", data=data, last=end))
+    answer = call(proxy, method)
+    is_begun = method == "GET" and answer.status == 200
+    assert answer.broken is not None if is_begun else answer.error
+    assert stored(swift) == {}
+    assert_idle(proxy)
+
+
+@pytest.mark.parametrize("data", [b"", LARGE])
+def test_nothing_is_created_when_the_client_leaves(
+    make_creator: Make, swift: FakeSwift, data: bytes
+) -> None:
+    waits: list[bool] = []
+    proxy = make_creator(
+        creating("/c/made", data=data, last=lambda worker: waits.append(worker.wait_for_cancel()))
+    )
+    answer = proxy.start("GET", "c/o", RUN)
+    next(iter(answer.app_iter))
+    answer.app_iter.close()
+    assert wait_until(lambda: waits == [True])
+    assert stored(swift) == {}
+    assert_idle(proxy)
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("/c/copy", "the object that the request writes"),
+        ("/other/two x", "a further output"),
+        ("/c/made", "created already"),
+    ],
+)
+def test_an_object_is_made_by_one_output_only(
+    make_creator: Make, swift: FakeSwift, path: str, why: str
+) -> None:
+    replies: list[Any] = []
+
+    def script(worker: WorkerRun) -> None:
+        def last(worker: WorkerRun) -> None:
+            replies.append(worker.create(path, b"again"))
+            worker.succeed()
+
+        creating("/c/made", last=last)(worker)
+
+    assert call(make_creator(script), "COPY").status == 201
+    [failed] = replies
+    assert (failed.code, failed.status) == ("bad_request", 400)
+    assert failed.message == f"{path}: it is {why}: name another object"
+    assert stored(swift)["c/made"] == b"/c/made"
+
+
+@pytest.mark.parametrize("is_discarded", [True, False])
+def test_a_refusal_by_swift_fails_the_run_unless_the_object_is_discarded(
+    make_creator: Make, swift: FakeSwift, *, is_discarded: bool
+) -> None:
+    replies: list[Any] = []
+
+    def script(worker: WorkerRun) -> None:
+        worker.read()
+        worker.begin()
+        replies.append(worker.create("/c/made", LARGE))
+        if is_discarded:
+            replies.append(worker.ask(messages.DiscardFile, 1)[0])
+        worker.write(b"0:")
+        worker.succeed()
+
+    refuse = Response(status=413)
+    swift.hooks["PUT", f"/v1/{ACCOUNT}/c/made"] = lambda _: refuse
+    answer = call(make_creator(script), "GET", RUN)
+    assert (replies[0].code, replies[0].status) == ("swift.refused", 413)
+    assert "object /c/made: Swift answered 413" in replies[0].message
+    if is_discarded:
+        assert (answer.status, answer.data, answer.broken) == (200, b"0:", None)
+    else:
+        assert answer.broken is not None or (answer.status, answer.error) == (413, "swift.refused")
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "status"),
+    [("/none/o", "target.not_found", 404), ("/other/o", "access.denied", 403)],
+)
+def test_an_object_that_may_not_be_stored_is_refused_before_its_bytes(
+    make_creator: Make, swift: FakeSwift, path: str, code: str, status: int
+) -> None:
+    replies: list[Any] = []
+
+    def script(worker: WorkerRun) -> None:
+        worker.read()
+        worker.begin()
+        replies.append(worker.ask(messages.CreateObject, path)[0])
+        worker.succeed()
+
+    reader = "test:reader"
+    for name in ("c", "storlet"):
+        swift.containers[name].read = reader
+    user = OWNER if status == 404 else reader
+    assert call(make_creator(script), "GET", RUN, user=user).status == 200
+    assert [(each.code, each.status) for each in replies] == [(code, status)]
+    assert not swift.requests("PUT")
+
+
+def test_a_failed_commit_names_the_created_objects_that_are_stored(
+    make_creator: Make, swift: FakeSwift
+) -> None:
+    def fail(request: Any) -> Response:
+        while request.environ["wsgi.input"].read(65536):
+            pass
+        return Response(status=503)
+
+    swift.hooks["PUT", f"/v1/{ACCOUNT}/c/lost"] = fail
+    answer = call(make_creator(creating("/c/made", "/c/lost")), "GET", RUN)
+    assert (answer.status, answer.error) == (503, "outputs.partial")
+    assert b"not stored: /c/lost (503" in answer.data
+    assert b"stored: /c/made" in answer.data
+    assert stored(swift) == {"c/made": b"/c/made"}
+
+
+def test_an_object_is_not_added_once_the_outputs_are_committed(
+    make_creator: Make, swift: FakeSwift
+) -> None:
+    made = make_creator(creating())
+    request = SimpleNamespace(outputs=())
+    outputs = stored_outputs.StoredOutputs(made.filter._proxy, {}, request, None)  # type: ignore[arg-type]
+    assert outputs.commit() is None
+    asked = Request.blank(f"/v1/{ACCOUNT}/c/late", method="PUT")
+    with pytest.raises(StorletError, match="the run has ended"):
+        outputs.add("/c/late", DeferredPut(asked.environ))
+    assert outputs.targets() == []

@@ -1,4 +1,4 @@
-"""A channel with its worker's end, and operations of which a test decides everything."""
+"""A channel with its worker's end, and operations of which a test decides all but creations."""
 
 from __future__ import annotations
 
@@ -11,8 +11,11 @@ import eventlet
 
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
+from storlet_middleware.engine.output_stream import ReadPace
 from storlet_middleware.engine.task import ServiceLimits
+from storlet_middleware.errors import BadRequest
 from storlet_middleware.services.channel import Channel
+from storlet_middleware.services.creations import Creations
 from tests.unit.middleware.support import Logger, wait_until
 
 
@@ -32,6 +35,39 @@ class Bytes:
         self.is_closed = True
 
 
+class NewObject:
+    """An object that a storlet creates; takes all that it gets."""
+
+    def __init__(self, objects: NewObjects) -> None:
+        self._objects = objects
+        self.content = b""
+        self.is_discarded = False
+
+    def write(self, chunk: bytes) -> None:
+        self._objects.before_write()
+        self.content += chunk
+
+    def discard(self) -> None:
+        self.is_discarded = True
+
+
+class NewObjects:
+    """The objects of a run, by their path; a test sets ``before_write``."""
+
+    def __init__(self) -> None:
+        self.made: dict[str, NewObject] = {}
+        self.before_write: Callable[[], None] = lambda: None
+
+    def require_free(self, path: str) -> None:
+        if path in self.made:
+            raise BadRequest(f"{path}: created already")
+
+    def add(self, path: str, put: Any) -> NewObject:
+        self.require_free(path)
+        self.made[path] = NewObject(self)
+        return self.made[path]
+
+
 class Asking:
     """The peers of a channel: a store, and a worker."""
 
@@ -39,15 +75,33 @@ class Asking:
         self.answer: Callable[[Any], Any] = lambda request: messages.Described(request.id)
         self.performed: list[Any] = []
         self.faults: list[BaseException] = []
-        self.channel = Channel(
-            self, ("read", "list", "call"), ServiceLimits(**limits), Logger()  # type: ignore[arg-type]
+        #: The PUTs that were decided: path and headers.
+        self.deferred: list[tuple[str, dict[str, str]]] = []
+        self.objects = NewObjects()
+        bounds = ServiceLimits(**limits)
+        self.creations = Creations(
+            self, frozenset({"storlet"}), self.objects, bounds.creations  # type: ignore[arg-type]
         )  # fmt: skip
-        self.worker = socket.socket(fileno=self.channel.begin(self.faults.append))
+        self.channel = Channel(
+            self, ("read", "list", "write", "call"), bounds, Logger()  # type: ignore[arg-type]
+        )  # fmt: skip
+        self.counted: list[int] = []
+        begun = self.channel.begin(self.faults.append, self.counted.append, ReadPace())
+        self.worker = socket.socket(fileno=begun)
         self.worker.setblocking(False)
 
     def perform(self, request: messages.ServiceRequest) -> Any:
         self.performed.append(request)
-        return self.answer(request)
+        creating: dict[type, Callable[[Any], Any]] = {
+            messages.CreateObject: self.creations.create,
+            messages.CloseFile: self.creations.close_file,
+            messages.DiscardFile: self.creations.discard,
+        }
+        return creating.get(type(request), self.answer)(request)
+
+    def defer_put(self, path: str, headers: dict[str, str]) -> Any:
+        self.deferred.append((path, headers))
+        return object()
 
     def call_on(self, request: messages.CallStorlet, data: Any) -> Any:
         self.performed.append((request, data))

@@ -11,8 +11,12 @@ from swift.common.header_key_dict import HeaderKeyDict
 from storlet_daemon.protocol.messages import CallStorlet, Described, Facts, Span
 from storlet_middleware.errors import BackendFailed, Unprocessable
 from storlet_middleware.services.calls import CalledResult
+from storlet_middleware.services.creations import Creations
 from storlet_middleware.services.operations import Operations, Stream
 from storlet_middleware.services.requests import StoreAnswer, StoreRefusal
+
+#: No test creates objects.
+NONE = Creations(None, frozenset(), None, 0)  # type: ignore[arg-type]
 
 
 class Store:
@@ -54,7 +58,7 @@ def answer(body: Any = (), **headers: str) -> StoreAnswer:
 
 
 def perform(store: Store, request: CallStorlet) -> Any:
-    return Operations(store, frozenset({"storlet"})).perform(request)  # type: ignore[arg-type]
+    return Operations(store, frozenset({"storlet"}), NONE).perform(request)  # type: ignore[arg-type]
 
 
 def test_a_call_is_a_request_of_a_client_for_the_storlet() -> None:
@@ -149,7 +153,7 @@ def test_a_long_answer_of_a_copy_is_a_failure() -> None:
 
 
 def call_on(store: Store, data: Data, **more: Any) -> Any:
-    operations = Operations(store, frozenset({"storlet"}))  # type: ignore[arg-type]
+    operations = Operations(store, frozenset({"storlet"}), NONE)  # type: ignore[arg-type]
     return operations.call_on(CallStorlet(1, "a.py", **more), data)  # type: ignore[arg-type]
 
 

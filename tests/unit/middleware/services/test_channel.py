@@ -101,7 +101,7 @@ def test_a_failure_is_replied(make: Make, error: BaseException, code: str, statu
 
 def test_a_storlet_asks_only_for_what_it_declares(make: Make) -> None:
     asking = make()
-    asking.channel.operations = ("list",)
+    asking.channel.operations = ("list", "write")
     asking.send(stat(1))
     assert asking.reply()[0].code == "services.undeclared"
     assert not asking.performed

@@ -10,6 +10,7 @@ from swift.common.header_key_dict import HeaderKeyDict
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.errors import BackendFailed
+from storlet_middleware.services.creations import Creations
 from storlet_middleware.services.operations import Operations, Stream
 from storlet_middleware.services.requests import StoreAnswer, StoreRefusal
 
@@ -34,7 +35,9 @@ class Store:
 
 
 def perform(store: Store, request: messages.ServiceRequest) -> Any:
-    return Operations(store, frozenset({"storlet"})).perform(request)  # type: ignore[arg-type]
+    creations = Creations(store, frozenset(), None, 8)  # type: ignore[arg-type]
+    operations = Operations(store, frozenset({"storlet"}), creations)  # type: ignore[arg-type]
+    return operations.perform(request)
 
 
 def test_an_object_is_opened_with_what_the_caller_learns_about_it() -> None:

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 from swift.common.swob import Response
 
-from storlet_middleware.errors import BackendFailed, Unprocessable
+from storlet_middleware.errors import BackendFailed, InternalError, Unprocessable
 from storlet_middleware.services.nesting import Nesting, nesting_of
 from storlet_middleware.services.requests import Place, StoreRefusal, StoreRequests
+from storlet_middleware.wsgi import deferred_put
 from storlet_middleware.wsgi.storlet_request import ON_DATA
+from tests.unit.middleware import support
+from tests.unit.middleware.support import FakeSwift
 
 CLIENT = {"REMOTE_USER": "test:tester", "HTTP_X_RUN_STORLET": "up.py", "swift.trans_id": "tx1"}
 INSIDE = Nesting().inside(["up.py"])
@@ -114,3 +117,54 @@ def test_the_end_of_a_rules_result_is_that_of_its_iteration() -> None:
     headers = {"X-Storlet-Ran-On": "proxy"}
     requests = made(lambda _: Response(headers=headers, app_iter=[b"hel", b"lo"]))
     assert list(requests.body(requests.send("GET", "/c/o"))) == [b"hel", b"lo"]
+
+
+# --- PUTs that are sent later ---------------------------------------------------------------------
+
+
+def deferring(swift: FakeSwift, keeps: Any) -> StoreRequests:
+    """Requests whose front passes a deferred PUT to ``keeps``."""
+
+    def front(environ: dict[str, Any], start_response: Any) -> Any:
+        deferred = deferred_put.taken_from(environ)
+        assert deferred is not None
+        return keeps(deferred, environ, start_response)
+
+    client = {**CLIENT, "swift.authorize": support.authorize, "REMOTE_USER": support.OWNER}
+    return StoreRequests(front, swift, client, Place("v1", support.ACCOUNT), INSIDE)
+
+
+def kept(deferred: Any, environ: dict[str, Any], start_response: Any) -> Any:
+    return deferred.keep(Response(status=201), start_response)
+
+
+def test_a_put_is_decided_before_it_is_sent(swift: FakeSwift) -> None:
+    deferred = deferring(swift, kept).defer_put("/c/\u00f6", {"X-Delete-After": "5"})
+    environ = deferred.environ
+    assert environ["PATH_INFO"] == f"/v1/{support.ACCOUNT}/c/\u00f6".encode().decode("latin-1")
+    assert (environ["REQUEST_METHOD"], environ["HTTP_X_DELETE_AFTER"]) == ("PUT", "5")
+    # Its length is not known, for rules and quotas.
+    assert environ["HTTP_TRANSFER_ENCODING"] == "chunked"
+    assert "CONTENT_LENGTH" not in environ
+    assert not swift.requests("PUT")
+
+
+def test_a_put_that_swift_or_a_rule_refuses_is_not_deferred(swift: FakeSwift) -> None:
+    with pytest.raises(StoreRefusal, match="/none/o: there is no container none") as caught:
+        deferring(swift, kept).defer_put("/none/o", {})
+    assert (caught.value.code, caught.value.status) == ("target.not_found", 404)
+
+    def refused(deferred: Any, environ: dict[str, Any], start_response: Any) -> Any:
+        return Response(status=403)(environ, start_response)
+
+    with pytest.raises(StoreRefusal) as caught:
+        deferring(swift, refused).defer_put("/c/o", {})
+    assert (caught.value.code, caught.value.status) == ("access.denied", 403)
+
+
+def test_a_put_that_was_answered_is_a_defect(swift: FakeSwift) -> None:
+    def stored(deferred: Any, environ: dict[str, Any], start_response: Any) -> Any:
+        return Response(status=201)(environ, start_response)
+
+    with pytest.raises(InternalError, match="/c/o"):
+        deferring(swift, stored).defer_put("/c/o", {})

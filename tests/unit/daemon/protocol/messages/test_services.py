@@ -25,10 +25,14 @@ REQUESTS: list[Example] = [
         messages.SERVICE_REQUESTS,
         0,
     ),
+    (messages.CreateObject(8, "/c/o", "text/x", {"k": "v"}, 60), messages.SERVICE_REQUESTS, 0),
+    (messages.CloseFile(9, 8, 10), messages.SERVICE_REQUESTS, 0),
+    (messages.DiscardFile(10, 8), messages.SERVICE_REQUESTS, 0),
 ]
 REPLIES: list[Example] = [
     (messages.Opened(1, FACTS, True), messages.SERVICE_REPLIES, 1),
     (messages.Feeding(7), messages.SERVICE_REPLIES, 1),
+    (messages.Created(8), messages.SERVICE_REPLIES, 1),
     (messages.Described(2, FACTS), messages.SERVICE_REPLIES, 0),
     (messages.Performed(4), messages.SERVICE_REPLIES, 0),
     (messages.StreamEnded(1, 10), messages.SERVICE_REPLIES, 0),
