@@ -399,6 +399,49 @@ def test_split_lines_deals_lines_to_all_outputs(run: Run) -> None:
         each.close()
 
 
+@sample("tiles")
+def test_tiles_are_the_picture(run: Run) -> None:
+    outputs = [FakeOutput(run.tmp_path / f"tile-{number}") for number in range(7)]
+    module = module_of(run.folder)
+    picture = (run.folder / "input.png").read_bytes()
+    module.Tiles(run.logger)([FakeInput(picture)], outputs, {"columns": "3", "size": "48"})
+
+    def rows(content: bytes) -> list[bytes]:
+        return list(module.Picture(io.BytesIO(content)).rows())
+
+    thumbnail, *tiles = [each.content() for each in outputs]
+    assert thumbnail == (run.folder / "expected.png").read_bytes()
+    upper, lower = (
+        [b"".join(parts) for parts in zip(*map(rows, line), strict=True)]
+        for line in (tiles[:3], tiles[3:])
+    )
+    assert upper + lower == rows(picture)
+    assert [each.metadata["Width"] for each in outputs if each.metadata] == ["48"] + ["80"] * 6
+    for each in outputs:
+        each.close()
+
+
+@sample("tiles")
+@pytest.mark.parametrize(
+    ("start", "end", "text"),
+    [(0, 100, "ends early"), (1, None, "no PNG"), (0, -20, "ends early"), (0, 20, "ends early")],
+)
+def test_tiles_refuses_a_picture_that_is_none(
+    run: Run, start: int, end: int | None, text: str
+) -> None:
+    picture = (run.folder / "input.png").read_bytes()
+    with pytest.raises(ValueError, match=text):
+        run([picture[start:end]])
+
+
+@sample("tiles")
+def test_tiles_refuses_a_damaged_picture(run: Run) -> None:
+    picture = bytearray((run.folder / "input.png").read_bytes())
+    picture[60] ^= 1
+    with pytest.raises(ValueError, match="damaged"):
+        run([bytes(picture)])
+
+
 @sample("gzip_compress")
 def test_gzip_compress_of_much_is_read_back(run: Run) -> None:
     data = bytes(range(256)) * 4096
