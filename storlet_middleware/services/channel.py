@@ -110,7 +110,7 @@ class Channel:
         #: The worker reads no replies.
         self._is_blocked = False
         self._count = self._bytes_in = self._bytes_out = 0
-        #: Operations that wait for the store, and when the last of them ended.
+        #: Operations that wait for the store or the pace, and when the last of them ended.
         self._waiting = 0
         self._last_active = 0.0
 
@@ -195,7 +195,7 @@ class Channel:
         self._room.acquire()
         is_taken = False
         try:
-            self._pace.keep(self._limits.rate)
+            self._keep_pace()
             wait_readable(sock.fileno(), None)
             try:
                 received = framing.receive(sock)
@@ -214,6 +214,14 @@ class Channel:
         self._tasks.add(task := spawn(self._perform, request))
         task.link(self._tasks.discard)
         return True
+
+    def _keep_pace(self) -> None:
+        """Wait until the rate allows the next request: the storlet does not stall meanwhile."""
+        self._waiting += 1
+        try:
+            self._pace.keep(self._limits.rate)
+        finally:
+            self._waiting -= 1
 
     def _perform(self, request: ServiceRequest) -> None:
         """The task of one request."""

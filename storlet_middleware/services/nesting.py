@@ -78,11 +78,12 @@ class Nesting:
         return Nesting(self.chain + names, self.depth + 1, run_id, self.pace, cancellation)
 
     def put(self, environ: dict[str, Any]) -> None:
-        """Mark a request as made in these runs, if there are any."""
-        if not self.depth:
-            return
+        """Mark a request as made in these runs, or by a flow of a client, whose requests share the
+        pace.
+        """
         environ[_KEY] = self
-        environ[CANCELLATION] = self.cancellation
+        if self.depth:
+            environ[CANCELLATION] = self.cancellation
 
 
 def nesting_of(environ: Mapping[str, Any]) -> Nesting:

@@ -31,10 +31,14 @@ def test_a_cycle_is_refused_by_name() -> None:
     assert (caught.value.code, caught.value.status) == ("storlet.services", 422)
 
 
-def test_a_clients_request_is_not_marked() -> None:
-    environ: dict[str, object] = {}
-    Nesting().put(environ)
-    assert not environ
+def test_requests_of_a_clients_flow_share_the_pace_and_are_in_no_run() -> None:
+    first, second = dict[str, object](), dict[str, object]()
+    outer = Nesting()
+    outer.put(first)
+    outer.put(second)
+    assert nesting_of(first).inside(["a.py"]).pace is nesting_of(second).pace
+    assert nesting_of(first) == Nesting()
+    assert CANCELLATION not in first
 
 
 def test_the_end_of_a_run_cancels_what_is_inside() -> None:
