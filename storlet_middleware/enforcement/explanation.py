@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Iterator
 from typing import Any
 
 from swift.common.swob import Request, Response
@@ -20,13 +21,13 @@ from storlet_middleware.engine import limits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.ruleset.store import Loaded
 from storlet_middleware.ruleset.versions import RULES
-from storlet_middleware.wsgi import authorization
+from storlet_middleware.wsgi import authorization, storlet_request
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 
 def explain(evaluation: Evaluation) -> Response:
-    """The decisions about the read and about the write of a copy, as text or (``Accept:
-    application/json``) as JSON.
+    """The decisions about the read, about the write of a copy and about further outputs, as text or
+    (``Accept: application/json``) as JSON.
     """
     _, facts = evaluation.decide()
     subjects = [("", evaluation.subject, evaluation.loaded, facts)]
@@ -42,6 +43,9 @@ def explain(evaluation: Evaluation) -> Response:
     for prefix, place, loaded, known in subjects:
         text, mapping = _explained(evaluation, place, loaded, known, audited.get(place))
         lines += [prefix + line for line in text]
+        mappings.append(mapping)
+    for line, mapping in _outputs(evaluation):
+        lines.append(line)
         mappings.append(mapping)
     response = Response(status=200, request=Request(evaluation.environ))
     if "application/json" in evaluation.environ.get("HTTP_ACCEPT", ""):
@@ -73,6 +77,24 @@ def _explained(
     report = dataclasses.replace(_report(evaluation, loaded, facts), audited=audited)
     lines = [f"rules of version {loaded.version[:12]}", *report.lines()]
     return lines, {"version": loaded.version, **report.mapping()}
+
+
+def _outputs(evaluation: Evaluation) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Whether the rules allow each further output of the client's storlet."""
+    operation = evaluation.operation
+    if not operation.runs_storlet or evaluation.loaded is None:
+        return
+    outputs, _ = storlet_request.outputs_of(operation)
+    for output in outputs:
+        name = f"/{output.container}/{output.name}"
+        place = operation.path.sibling(output.container, output.name)
+        rule, message = evaluation.path_rules.output_refusal(place) or ("", "")
+        outcome = f"refused by rule {rule}: {message}" if rule else "allowed"
+        yield (
+            f"output {name}: {outcome}",
+            {"output": name, "outcome": "deny" if rule else "allow", "rule": rule or None}
+            | ({"message": message} if rule else {}),
+        )
 
 
 def _report(evaluation: Evaluation, loaded: Loaded, facts: Facts) -> Report:

@@ -117,3 +117,18 @@ def test_an_audited_rule_that_would_decide_is_explained(ruled: Ruled) -> None:
     assert told["audited"] == expected
     (told,) = json.loads(ruled.get("c/other", headers=JSON).data)
     assert told["audited"] is None
+
+
+def test_an_explanation_covers_further_outputs(ruled: Ruled, node: Node) -> None:
+    ruled.rule(rule("closed", "method: PUT, object: shut", "deny: it is closed", mandatory=False))
+    outputs = {"X-Run-Storlet": "up.py", "X-Storlet-Output": "/c/open, /c/shut"}
+    told = ruled.get(headers={**EXPLAIN, **outputs}).data.decode().splitlines()
+    assert told[-2:] == [
+        "output /c/open: allowed",
+        "output /c/shut: refused by rule closed: it is closed",
+    ]
+    assert json.loads(ruled.get(headers={**JSON, **outputs}).data)[1:] == [
+        {"output": "/c/open", "outcome": "allow", "rule": None},
+        {"output": "/c/shut", "outcome": "deny", "rule": "closed", "message": "it is closed"},
+    ]
+    assert node.workers.runs == []
