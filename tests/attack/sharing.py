@@ -22,6 +22,8 @@ from tests.support.http import Answer
 from tests.support.waiting import wait_for
 
 TOTAL: Final = "422 storlet.timeout.total"
+#: The default of ``[limits] outputs``.
+OUTPUTS: Final = 8
 #: Less than the limit of output.
 INPUT_BYTES: Final = 6 << 20
 
@@ -42,6 +44,20 @@ def at_once(attacker: Attacker, runs: int, do: str, *allowed: str) -> str:
 
 def byte_flood(attacker: Attacker) -> str:
     return at_once(attacker, 4, "byte_flood", BROKEN)
+
+
+def byte_floods(attacker: Attacker) -> str:
+    """Several outputs of one run; nothing of them is stored."""
+    key = new_key()
+    targets = [f"data/{unique('flood')}" for _ in range(OUTPUTS)]
+    headers = {"X-Storlet-Output": ", ".join("/" + target for target in targets)}
+    answer = attacker.tool.get(attacker.path, "byte_floods", headers, key=key)
+    must(outcome(answer) == BROKEN, answer)
+    wait_for(lambda: not attacker.host.runs_named(key), 10, "its processes to end")
+    stored = [target for target in targets if attacker.client.head(target).status != 404]
+    must(not stored, f"stored: {stored}")
+    attacker.recovers()
+    return outcome(answer)
 
 
 def cold_output(attacker: Attacker) -> str:
@@ -96,6 +112,7 @@ def kept_mapping(attacker: Attacker) -> str:
 
 ROWS: Final = (
     Attack("output byte by byte, four at once", "200 broken at the total deadline", byte_flood, PYTHON),
+    Attack("several outputs byte by byte at once", "200 broken, nothing stored", byte_floods, PYTHON),
     Attack("output from cold pages", "200 broken at a limit", cold_output, PYTHON),
     Attack("cold reads of the input", "422 first byte or total", cold_input, PYTHON),
     Attack("objects kept from another run", "each use raises", kept_objects, PYTHON),

@@ -20,7 +20,7 @@ import secrets
 import shutil
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -112,8 +112,16 @@ class StorageNode:
 
 
 @contextlib.contextmanager
-def storage_nodes(site: Site, count: int, size: int) -> Iterator[list[StorageNode]]:
-    """``count`` nodes beside those of ``site``, with room for ``size`` bytes of objects each."""
+def storage_nodes(
+    site: Site,
+    count: int,
+    size: int,
+    options: Mapping[str, Mapping[str, object]] | None = None,
+) -> Iterator[list[StorageNode]]:
+    """``count`` nodes beside those of ``site``, with room for ``size`` bytes of objects each.
+
+    :param options: further changes of the cluster's options.
+    """
     # 198.18.0.0/15 is for tests of networks (RFC 2544).
     subnet = f"198.19.{secrets.randbelow(256)}"
     with contextlib.ExitStack() as stack:
@@ -123,7 +131,7 @@ def storage_nodes(site: Site, count: int, size: int) -> Iterator[list[StorageNod
                 for number in range(count)
             ]
             _build_rings(site, nodes)
-            site.configure(dict(node.section() for node in nodes))
+            site.configure({**(options or {}), **dict(node.section() for node in nodes)})
             for number, node in enumerate(nodes):
                 _serve(node, f"{subnet}.{4 * number + 1}")
         except (OSError, subprocess.CalledProcessError) as error:

@@ -841,6 +841,16 @@ class Hostile(Gremlin):
         while True:
             os.write(fd, b"x")
 
+    def byte_floods(self) -> None:
+        """The same into all outputs in turn, of which none gets two bytes at once."""
+        for out in self.outs:
+            with contextlib.suppress(OSError):
+                fcntl.fcntl(out.fileno(), fcntl.F_SETFL, fcntl.fcntl(out.fileno(), fcntl.F_GETFL) | os.O_DIRECT)
+        descriptors = [out.fileno() for out in self.outs]
+        while True:
+            for fd in descriptors:
+                os.write(fd, b"x")
+
     def cold_output(self) -> None:
         """Write from a mapping of the input whose pages are on the disk."""
         source, target = self.ins[0].fileno(), self.out.fileno()

@@ -94,9 +94,9 @@ def _figures(bench: Bench, nodes: list[_Scanned]) -> Iterator[Figure]:
         size = scan.whole_blocks(bench.plan.scan_bytes // count)
         for scanned in nodes[:count]:
             scanned.node.forget()
-        before = _Cpus.now()
+        before = Cpus.now()
         list(pool.map(lambda scanned: scanned.scan(size), nodes[:count]))
-        after = _Cpus.now()
+        after = Cpus.now()
         busy.setdefault(treatment.key, []).append(after.busy_since(before))
         return size / (after.at - before.at) / 1e6
 
@@ -115,11 +115,11 @@ def _figures(bench: Bench, nodes: list[_Scanned]) -> Iterator[Figure]:
             f"the limit of {_DISK_BYTES_PER_SECOND} bytes a second does not hold: {alone:.0f} MB/s"
         )
     for figure in Family("nodes", _TITLE, "MB/s", is_rate=True).figures(_TREATMENTS, samples):
-        _name_limit(figure, quantile(sorted(busy[figure.key.partition(".")[2]]), 0.5))
+        name_limit(figure, quantile(sorted(busy[figure.key.partition(".")[2]]), 0.5))
         yield figure
 
 
-def _name_limit(figure: Figure, busy: float) -> None:
+def name_limit(figure: Figure, busy: float) -> None:
     """The note beside a figure; a figure that was measured with all CPUs busy has another key and
     no promise."""
     cpus = os.cpu_count() or 1
@@ -132,14 +132,14 @@ def _name_limit(figure: Figure, busy: float) -> None:
 
 
 @dataclass(frozen=True)
-class _Cpus:
+class Cpus:
     """Seconds of all CPUs at a moment."""
 
     at: float
     busy: float
 
     @classmethod
-    def now(cls) -> _Cpus:
+    def now(cls) -> Cpus:
         words = Path("/proc/stat").read_text(encoding="ascii").splitlines()[0].split()[1:9]
         user, nice, system, _, _, irq, soft, stolen = (int(word) for word in words)
         return cls(
@@ -147,6 +147,6 @@ class _Cpus:
             (user + nice + system + irq + soft + stolen) / os.sysconf("SC_CLK_TCK"),
         )
 
-    def busy_since(self, before: _Cpus) -> float:
+    def busy_since(self, before: Cpus) -> float:
         """How many CPUs were busy, on average."""
         return (self.busy - before.busy) / (self.at - before.at)
