@@ -40,7 +40,7 @@ from storlet_daemon.protocol import messages
 from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import names, self_test
 from storlet_middleware.admission.controller import ROOM
-from storlet_middleware.catalog import upload_check
+from storlet_middleware.catalog import library_callers, upload_check
 from storlet_middleware.catalog.bundle_uploads import BundleUploads
 from storlet_middleware.catalog.code_uploads import CodeUploads
 from storlet_middleware.catalog.library import library_of
@@ -127,7 +127,12 @@ class ProxyFilter:
         library = self._proxy.catalog.library
         #: The parts that answer requests of an account.
         self._of_account: Mapping[Route, RunRecords | LibraryList | Distributed] = {
-            Route.DISTRIBUTE: Distributed(self, self._proxy, self._require_enabled),
+            Route.DISTRIBUTE: Distributed(
+                self,
+                self._proxy,
+                self._require_enabled,
+                self._enforcement.require_allowed_output,
+            ),
             Route.SHOW_RUNS: RunRecords(app, config),
             Route.SHOW_LIBRARY: LibraryList(library, self._require_enabled),
         }
@@ -220,6 +225,7 @@ class ProxyFilter:
         if operation.sent_method not in READS:
             wish.require_valid(operation)
             upload_check.require_valid(operation)
+            library_callers.require_valid(operation)
             self._proxy.protection.require_no_write(operation)
         return operation
 
@@ -388,6 +394,7 @@ def _publish_info(config: Config) -> None:
         records={"days": config.storlet.records_days, "follows_lines": True},
         upload_check=True,
         library=library_of(config).published(),
+        library_callers=library_callers.DEFAULT.value,
         run_on=config.placement.run_on,
         rules={"container": config.rules.container, "object": RULES, "max_bytes": MAX_BYTES},
         limits=limits.published(config.classes[USER_CLASS]),

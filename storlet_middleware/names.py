@@ -224,6 +224,10 @@ META_DEPENDENCY_PERMISSIONS: Final = _header(
 ACCOUNT_RECORDS: Final = _header(
     "X-Account-Meta-Storlet-Records", Scope.ACCOUNT, "all | failures | none",
     "the runs of the account that are recorded; failures if it is not set")
+ACCOUNT_LIBRARY: Final = _header(
+    "X-Account-Meta-Storlet-Library", Scope.ACCOUNT, "all | users | owners | none",
+    "the callers that may run storlets of the library (std:...); users, which are all callers with"
+    " a login, if it is not set")
 ACCOUNT_CHECK: Final = _header(
     "X-Account-Meta-Storlet-Check", Scope.ACCOUNT, "true | false",
     "whether uploads of storlets without X-Storlet-Check are checked; false if it is not set")
@@ -271,6 +275,8 @@ LIBRARY: Final = "std:"
 SEQUENCE: Final = "std:sequence"
 DISTRIBUTED: Final = "std:distributed"
 FLOWS: Final = (SEQUENCE, DISTRIBUTED)
+#: The default of ``[library] distributed_spool_dir``, below ``[sandbox] state_dir``.
+SPOOL_FOLDER: Final = "spool"
 #: Parameter of the query of a GET of an account that lists the library.
 LIBRARY_QUERY: Final = "storlet-library"
 #: Parameters of a query: of a POST that makes a version current, of a GET that lists versions.

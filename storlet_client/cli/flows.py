@@ -12,6 +12,7 @@ from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, show_rows
 from storlet_client.cli.progress import written
 from storlet_client.errors import ConfigurationError
+from storlet_client.operations import object_path
 from storlet_client.storlets import Storlets
 
 CONCATENATE = "concat"
@@ -35,6 +36,7 @@ def declare(group: Group) -> None:
         "distribute",
         examples="storlet distribute std:grep logs --prefix 2026-07/ -p pattern=WARN\n"
         "storlet distribute std:wordcount books --merge std:sum -o counts.txt\n"
+        "storlet distribute std:grep logs -p pattern=WARN --merge concat --to results/warn.txt\n"
         "storlet distribute fixity.py --objects paths.txt --report",
     )
     @with_storlets
@@ -55,11 +57,15 @@ def declare(group: Group) -> None:
     @click.option("--merge-parameter", "merge_parameters", multiple=True, metavar="KEY=VALUE")
     @click.option("--concurrency", type=click.IntRange(1), help="Objects at the same time.")
     @click.option("--report", is_flag=True, help="Report failures, and continue.")
+    @click.option(
+        "--to", default="", metavar="CONTAINER/OBJECT", help="Store the result in this object."
+    )
     @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
     def distribute(storlets: Storlets, name: str, container: str, **options: Any) -> None:
         """Run a storlet on many objects, each on the node that has it.
 
         Prints a line of JSON for each object as it is done, or what --merge makes of the outputs.
+        With --to the cluster stores this, and a summary is printed.
         """
         document = _document(name, container, options)
         with storlets.distribute(document) as stream, written(options["output"]) as file:
@@ -92,6 +98,8 @@ def _document(name: str, container: str, options: Mapping[str, Any]) -> dict[str
         document["concurrency"] = options["concurrency"]
     if options["report"]:
         document["on-failure"] = "report"
+    if options["to"]:
+        document["output"] = "/" + "/".join(object_path(options["to"]))
     return document
 
 

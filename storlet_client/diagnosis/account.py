@@ -19,6 +19,13 @@ _ENGINE = "1"
 _UNAUTHORIZED, _FORBIDDEN, _NOT_FOUND = 401, 403, 404
 #: Signed requests and ages such as --since 1h depend on the clock.
 _CLOCK_SECONDS = 30
+#: The values of the account's setting for the library.
+_CALLERS = {
+    "all": "all callers, also without a login",
+    "users": "callers with a login",
+    "owners": "owners of the account",
+    "none": "no caller",
+}
 #: Features that a cluster of an older release lacks, by the name in /info.
 _FEATURES = {
     "bundles": "bundles",
@@ -57,6 +64,7 @@ def diagnose(session: Session, named: Sequence[str] = ()) -> Flow[list[Check]]:
         found.append(Check("account", False, "not enabled for storlets", "storlet enable"))
     else:
         found.append(Check("account", True, "enabled for storlets"))
+        found += _of_library(answer, cluster)
         found += yield from _of_containers(session, cluster)
         deployed = yield from operations.list_storlets(session)
         found += yield from storlets.checks_of(session, cluster, deployed)
@@ -64,6 +72,14 @@ def diagnose(session: Session, named: Sequence[str] = ()) -> Flow[list[Check]]:
     for each in named:
         found += yield from places.checks_of(session, each, is_owner=is_owner)
     return found
+
+
+def _of_library(account: Answer, cluster: Info) -> Iterator[Check]:
+    """The callers that may run the library in the account; nothing where the cluster has none."""
+    default = cluster.raw.get("library_callers")
+    if default:
+        setting = account.headers.get("x-account-meta-storlet-library") or default
+        yield Check("library", True, f"std: storlets for {_CALLERS.get(setting, setting)}")
 
 
 def _of_cluster(cluster: Info) -> Iterator[Check]:

@@ -13,5 +13,6 @@
 ``bundle_store``    bundles and their versions as objects; resolution of ``name@number``
 ``library``         the storlets that every account has, named ``std:NAME``
 ``library_list``    the answer to ``?storlet-library``
+``library_callers``  the callers that may run them, by the account's setting
 ``manifests``      a tenant's declarations about a storlet or a dependency
 """

@@ -119,8 +119,8 @@ class Catalog:
     ) -> bool:
         """Raise unless the ACL of the storlet's container lets the caller read it.
 
-        Returns whether the caller owns the account, and so may see the storlet's traceback.  Every
-        caller may run the library.
+        Returns whether the caller owns the account, and so may see the storlet's traceback.  The
+        library has no ACL (:mod:`~storlet_middleware.catalog.library_callers`).
 
         :param container: the container of the request's object; its info is prefetched for Swift.
         """

@@ -91,6 +91,15 @@ class LibrarySection:
     distributed_spool_bytes: int = option(
         BYTES, "256M", "intermediate results of such a request that a proxy keeps on its disk",
         least=1)
+    distributed_spool_total_bytes: int = option(
+        BYTES, "1G",
+        "intermediate results of all such requests of a proxy process; an account may have half of"
+        " it",
+        least=2)
+    distributed_spool_dir: str = option(
+        TEXT, "",
+        "directory of files with intermediate results, which have no names; empty = spool below"
+        " [sandbox] state_dir")
 
 
 @dataclass(frozen=True)
@@ -285,7 +294,8 @@ class LimitsSection:
         limit=Limit("Service-Operations", "further ones are refused: storlet.limit.services",
                     least=1))
     service_rate: int = option(
-        COUNT, "200", "operations of a run on the store in a second",
+        COUNT, "200",
+        "operations on the store in a second, of all runs of a client's request together",
         limit=Limit("Service-Rate", "further ones wait", least=1))
     service_concurrency: int = option(
         COUNT, "8", "operations of a run on the store at the same time",

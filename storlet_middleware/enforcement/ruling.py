@@ -43,6 +43,7 @@ from storlet_middleware.wsgi.context import RequestContext, install, swift_autho
 from storlet_middleware.wsgi.operation import READS as READ_METHODS
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.storlet_request import StorletRequest
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 WSGIApp: TypeAlias = Callable[..., Any]
 
@@ -179,6 +180,22 @@ class Enforcement:
         ruling = self._rule_on(self._evaluation(context, guard, loaded))
         metrics.rules_allowed(self._logger)
         return ruling
+
+    def require_allowed_output(self, context: RequestContext, place: SwiftPath) -> None:
+        """Refuse a result of storlets where a rule may deny what is stored, or may require a
+        storlet for it.  The caller may write there otherwise.
+
+        :raises RuleRefused: the refusal.
+        """
+        container = self._proxy.config.rules.container
+        operation = context.require_operation()
+        rules = RequestPathRules(self._proxy.app, self.store, operation, container)
+        refused = rules.output_refusal(place)
+        if refused is not None:
+            rule, message = refused
+            error = RuleRefused(rule, f"output /{place.container}/{place.name}: {message}")
+            self._count_refusal(error)
+            raise error
 
     def _count_refusal(self, error: StorletError) -> None:
         """Count an operation, or a later read of it, that ``error`` refuses."""

@@ -8,6 +8,7 @@
 ``splits``           its storlet on each object, a few at a time
 ``merges``           a storlet over the outputs of the splits, as a tree
 ``spool``            its intermediate results
+``stored_result``    its result as an object
 
 A flow is code of the proxy.  It handles no data itself, and its storlets run in sandboxes like all
 others.

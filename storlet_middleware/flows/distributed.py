@@ -14,6 +14,10 @@ none          a line of JSON for each object; streamed to clients that accept
 a storlet     its output (:mod:`~storlet_middleware.flows.merges`)
 ============  ====================================================================================
 
+With ``output`` these bytes become an object (:mod:`~storlet_middleware.flows.stored_result`), and
+the answer is 201 with a summary.  Rights are checked before anything is read: those to the
+storlets, then to the output, then the listing and each object.
+
 The first failure of a split ends everything and is the answer's error, unless failures are
 reported, as lines.  After the first byte it breaks the connection.  A client that disconnects ends
 everything, too.
@@ -23,12 +27,15 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from swift.common.header_key_dict import HeaderKeyDict
+from swift.common.utils import drain_and_close
 
 from storlet_middleware import errors, names
+from storlet_middleware.catalog import library_callers
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import AccessDenied, BadRequest, StorletError, TenantBusy
 from storlet_middleware.flows.caller_requests import CallerRequests, WSGIApp
@@ -36,12 +43,13 @@ from storlet_middleware.flows.distribution import ARRIVAL, LISTING, Distribution
 from storlet_middleware.flows.merges import Merges, Tree
 from storlet_middleware.flows.selection import objects_of
 from storlet_middleware.flows.splits import INLINE_BYTES, Outcome, Splits
-from storlet_middleware.flows.spool import Budget, Spool
+from storlet_middleware.flows.spool import Budget, Space, Spool
+from storlet_middleware.flows.stored_result import RequireOutput, StoredResult
 from storlet_middleware.proxy.plan import UNKNOWN_TYPE
 from storlet_middleware.proxy.run import new_id
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.records.record import OK
-from storlet_middleware.wsgi import s3_request
+from storlet_middleware.wsgi import authorization, s3_request
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import ClientBody, ClosingIterator
 from storlet_middleware.wsgi.caller import user_of
@@ -53,6 +61,7 @@ from storlet_middleware.wsgi.storlet_request import (
     storlet_headers,
     unknown_header_faults,
 )
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
 #: 10,000 paths of 400 bytes; an object with paths may have longer ones.  JSON takes twenty times as
 #: much memory as its text, and the process does nothing else while it parses.
@@ -62,6 +71,7 @@ _BODY_BYTES: Final = 4 << 20
 _OF_RUNS: Final = 64
 LINES: Final = "application/x-ndjson"
 _TEXT: Final = "text/plain; charset=utf-8"
+_JSON: Final = "application/json"
 
 
 class Distributed:
@@ -70,14 +80,19 @@ class Distributed:
     :param app: the filter itself.
     :param require_enabled: raises :class:`~storlet_middleware.errors.BadRequest` when an account is
         not enabled for storlets.
+    :param require_output: raises where a rule may deny a stored result.
     """
 
     def __init__(
-        self, app: WSGIApp, proxy: Proxy, require_enabled: Callable[[dict[str, Any]], None]
+        self,
+        app: WSGIApp,
+        proxy: Proxy,
+        require_enabled: Callable[[dict[str, Any]], None],
+        require_output: RequireOutput,
     ) -> None:
-        self._app = app
         self._proxy = proxy
         self._require_enabled = require_enabled
+        self._shared = _Shared(app, proxy, require_output, Space.of(proxy.config, proxy.logger))
         self._running: dict[tuple[str, str], int] = {}
 
     def answer(self, context: RequestContext) -> Answer:
@@ -87,7 +102,7 @@ class Distributed:
         """
         environ = context.environ
         account = context.require_operation().path.account
-        self._require_allowed(environ)
+        self._require_allowed(environ, account)
         # Each object is authorized on its own, so the caller may be any user: the count of one must
         # not keep others of the account away.
         key = (account, user_of(environ))
@@ -95,7 +110,7 @@ class Distributed:
         try:
             body = _body(environ, self._proxy.client_timeout_seconds)
             distribution = parse(body, self._proxy.config, account)
-            flow = _Flow(self._app, self._proxy, context, distribution, lambda: self._release(key))
+            flow = _Flow(self._shared, context, distribution, lambda: self._release(key))
         except BaseException:
             self._release(key)
             raise
@@ -106,15 +121,19 @@ class Distributed:
             flow.end(gone.code)
             raise gone from None
         except BaseException as error:
-            flow.end(error.code if isinstance(error, StorletError) else errors.INTERNAL)
+            flow.end(_code_of(error))
             raise
 
-    def _require_allowed(self, environ: dict[str, Any]) -> None:
+    def _require_allowed(self, environ: dict[str, Any], account: str) -> None:
         if swift_authorize(environ) is not None and not user_of(environ):
             raise AccessDenied(f"{names.DISTRIBUTED} needs a user", status=401)
         if s3_request.is_s3(environ):
             raise BadRequest(f"{names.DISTRIBUTED}: not with the S3 API")
         self._require_enabled(environ)
+        library_callers.require_allowed(
+            environ, self._proxy.app, account, names.DISTRIBUTED,
+            is_owner=authorization.authorize_account(environ).is_owner,
+        )  # fmt: skip
         self._proxy.catalog.library.require_available(names.DISTRIBUTED)
         why = f"not with {names.DISTRIBUTED}: parameters and limits are in the body"
         faults = unknown_header_faults(storlet_headers(environ), (), why)
@@ -138,28 +157,40 @@ class Distributed:
             del self._running[key]
 
 
+@dataclass(frozen=True)
+class _Shared:
+    """The common parts of all distributions of a process; see :class:`Distributed`."""
+
+    app: WSGIApp
+    proxy: Proxy
+    require_output: RequireOutput
+    space: Space
+
+
 class _Flow:
-    """One distribution: owns its splits and its count until :meth:`end`."""
+    """One distribution: owns its splits, its stored result and its count until :meth:`end`."""
 
     def __init__(
         self,
-        app: WSGIApp,
-        proxy: Proxy,
+        shared: _Shared,
         context: RequestContext,
         distribution: Distribution,
         release: Callable[[], None],
     ) -> None:
-        self._proxy = proxy
+        self._proxy = proxy = shared.proxy
         self._context = context
         self._environ = environ = context.environ
         path = context.require_operation().path
         self._account = path.account
         self._distribution = distribution
         self._release = release
-        self._requests = CallerRequests(app, environ, (path.version, path.account))
+        self._requests = CallerRequests(shared.app, environ, (path.version, path.account))
+        most = proxy.config.library.distributed_spool_bytes
+        self._budget = Budget(most, shared.space, path.account)
+        target, rules = distribution.output, shared.require_output
+        self._result = StoredResult(proxy, context, target, rules) if target else None
         self._began = monotonic()
         self._id = new_id(environ)
-        self._budget = Budget(proxy.config.library.distributed_spool_bytes)
         self._watch = ClientWatch(environ)
         self._splits: Splits | None = None
         self._tree: Tree | None = None
@@ -167,10 +198,16 @@ class _Flow:
         self._has_ended = False
 
     def answer(self) -> Answer:
-        given = self._distribution
+        given, result = self._distribution, self._result
+        self._require_split(given.split)
         merges = self._merges(given.merge) if given.merge is not None else None
-        most = self._proxy.config.library.distributed_objects
-        paths = objects_of(given, self._requests, most)
+        if result is not None:
+            result.check()
+        paths = objects_of(given, self._requests, self._proxy.config.library.distributed_objects)
+        if result is not None and result.target in paths:
+            raise BadRequest(
+                f"output: {result.name} is one of the objects that are read: choose another name"
+            )
         self._objects = len(paths)
         if merges is not None:
             return self._merged(merges, paths)
@@ -179,6 +216,8 @@ class _Flow:
         if given.is_concatenated:
             chunks = _concatenated(splits.outcomes(given.order or LISTING))
             return self._streamed(chunks, _TEXT)
+        if result is not None:
+            return self._streamed(self._lines(splits, given.order or LISTING), LINES)
         if LINES in self._environ.get("HTTP_ACCEPT", ""):
             return self._streamed(self._lines(splits, given.order or ARRIVAL), LINES)
         spool = Spool(self._budget)
@@ -189,6 +228,19 @@ class _Flow:
             spool.close()
             raise
         return self._complete(spool, {"Content-Type": LINES})
+
+    def _require_split(self, split: Part) -> None:
+        """Raise unless the caller may run the storlet, before anything is read for it."""
+        path = self._context.require_operation().path
+        catalog, environ = self._proxy.catalog, self._environ
+        try:
+            is_owner = catalog.authorize(environ, path.version, path.account, split.storlet, "")
+            library_callers.require_allowed(
+                environ, self._proxy.app, path.account, split.storlet, is_owner=is_owner
+            )
+        except StorletError as error:
+            text = f"split: {split.storlet}: {error}"
+            raise StorletError(text, code=error.code, status=error.status) from error
 
     def _merges(self, part: Part) -> Merges:
         return Merges(self._proxy, self._context, part, self._id, self._budget)
@@ -203,11 +255,17 @@ class _Flow:
         splits = self._splits = Splits(self._requests, self._distribution, paths, self._budget, add)
         for _ in splits.outcomes(ARRIVAL):
             pass
-        if tree.root is None:
+        root, tree.root = tree.root, None
+        if root is None:
             raise nothing_selected()
+        if self._result is not None:
+            try:
+                return self._stored(self._result, root.chunks(), root.metadata)
+            finally:
+                root.close()
         headers = HeaderKeyDict({"Content-Type": UNKNOWN_TYPE})
-        set_metadata(headers, merges.metadata)
-        return self._complete(tree.root, headers)
+        set_metadata(headers, root.metadata)
+        return self._complete(root, headers)
 
     def _lines(self, splits: Splits, order: str) -> Iterator[bytes]:
         count = 0
@@ -227,7 +285,11 @@ class _Flow:
     # --- answers ----------------------------------------------------------------------------------
 
     def _streamed(self, chunks: Iterator[bytes], content_type: str) -> Answer:
-        """An answer whose first bytes, or end, are known: an early failure has an error status."""
+        """The stored result, or an answer whose first bytes or end are known: an early failure has
+        an error status.
+        """
+        if self._result is not None:
+            return self._stored(self._result, chunks, {"Content-Type": content_type})
         first = next(chunks, b"")
         self._watch.pause()
         # Small pieces are sent immediately.
@@ -247,8 +309,34 @@ class _Flow:
             raise gone from None
         except Exception as error:
             break_connection(self._environ)
-            self.end(error.code if isinstance(error, StorletError) else errors.INTERNAL)
+            self.end(_code_of(error))
             raise
+
+    def _stored(
+        self, result: StoredResult, chunks: Iterator[bytes], metadata: Mapping[str, str]
+    ) -> Answer:
+        """The answer after the result has become an object."""
+        size = result.store(chunks, metadata)
+        # A client that disconnects must not end the commit.
+        self._watch.pause()
+        stored = result.commit()
+        drain_and_close(stored)
+        etag = str(stored.headers.get("Etag") or "").strip('"')
+        row = {
+            "output": result.name,
+            "bytes": size,
+            "etag": etag,
+            "objects": self._objects,
+            "failed": self._splits.failures if self._splits is not None else 0,
+        }
+        body = (json.dumps(row) + "\n").encode()
+        self.end(OK)
+        headers = HeaderKeyDict({"Content-Type": _JSON, "Content-Length": str(len(body))})
+        headers[names.INVOCATION] = self._id
+        headers |= {
+            key: stored.headers[key] for key in ("Etag", "Last-Modified") if stored.headers.get(key)
+        }
+        return Answer("201 Created", list(headers.items()), [body])
 
     def _complete(self, spool: Spool, headers: dict[str, str]) -> Answer:
         """An answer with a known length."""
@@ -272,6 +360,8 @@ class _Flow:
                 self._splits.close()
             if self._tree is not None:
                 self._tree.close()
+            if self._result is not None:
+                self._result.close()
         finally:
             self._release()
         self._proxy.logger.info(
@@ -283,6 +373,10 @@ class _Flow:
             code,
             (monotonic() - self._began) * 1000,
         )
+
+
+def _code_of(error: BaseException) -> str:
+    return error.code if isinstance(error, StorletError | SwiftRefusal) else errors.INTERNAL
 
 
 def _body(environ: dict[str, Any], timeout_seconds: float) -> bytes:

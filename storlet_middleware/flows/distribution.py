@@ -5,7 +5,7 @@
     {"objects": {"container": "logs", "prefix": "2026-07/", "suffix": ".log"},
      "split": {"storlet": "std:grep", "parameters": {"pattern": "WARN", "count": true}},
      "merge": {"storlet": "std:sum"},
-     "concurrency": 8, "on-failure": "fail"}
+     "concurrency": 8, "on-failure": "fail", "output": "/results/warnings.txt"}
 
 All faults are reported in one answer, and unknown keys with the nearest known one.  One body must
 not occupy a server process, so all that is not a list of objects is small.
@@ -18,6 +18,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from swift.common import constraints
+
 from storlet_middleware.config import Config, nearest
 from storlet_middleware.errors import BadRequest, fault
 from storlet_middleware.flows.sequence import (
@@ -28,9 +30,9 @@ from storlet_middleware.flows.sequence import (
     parameters_of,
     storlet_fault,
 )
-from storlet_middleware.wsgi.storlet_request import ObjectPath
+from storlet_middleware.wsgi.storlet_request import ObjectPath, reserved_containers
 
-_KEYS: Final = ("objects", "split", "merge", "order", "concurrency", "on-failure")
+_KEYS: Final = ("objects", "split", "merge", "order", "concurrency", "on-failure", "output")
 _SELECTION: Final = ("container", "prefix", "suffix", "glob", "metadata", "manifest")
 _STORLET: Final = ("storlet", "parameters", "limits")
 LISTING, ARRIVAL = "listing", "arrival"
@@ -75,6 +77,7 @@ class Distribution:
     :param merge: ``None`` without a merge.
     :param order: of the results; empty: the client chose none.
     :param concurrency: objects that are worked on at the same time.
+    :param output: the object that the result becomes; ``None``: the result is the answer.
     """
 
     objects: tuple[ObjectPath, ...] | ObjectPath | Selection
@@ -84,6 +87,7 @@ class Distribution:
     order: str = ""
     concurrency: int = 1
     reports_failures: bool = False
+    output: ObjectPath | None = None
 
 
 def parse(body: bytes, config: Config, account: str) -> Distribution:
@@ -111,6 +115,14 @@ def path_of(text: Any) -> ObjectPath:
     container, slash, name = str(text).removeprefix("/").partition("/")
     if not isinstance(text, str) or not container or not slash or not name or "\0" in text:
         raise ValueError(f"{repr(text)[:_SHOWN_CHARACTERS]}: want /container/object")
+    for kind, part, most in (
+        ("container", container, constraints.MAX_CONTAINER_NAME_LENGTH),
+        ("object", name, constraints.MAX_OBJECT_NAME_LENGTH),
+    ):
+        # Most names are short in any encoding.
+        if len(part) > most // 4 and len(part.encode("utf-8", "replace")) > most:
+            shown = repr(text)[:_SHOWN_CHARACTERS]
+            raise ValueError(f"{shown}: the name of the {kind} has more than {most} bytes")
     return ObjectPath(container, name)
 
 
@@ -134,6 +146,7 @@ class _Parser:
             order=self._one_of("order", "", (LISTING, ARRIVAL)),
             concurrency=self._concurrency(),
             reports_failures=self._one_of("on-failure", "fail", ("fail", "report")) == "report",
+            output=self._output(document.get("output")),
         )
         if parsed.reports_failures and merge is not None:
             self._faults.append(
@@ -205,6 +218,15 @@ class _Parser:
         return Selection(**{key: str(text) for key, text in texts.items()}, metadata=metadata)
 
     # --- the rest ---------------------------------------------------------------------------------
+
+    def _output(self, given: Any) -> ObjectPath | None:
+        if given is None:
+            return None
+        output = self._path("output", given)
+        if output.container in reserved_containers(self._config):
+            wanted = f"no result is stored in {output.container}: choose another container"
+            self._faults.append(fault("output", str(given), wanted))
+        return output
 
     def _part(self, where: str, given: Any) -> Part:
         part = {"storlet": given} if isinstance(given, str) else given

@@ -2,7 +2,8 @@
 
 The storlet gets as many outputs at a time as an invocation may have inputs.  Its own outputs are
 merged in the same way, until one is left: a tree, so ``merge`` must be associative.  Outputs stay
-in the order of the objects.  With one object the storlet runs, too, on one input.
+in the order of the objects.  With one object the storlet runs, too, on one input.  An input has the
+metadata that its storlet set, as a stored object would have it.
 
 A merge begins when all its inputs are complete, in the worker whose split was the last of them.  So
 it holds no slot while it waits for a split, which could deadlock.
@@ -49,8 +50,6 @@ class Merges:
         self._run_id = run_id
         self._budget = budget
         self._count = 0
-        #: The metadata of the last output.
-        self.metadata: Mapping[str, str] = {}
         path = context.require_operation().path
         headers = {names.LIMIT_PREFIX + name.title(): text for name, text in part.limits.items()}
         values, _ = limits.requested(headers)
@@ -109,11 +108,14 @@ class Merges:
         return output
 
     def _run(self, execution: Execution, inputs: Sequence[Spool], output: Spool) -> None:
-        streams = [StreamInput(spool, {}, drains=True, is_ours=True) for spool in inputs]
+        streams = [
+            StreamInput(spool, _for_storlet(spool.metadata), drains=True, is_ours=True)
+            for spool in inputs
+        ]
         result = execution.run_first(streams, None)
         for chunk in result.chunks():
             output.write(chunk)
-        self.metadata = result.metadata
+        output.metadata = result.metadata
 
     def _shown(self, error: StorletError) -> StorletError:
         """The error as the caller may see it."""
@@ -122,6 +124,13 @@ class Merges:
             f"merge: {known}", code=known.code, status=known.status, detail=known.detail,
             retry_after=known.retry_after,
         )  # fmt: skip
+
+
+def _for_storlet(metadata: Mapping[str, str]) -> dict[str, str]:
+    """The metadata of an output as the next storlet sees it: as that of a stored object."""
+    return {
+        key: value for key, value in metadata.items() if value and key.lower() != "content-type"
+    }
 
 
 class Tree:
@@ -161,7 +170,10 @@ class Tree:
         self.root = output
 
     def close(self) -> None:
-        """Release the outputs that were not merged."""
+        """Release the outputs that were not merged, and a root that was not taken."""
+        root, self.root = self.root, None
+        if root is not None:
+            root.close()
         for members in self._groups.values():
             for output in members.values():
                 if output is not None:

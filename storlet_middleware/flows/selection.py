@@ -6,6 +6,7 @@ import fnmatch
 import io
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import unquote
@@ -15,7 +16,7 @@ from storlet_middleware.concurrency import Pace
 from storlet_middleware.errors import AccessDenied, BackendFailed, BadRequest, StorletError
 from storlet_middleware.flows.caller_requests import CallerRequests
 from storlet_middleware.flows.distribution import Distribution, Selection, path_of
-from storlet_middleware.flows.sequence import read_object
+from storlet_middleware.flows.sequence import joined, read_object
 from storlet_middleware.wsgi.bodies import read_bounded
 from storlet_middleware.wsgi.own_requests import PAGE_ENTRIES
 from storlet_middleware.wsgi.storlet_request import ObjectPath
@@ -25,8 +26,8 @@ _LINE_BYTES: Final = 1282
 _PAGE_BYTES: Final = 16 << 20
 #: Entries that are listed for one that is selected, at most.
 _LISTED_PER_OBJECT: Final = 10
-#: Wrong lines of an object with paths that an answer names.
-_MOST_FAULTS: Final = 10
+#: Of a line that is no text.
+_SHOWN_BYTES: Final = 40
 
 
 def objects_of(distribution: Distribution, requests: CallerRequests, most: int) -> list[ObjectPath]:
@@ -46,32 +47,51 @@ def objects_of(distribution: Distribution, requests: CallerRequests, most: int) 
         raise StorletError("objects: there are none", code=errors.INPUT_NOT_FOUND)
     if len(found) > most:
         raise BadRequest(f"objects: more than {most}: select fewer of them")
-    seen: set[ObjectPath] = set()
-    for path in found:
-        if path in seen:
-            raise BadRequest(f"objects: /{path.container}/{path.name} is there twice")
-        seen.add(path)
+    _require_different(found)
     return found
+
+
+def _require_different(paths: list[ObjectPath]) -> None:
+    """Refuse objects that are there twice; the answer names them all."""
+    if len(set(paths)) == len(paths):
+        return
+    counts = Counter(paths)
+    raise BadRequest(
+        joined([f"objects: {_shown(path)} is there twice" for path in counts if counts[path] > 1])
+    )
+
+
+def _shown(path: ObjectPath) -> str:
+    return f"/{path.container}/{path.name}"
 
 
 def _of_manifest(place: ObjectPath, requests: CallerRequests, most: int) -> list[ObjectPath]:
+    """The lines of an object with paths; all its faults are reported at once."""
     content = read_object(requests, place, most * _LINE_BYTES)
-    found, faults = [], []
+    lines: dict[ObjectPath, int] = {}
+    faults: list[str] = []
     pace = Pace()
     for number, line in enumerate(io.BytesIO(content), 1):
         pace.pause()
-        path = line.removesuffix(b"\n").removesuffix(b"\r")
-        if not path:
+        text = line.removesuffix(b"\n").removesuffix(b"\r")
+        if not text:
             continue
         try:
-            found.append(path_of(path.decode("utf-8", "replace")))
+            path = path_of(text.decode())
+        except UnicodeDecodeError:
+            faults.append(f"line {number}: {text[:_SHOWN_BYTES]!r}: not UTF-8")
         except ValueError as error:
             faults.append(f"line {number}: {error}")
-        if len(found) > most or len(faults) >= _MOST_FAULTS:
+        else:
+            first = lines.setdefault(path, number)
+            if first != number:
+                faults.append(f"line {number}: {_shown(path)} is on line {first} already")
+        if len(lines) + len(faults) > most:
+            faults.append(f"more than {most} lines: select fewer of them")
             break
     if faults:
-        raise BadRequest(f"/{place.container}/{place.name}: {'; '.join(faults)}")
-    return found
+        raise BadRequest(f"{_shown(place)}: {joined(faults)}")
+    return list(lines)
 
 
 def _of_container(wanted: Selection, requests: CallerRequests, most: int) -> list[ObjectPath]:

@@ -23,13 +23,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from swift.common.utils import close_if_possible
+
 from storlet_middleware import errors, names
 from storlet_middleware.catalog.library import Library
 from storlet_middleware.config import Config, nearest
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import AccessDenied, BackendFailed, BadRequest, StorletError, fault
 from storlet_middleware.flows.caller_requests import CallerRequests, WSGIApp
-from storlet_middleware.wsgi import s3_request
+from storlet_middleware.wsgi import dynamic_object, s3_request
 from storlet_middleware.wsgi.bodies import read_bounded
 from storlet_middleware.wsgi.storlet_request import (
     ObjectPath,
@@ -106,6 +108,10 @@ def read_object(requests: CallerRequests, place: ObjectPath, most_bytes: int) ->
     text = f"/{path}: {answer.status}"
     too_many = BadRequest(f"/{path}: more than {most_bytes} bytes")
     if status == 200:
+        if answer.header(dynamic_object.MANIFEST.lower()) and not answer.header("content-length"):
+            close_if_possible(answer.chunks)
+            # Swift does not say where it ends, so a part of it could be missing.
+            raise BadRequest(f"/{path}: a dynamic large object of unknown length: store it as one")
         return read_bounded(answer.chunks, most_bytes, too_many)
     read_bounded(answer.chunks, most_bytes, too_many)
     if status in {401, 403}:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.utils import close_if_possible
 
 from storlet_middleware import errors, names
@@ -29,6 +30,7 @@ from storlet_middleware.flows.spool import Budget, Spool
 from storlet_middleware.records.record import OK
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.storlet_request import ObjectPath, run_headers
+from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 #: Output that an outcome has itself.
 INLINE_BYTES: Final = 4096
@@ -198,7 +200,9 @@ class Splits:
             return _refused(path, answer, status)
         outcome = Outcome(path)
         digest = hashlib.md5(usedforsecurity=False)
-        outcome.spool = Spool(self._budget) if self._budget is not None else None
+        if self._budget is not None:
+            outcome.spool = Spool(self._budget)
+            outcome.spool.metadata = storlet_metadata(HeaderKeyDict(answer.headers))
         try:
             for chunk in answer.chunks:
                 outcome.size += len(chunk)

@@ -1,6 +1,7 @@
 """The checks before a run starts: the caller may run the storlets and write the result.
 
-Order: signed URLs, number of inputs, each storlet's read ACL, the target's write ACL; then each
+Order: signed URLs, number of inputs, each storlet's read ACL or for the library the account's
+setting, the target's write ACL; then each
 storlet is resolved to one version, and the request's limits are compared with what that version
 declares.
 """
@@ -13,6 +14,7 @@ from typing import Final
 from storlet_daemon.protocol import framing
 from storlet_middleware import errors, names
 from storlet_middleware.bundle import manifest
+from storlet_middleware.catalog import library_callers
 from storlet_middleware.engine import limits
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import (
@@ -197,9 +199,15 @@ class Permissions:
         try:
             place = request.source or request.target
             container = place.container if place else ""
-            return self._proxy.catalog.authorize(
+            is_owner = self._proxy.catalog.authorize(
                 self._environ, request.version, request.account, request.storlet, container
             )
+            if plan is None:
+                library_callers.require_allowed(
+                    self._environ, self._proxy.app, request.account, request.storlet,
+                    is_owner=is_owner,
+                )  # fmt: skip
+            return is_owner  # noqa: TRY300 - the handler is for the storlet's ACL
         except StorletDenied:
             if plan is None or not plan.rule:
                 raise

@@ -1,4 +1,4 @@
-"""The runs of which records are kept: the account's wish, which a storlet can replace.
+"""The runs of which records are kept: the account's setting, which a storlet can replace.
 
 ``X-Account-Meta-Storlet-Records`` of the account, or ``X-Object-Meta-Storlet-Records`` of the
 storlet: ``all``, ``failures`` or ``none``.
@@ -16,7 +16,7 @@ from storlet_middleware.errors import BadRequest, fault
 from storlet_middleware.wsgi.account_info import account_metadata
 from storlet_middleware.wsgi.operation import Operation
 
-#: Key of the account's wish in Swift's account info.
+#: Key of the account's setting in Swift's account info.
 _KEY: Final = names.ACCOUNT_RECORDS.lower().removeprefix("x-account-meta-")
 _ENVIRON_KEY: Final = "HTTP_" + names.ACCOUNT_RECORDS.upper().replace("-", "_")
 

@@ -20,6 +20,7 @@
         identities.json         root   0600   see ``identity``
         code/                   group  0750   see ``code_dirs``
             <tenant key>/       Swift  0755   written by the filters; mounted into its sandboxes
+        spool/                  group  0770   files without names, of the filters' flows
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from storlet_middleware import self_test
+from storlet_middleware import names, self_test
 from storlet_middleware.admission import shared_table
 from storlet_middleware.sandboxd import filesystem
 from storlet_middleware.sandboxd.code_dirs import CodeDirs
@@ -57,6 +58,7 @@ class NodePaths:
         self.empty_dir = run_dir / "e"
         self.sandboxes = SandboxDirs(run_dir, owner, gid)
         self.code = CodeDirs(state_dir / "code", owner, gid)
+        self.spool_dir = state_dir / names.SPOOL_FOLDER
         self._self_test = run_dir / self_test.FILE_NAME
         self._owner = owner
         self._gid = gid
@@ -88,6 +90,7 @@ class NodePaths:
         self.sandboxes.make_roots()
         filesystem.make_directory(self.empty_dir, 0o755, self._owner)
         self.code.make_root()
+        filesystem.make_directory(self.spool_dir, 0o770, self._owner, self._gid)
 
     def listen_for_requests(self) -> socket.socket:
         """The listening request socket, which replaces a stale one.  Requires the node's lock."""

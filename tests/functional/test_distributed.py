@@ -97,3 +97,72 @@ def test_lines_are_counted_by_split_and_merge(owner: Client, many: str) -> None:
     split = {"storlet": "std:grep", "parameters": {"pattern": "[02468]$", "count": True}}
     document = {"objects": {"container": many}, "split": split, "merge": "std:sum"}
     assert distribute(owner, document).body == b"100\n"
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+
+def test_the_result_is_stored(owner: Client, many: str, container: str) -> None:
+    document = {"objects": {"container": many}, "split": "std:wordcount", "merge": "std:sum"}
+    plain = distribute(owner, document)
+    path = f"{container}/words ü.txt"
+    answer = distribute(owner, {**document, "output": "/" + path})
+    assert answer.status == 201, answer
+    summary = json.loads(answer.body)
+    stored = owner.get(path)
+    assert stored.body == plain.body
+    assert stored.headers["Content-Type"] == "text/plain; charset=utf-8"
+    assert summary["etag"] == stored.headers["Etag"] == answer.headers["Etag"]
+    assert (summary["bytes"], summary["objects"]) == (len(plain.body), COUNT)
+
+
+def test_lines_with_failures_are_stored(owner: Client, many: str, container: str) -> None:
+    document = {
+        "objects": [f"/{many}/001", f"/{many}/none"], "split": "std:nop",
+        "on-failure": "report", "output": f"/{container}/report",
+    }  # fmt: skip
+    answer = distribute(owner, document)
+    assert (answer.status, json.loads(answer.body)["failed"]) == (201, 1)
+    rows_of = [json.loads(line) for line in owner.get(f"{container}/report").body.splitlines()]
+    assert [row["code"] for row in rows_of] == ["ok", "input.not_found"]
+
+
+def test_a_failure_stores_nothing(owner: Client, many: str, container: str) -> None:
+    path = f"{container}/result"
+    assert owner.put(path, b"the old one").status == 201
+    document = {"objects": {"container": many}, "split": "std:sum", "output": "/" + path}
+    answer = distribute(owner, document)
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert owner.get(path).body == b"the old one"
+
+
+@pytest.mark.parametrize("placed", ["closed", "missing", "full", "reserved"])
+def test_a_wrong_output_is_refused_before_any_split(
+    owner: Client, users: dict[str, Client], many: str, container: str, placed: str
+) -> None:
+    """Each split would fail."""
+    wanted = {
+        "closed": (403, "access.denied"),
+        "missing": (404, "target.not_found"),
+        "full": (413, "swift.refused"),
+        "reserved": (400, "bad_request"),
+    }[placed]
+    target = {"missing": unique("missing"), "reserved": "storletlog"}.get(placed, container)
+    client = users["test:tester3"] if placed == "closed" else owner
+    if placed == "full":
+        assert owner.post(container, {"X-Container-Meta-Quota-Count": "0"}).status == 204
+    document = {"objects": {"container": many}, "split": "std:sum", "output": f"/{target}/o"}
+    answer = distribute(client, document)
+    assert (answer.status, answer.error) == wanted, answer
+
+
+def test_a_rule_about_the_output_holds(users: dict[str, Client]) -> None:
+    ward = make_ward(users)
+    ward.rule(
+        "version: 1\nrules:\n- name: closed\n  when: {method: PUT, container: patients}\n"
+        "  deny: nothing is added\n"
+    )
+    document = {"objects": ["/open/none"], "split": "std:nop", "output": "/patients/b.csv"}
+    answer = distribute(ward.admin, document)
+    assert (answer.status, answer.error) == (403, "access.rule"), answer
+    assert answer.headers["X-Storlet-Rule"] == "closed"

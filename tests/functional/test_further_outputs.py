@@ -238,3 +238,25 @@ def test_the_sample_splits_an_object_by_lines(owner: Client, container: str) -> 
         head + b"Chur,9\n",
     ]
     assert owner.head(outputs[1]).meta("Parts") == "3"
+
+
+def test_the_sample_makes_tiles_and_a_thumbnail_in_one_run(owner: Client, container: str) -> None:
+    folder = CHECKOUT / "storlets/tiles"
+    code = (folder / "tiles.py").read_bytes()
+    assert owner.put("storlet/tiles.py", code, declaration("python", "tiles.Tiles")).status == 201
+    assert owner.put(f"{container}/in.png", (folder / "input.png").read_bytes()).status == 201
+    outputs = [f"{container}/{line}-{column}.png" for line in range(2) for column in range(3)]
+    sent = {"X-Storlet-Output": ", ".join("/" + output for output in outputs)}
+    query = {"columns": "3", "size": "48"}
+    answer = owner.get(f"{container}/in.png", Tool(owner, "tiles.py").headers(sent), query=query)
+    assert (answer.status, answer.body) == (200, (folder / "expected.png").read_bytes()), answer
+    for output in outputs:
+        tile = owner.get(output)
+        assert tile.headers["Content-Type"] == "image/png"
+        assert (tile.meta("Width"), tile.meta("Height")) == ("80", "80")
+        assert tile.body.startswith(b"\x89PNG\r\n")
+    # One tile too many for the grid: none is stored.
+    sent = {"X-Storlet-Output": f"/{container}/a.png, /{container}/b.png"}
+    answer = owner.get(f"{container}/in.png", Tool(owner, "tiles.py").headers(sent), query=query)
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert contents(owner, [f"{container}/a.png", f"{container}/b.png"]) == [None, None]

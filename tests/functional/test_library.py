@@ -108,3 +108,23 @@ def test_records_are_selected_at_the_node(owner: Client, container: str, placeme
         assert owner.put(path, body + b"x").status == 201
         with pytest.raises(StorletsError):
             list(storlets.records(*name, "i4 id, s12 place"))
+
+
+def test_readers_without_a_login_run_it_only_if_the_account_allows_it(
+    owner: Client, container: str, text: str
+) -> None:
+    assert owner.post(container, {"X-Container-Read": ".r:*"}).status == 204
+    anonymous = Client(owner.storage_url, "")
+    assert anonymous.get(text).body == TEXT
+    refused = anonymous.get(text, headers("std:nop"))
+    assert (refused.status, refused.error) == (401, "access.denied")
+    assert "X-Account-Meta-Storlet-Library: users" in refused.text
+    setting = "X-Account-Meta-Storlet-Library"
+    wrong = owner.post("", {setting: "everyone"})
+    assert (wrong.status, wrong.error) == (400, "bad_request")
+    try:
+        assert owner.post("", {setting: "all"}).status == 204
+        answer = anonymous.get(text, headers("std:nop"))
+        assert (answer.status, answer.body) == (200, TEXT)
+    finally:
+        assert owner.post("", {setting: ""}).status == 204

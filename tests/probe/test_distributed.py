@@ -1,20 +1,27 @@
-"""``std:distributed``: the client disconnects, or an object server is killed, while splits run."""
+"""``std:distributed``: the client disconnects, an object server is killed, or the disk for
+intermediate results is full, while splits run.
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from tests.support.accounts import remove_container, unique
+from tests.support.cluster import Cluster
 from tests.support.host import Host, new_key
 from tests.support.http import raw_connection
 from tests.support.tenant import Tenant
 from tests.support.waiting import wait_for
 
-COUNT = 60
+COUNT = 200
+#: The default of ``[library] distributed_concurrency``.
+RUNS = 16
 HEADERS = {"X-Run-Storlet": "std:distributed"}
 
 
@@ -23,23 +30,33 @@ def many(tenant: Tenant) -> Iterator[str]:
     """A container with small objects."""
     name = unique("many")
     assert tenant.client.put(name).status == 201
-    for number in range(COUNT):
-        assert tenant.client.put(f"{name}/{number:03}", b"line %d\n" % number).status == 201
+    with ThreadPoolExecutor(8) as threads:
+        answers = threads.map(
+            lambda n: tenant.client.put(f"{name}/{n:03}", b"line %d\n" % n), range(COUNT)
+        )
+        assert {answer.status for answer in answers} == {201}
     yield name
     remove_container(tenant.client, name)
 
 
-def test_all_splits_end_when_the_client_disconnects(host: Host, tenant: Tenant, many: str) -> None:
+@pytest.mark.parametrize("more", [{}, {"merge": "concat"}, {"merge": "std:sum"}])
+def test_all_splits_end_when_the_client_disconnects(
+    host: Host, tenant: Tenant, many: str, more: dict[str, str]
+) -> None:
+    """Within a second, on an idle machine."""
     assert tenant.is_well()
     before, key = host.all_descriptors(), new_key()
     split = {"storlet": tenant.tool().storlet, "parameters": {"do": "hold", "key": key}}
-    document = {"objects": {"container": many}, "split": split, "concurrency": 3}
+    document = {"objects": {"container": many}, "split": split, "concurrency": RUNS, **more}
     body = json.dumps(document).encode()
     with raw_connection(tenant.client) as client:
         client.send_head("POST", "", {**HEADERS, "Content-Length": str(len(body))})
         client.send(body)
-        wait_for(lambda: len(host.runs_named(key)) >= 3, 20, "three splits")
+        # A storlet has at most eight workers; the other splits wait for one.
+        wait_for(lambda: len(host.runs_named(key)) >= 8, 30, "eight splits")
+    left = time.monotonic()
     wait_for(lambda: not host.runs_named(key), 10, "the end of all splits")
+    print(f"all splits have ended {time.monotonic() - left:.2f} s after the client")
     host.await_descriptors(before)
     assert tenant.is_well()
 
@@ -68,3 +85,26 @@ def test_an_object_server_that_is_killed_gives_no_wrong_line(
             assert row["code"] == "backend.failed", row
     assert sum(row["outcome"] == "ok" for row in found) >= COUNT - 4
     assert tenant.is_well()
+
+
+def test_a_full_disk_is_an_error_and_leaves_nothing(
+    cluster: Cluster, host: Host, tenant: Tenant
+) -> None:
+    paths = [f"data/{unique('large')}" for _ in range(4)]
+    for path in paths:
+        assert tenant.client.put(path, b"a\t1\n" * 50_000).status == 201
+    document = {"objects": paths, "split": "std:nop", "merge": "std:sum"}
+    body = json.dumps(document).encode()
+    assert tenant.is_well()
+    spool = cluster.state_dir / "spool"
+    before = host.all_descriptors()
+    with host.tiny_disk_over(spool, "300k"):
+        answer = tenant.client.request("POST", "", HEADERS, body=body)
+        assert (answer.status, answer.error) == (503, "node.busy"), answer
+        assert "its disk is full" in answer.text
+        assert not list(spool.iterdir())
+        host.await_descriptors(before)
+        assert os.statvfs(spool).f_bfree * os.statvfs(spool).f_bsize >= 296 << 10
+    answer = tenant.client.request("POST", "", HEADERS, body=body)
+    assert (answer.status, answer.body) == (200, b"a\t200000\n")
+    assert not list(spool.iterdir())

@@ -3,6 +3,7 @@ the first byte."""
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -11,8 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.accounts import unique
-from tests.support.cluster import Cluster
+from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.host import Host, Process, check_numbered, new_key, stream_links
+from tests.support.http import Client
+from tests.support.proxies import OtherProxy, other_proxy
+from tests.support.storlets import Tool
 from tests.support.tenant import Tenant
 from tests.support.waiting import wait_for
 
@@ -195,3 +199,59 @@ def test_a_proxy_that_is_killed_leaves_nothing_that_runs(
             going.result(30)
         wait_for(lambda: not host.runs_named(key), 5, "the run's end")
     assert tenant.is_well(placement)
+
+
+# --- several outputs ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def late(cluster: Cluster, tmp_path: Path) -> Iterator[tuple[OtherProxy, Path]]:
+    """A proxy in which the commit of an object named ``late`` waits for a file."""
+    shutil.copy(CHECKOUT / "tests/functional/commit_doubles.py", tmp_path)
+    conf = Path(cluster.description["conf_dir"], "proxy-server.conf").read_text("utf-8")
+    line = next(line for line in conf.splitlines() if line.startswith("pipeline ="))
+    changes = {
+        "pipeline:main": {
+            "pipeline": line.partition("=")[2].replace(" proxy-server", " late proxy-server")
+        },
+        "filter:late": {
+            "paste.filter_factory": "commit_doubles:factory",
+            "go": str(tmp_path / "go"),
+        },
+        "app:proxy-server": {"error_suppression_limit": "1000"},
+    }
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(tmp_path))
+        with other_proxy(cluster, changes) as proxy:
+            yield proxy, tmp_path / "go"
+
+
+def test_object_servers_that_are_killed_between_two_commits(
+    host: Host,
+    tenant: Tenant,
+    late: tuple[OtherProxy, Path],
+    background: ThreadPoolExecutor,
+) -> None:
+    """The answer names the output that is stored and the one that is not."""
+    proxy, go = late
+    url = f"http://127.0.0.1:{proxy.port}{tenant.client.version_url.path}"
+    tool = Tool(Client(url, tenant.client.token, ""), "gremlin.py")
+    first, second = (f"data/{unique(name)}" for name in ("first", "late"))
+    headers = {"X-Storlet-Output": f"/{first}, /{second}"}
+    size = 100_000
+    with host.started_again(*SERVERS):
+        going = background.submit(
+            tool.get, tenant.path, "spread", headers, bytes=str(size), drops="0"
+        )
+        wait_for(lambda: tenant.client.head(first).status == 200, 20, "the first commit")
+        assert not going.done()
+        for server in SERVERS:
+            host.kill_hard(server)
+        go.touch()
+        answer = going.result(60)
+    assert (answer.status, answer.error) == (503, "outputs.partial"), answer
+    assert f"not stored: /{second} (503" in answer.text
+    assert f"; stored: /{first}" in answer.text
+    wait_for(tenant.is_well, 30, "a run to work again")
+    assert tenant.client.head(first).headers["Content-Length"] == str(size)
+    assert tenant.client.head(second).status == 404

@@ -13,6 +13,7 @@ import os
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import time
 import uuid
@@ -397,7 +398,8 @@ class Host:
     def tiny_disk_over(self, folder: Path, size: str) -> Iterator[None]:
         """Mount a small file system over ``folder``, which a test then fills."""
         owner = folder.stat()
-        options = f"size={size},uid={owner.st_uid},gid={owner.st_gid},mode=0755"
+        mode = stat.S_IMODE(owner.st_mode)
+        options = f"size={size},uid={owner.st_uid},gid={owner.st_gid},mode={mode:o}"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(folder)], check=True)
         try:
             yield

@@ -344,6 +344,8 @@ class FakeSwift:
 
     def __init__(self) -> None:
         self.is_enabled = True
+        #: Further headers of the account.
+        self.account_headers: dict[str, str] = {}
         self.containers: dict[str, Container] = {}
         self.seen: list[Seen] = []
         self.bodies: list[Body] = []
@@ -397,6 +399,7 @@ class FakeSwift:
             return Response(status=404, request=request)
         if len(parts) == 1 or not parts[1]:
             headers = {"X-Account-Meta-Storlet-Enabled": str(self.is_enabled)}
+            headers |= self.account_headers
             return Response(status=204, request=request, headers=headers)
         container = self.containers.get(parts[1])
         if len(parts) == 2:

@@ -38,6 +38,7 @@ def test_modes_are_those_of_the_table_with_any_umask(home: Path) -> None:
     assert mode(run / "c" / KEY / "control.sock") == 0o666
     assert mode(temporary) == 0o660
     assert mode(home / "state" / "code") == 0o750
+    assert mode(home / "state" / "spool") == 0o770
     assert mode(paths.code.path_of("AUTH_a")) == 0o755
 
 

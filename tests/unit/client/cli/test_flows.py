@@ -45,6 +45,13 @@ def test_the_library_is_listed(server: Server, command: Command) -> None:
             ["up.py", "c", "--merge", "concat"],
             {"objects": {"container": "c"}, "split": {"storlet": "up.py"}, "merge": "concat"},
         ),
+        (
+            ["up.py", "c", "--to", "results/2026/o ü"],
+            {
+                "objects": {"container": "c"}, "split": {"storlet": "up.py"},
+                "output": "/results/2026/o ü",
+            },
+        ),
     ],
 )  # fmt: skip
 def test_objects_of_a_container(
@@ -81,6 +88,7 @@ def test_objects_of_a_file_and_a_file_for_the_answer(
         ["up.py", "--objects", __file__, "--prefix", "x"],
         ["up.py", "c", "--merge-parameter", "a=b"],
         ["up.py", "c", "--merge", "concat", "--merge-parameter", "a=b"],
+        ["up.py", "c", "--to", "results"],
     ],
 )
 def test_contradictions_are_refused_before_any_request(

@@ -9,7 +9,7 @@ from storlet_middleware import names
 from storlet_middleware.enforcement import requirements
 from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.ruled_proxy import BOB, Ruled, assert_closed, rule
-from tests.unit.middleware.support import RUN
+from tests.unit.middleware.support import ACCOUNT, RUN, Node
 
 
 @pytest.mark.parametrize(
@@ -299,3 +299,28 @@ def test_headers_that_let_swift_move_objects_are_found(header: str) -> None:
     assert found("PUT", "there") == header
     assert found("POST", "") is None
     assert found("GET", "there") is None
+
+
+@pytest.mark.parametrize(
+    ("when", "action", "is_mandatory"),
+    [
+        ("method: PUT, object: out", "deny: it is closed", False),
+        ("method: PUT, content-type: text/csv", "deny: it is closed", True),
+        ("method: PUT, object: out", "run: up.py", True),
+    ],
+)
+def test_a_result_of_many_objects_that_a_rule_may_be_about_is_refused(
+    ruled: Ruled, node: Node, when: str, action: str, *, is_mandatory: bool
+) -> None:
+    ruled.rule(rule("hide", when, action, mandatory=is_mandatory))
+    headers = {"X-Run-Storlet": "std:distributed"}
+    document = b'{"objects": ["/c/o"], "split": "std:nop", "output": "/c/out"}'
+    path = f"/v1/{ACCOUNT}"
+    assert_closed(ruled.proxy.call("POST", path, headers, body=document))
+    assert node.workers.runs == []
+    ruled.swift.containers["c"].read = BOB
+    answer = ruled.proxy.call("POST", path, headers, body=document, user=BOB)
+    assert (answer.status, answer.headers.get(names.RULE)) == (403, None)
+    if "object" in when:
+        other = document.replace(b"/c/out", b"/c/other")
+        assert ruled.proxy.call("POST", path, headers, body=other).status == 201

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from swift.common.exceptions import ChunkReadTimeout
-from swift.common.swob import HTTPServiceUnavailable
+from swift.common.swob import HTTPServiceUnavailable, Response
 
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.flows import merges, splits, spool
@@ -67,7 +67,9 @@ def assert_ended(proxy: Proxy, swift: FakeSwift) -> None:
     """Nothing runs and nothing is open."""
     assert wait_until(lambda: swift.unclosed() == 0)
     assert_idle(proxy)
-    assert proxy.filter._of_account[Route.DISTRIBUTE]._running == {}
+    distributed = proxy.filter._of_account[Route.DISTRIBUTE]
+    assert distributed._running == {}
+    assert wait_until(lambda: distributed._shared.space.used_bytes == 0)
 
 
 ALL = {"objects": {"container": "c", "prefix": "a/"}, "split": "std:nop"}
@@ -303,6 +305,7 @@ def test_all_faults_of_the_body_come_at_once(proxy: Proxy, data: FakeSwift) -> N
         "order": "random",
         "concurrency": 1000,
         "on-failure": "report",
+        "output": "/storletlog/o",
     }
     answer = distribute(proxy, document)
     assert (answer.status, answer.error) == (400, "bad_request")
@@ -318,6 +321,7 @@ def test_all_faults_of_the_body_come_at_once(proxy: Proxy, data: FakeSwift) -> N
         "order: 'random': want listing or arrival",
         "concurrency: '1000': want 1 to 16",
         "on-failure: 'report': only without merge",
+        "output: '/storletlog/o': no result is stored in storletlog",
     ):
         assert text in answer.data.decode(), text
 
@@ -347,6 +351,216 @@ def test_closing_the_answer_ends_all_splits(proxy: Proxy, data: FakeSwift, node:
     answer.app_iter.close()
     assert_ended(proxy, data)
     assert "code=client.gone" in proxy.logger.text
+
+
+# --- rights ---------------------------------------------------------------------------------------
+
+
+def test_the_right_to_the_storlet_comes_before_all_reads(proxy: Proxy, data: FakeSwift) -> None:
+    data.put_storlet("own.py")
+    data.containers["c"].read = READER
+    objects = {"container": "c", "metadata": {"Colour": "red"}}
+    answer = distribute(proxy, {"objects": objects, "split": "own.py"}, user=READER)
+    assert (answer.status, answer.error) == (403, "access.denied")
+    assert b"split: own.py: " in answer.data
+    assert not data.requests("HEAD", "b.log")
+    assert not [seen for seen in data.requests("GET", "/c") if "prefix" in seen.query]
+    assert_ended(proxy, data)
+
+
+# --- output ---------------------------------------------------------------------------------------
+
+STORED = {**ALL, "output": "/out/o 1"}
+
+
+@pytest.fixture
+def out(data: FakeSwift) -> dict[str, Any]:
+    """The objects of a container for results."""
+    data.put("out", "other")
+    data.containers["out"].objects.clear()
+    found: dict[str, Any] = data.containers["out"].objects
+    return found
+
+
+@pytest.mark.parametrize("merge", ["concat", "std:sum"])
+def test_the_result_becomes_an_object(
+    proxy: Proxy, data: FakeSwift, node: Node, out: dict[str, Any], merge: str
+) -> None:
+    if merge == "concat":
+        body = b"".join(b"TEXT %d\n" % number for number in range(12))
+    else:
+        node.workers.script, body = joining, b"(0,1,2,3,4,5,6,7,8,9,10,11)"
+    answer = distribute(proxy, {**STORED, "merge": merge})
+    assert answer.status == 201, answer.data
+    assert out["o 1"].body == body
+    wanted = "text/plain; charset=utf-8" if merge == "concat" else "text/x-merged"
+    assert out["o 1"].headers["Content-Type"] == wanted
+    etag = hashlib.md5(body, usedforsecurity=False).hexdigest()
+    assert json.loads(answer.data) == {
+        "output": "/out/o%201", "bytes": len(body), "etag": etag, "objects": 12, "failed": 0,
+    }  # fmt: skip
+    assert answer.headers["Etag"] == etag
+    assert answer.headers["Content-Length"] == str(len(answer.data))
+    (put,) = data.requests("PUT")
+    assert put.source == "ST"
+    assert_ended(proxy, data)
+
+
+@pytest.mark.parametrize("headers", [{}, LINES])
+def test_lines_become_an_object(
+    proxy: Proxy, data: FakeSwift, node: Node, out: dict[str, Any], headers: dict[str, str]
+) -> None:
+    node.workers.script = failing
+    answer = distribute(proxy, {**STORED, "on-failure": "report"}, headers)
+    assert (answer.status, json.loads(answer.data)["failed"]) == (201, 1)
+    found = [json.loads(line) for line in out["o 1"].body.splitlines()]
+    assert [row["path"] for row in found] == [f"/c/a/{number:02}.txt" for number in range(12)]
+    assert out["o 1"].headers["Content-Type"] == "application/x-ndjson"
+    assert_ended(proxy, data)
+
+
+def test_a_large_result_is_streamed(
+    proxy: Proxy, data: FakeSwift, node: Node, out: dict[str, Any]
+) -> None:
+    for number in range(3):
+        data.put("c", f"a/{number:02}.txt", b"x" * (1 << 20))
+    assert distribute(proxy, {**STORED, "merge": "concat"}).status == 201
+    assert len(out["o 1"].body) == (3 << 20) + 65
+    assert_ended(proxy, data)
+
+
+@pytest.mark.parametrize("size", [1, 2 << 20])
+@pytest.mark.parametrize("merge", ["concat", "std:sum"])
+def test_a_failure_stores_nothing(
+    proxy: Proxy, data: FakeSwift, node: Node, out: dict[str, Any], merge: str, size: int
+) -> None:
+    """Also after the PUT has begun, and the old object stays."""
+    old = data.put("out", "o 1", b"old")
+    for number in range(5):
+        data.put("c", f"a/{number:02}.txt", b"x" * size)
+
+    def fails(worker: WorkerRun) -> None:
+        worker.fail("ValueError: no") if "." in worker.invoke.id else failing(worker)
+
+    node.workers.script = fails
+    answer = distribute(proxy, {**STORED, "merge": merge, "concurrency": 1})
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert out == {"o 1": old}
+    assert_ended(proxy, data)
+
+
+def test_swifts_refusal_of_the_result_is_the_answer(
+    proxy: Proxy, data: FakeSwift, out: dict[str, Any]
+) -> None:
+    def full(request: Any) -> Any:
+        return Response(status=507, request=request)
+
+    for number in range(3):
+        data.put("c", f"a/{number:02}.txt", b"x" * (1 << 20))
+    place = f"{ACCOUNT_PATH}/out/o"
+    data.hooks["PUT", place] = full
+    answer = distribute(proxy, {**STORED, "merge": "concat", "output": "/out/o"})
+    assert (answer.status, answer.error) == (503, "backend.failed")
+    assert b"output /out/o: Swift answered 507" in answer.data
+
+    def at_the_end(request: Any) -> Any:
+        while request.environ["wsgi.input"].read(65536):
+            pass
+        return Response(status=503, request=request)
+
+    data.hooks["PUT", place] = at_the_end
+    assert distribute(proxy, {**STORED, "output": "/out/o"}).error == "backend.failed"
+    assert out == {}
+    assert_ended(proxy, data)
+
+
+@pytest.mark.parametrize(
+    ("output", "answered", "text"),
+    [
+        ("/none/o", (404, "target.not_found"), "output: there is no container none"),
+        ("/storlet/o", (400, "bad_request"), "no result is stored in storlet"),
+        ("/dependency/o", (400, "bad_request"), "no result is stored in dependency"),
+        ("/storlet_rules/o", (400, "bad_request"), "no result is stored in storlet_rules"),
+        ("/out/" + "ü" * 513, (400, "bad_request"), "the name of the object has more than 1024"),
+        ("/out", (400, "bad_request"), "output: '/out': want /container/object"),
+        (["/out/o"], (400, "bad_request"), "output: ['/out/o']: want /container/object"),
+        ("/c/a/03.txt", (400, "bad_request"), "/c/a/03.txt is one of the objects that are read"),
+    ],
+)
+@pytest.mark.usefixtures("out")
+def test_a_wrong_output_is_refused_before_any_split(
+    proxy: Proxy, data: FakeSwift, node: Node, output: Any, answered: Any, text: str
+) -> None:
+    answer = distribute(proxy, {**ALL, "output": output})
+    assert (answer.status, answer.error) == answered, answer.data
+    assert text in answer.data.decode()
+    assert node.workers.runs == []
+    assert_ended(proxy, data)
+
+
+@pytest.mark.parametrize(
+    ("header", "text"),
+    [
+        ("X-Container-Meta-Quota-Count", "quota of objects of the container out"),
+        ("X-Container-Meta-Quota-Bytes", "quota of bytes of the container out"),
+        ("X-Account-Meta-Quota-Bytes", "the account's quota of bytes is used up"),
+        ("X-Account-Sysmeta-Quota-Count", "the account's quota of objects is used up"),
+    ],
+)
+@pytest.mark.usefixtures("out")
+def test_a_quota_that_is_used_up_is_refused_before_any_split(
+    proxy: Proxy, data: FakeSwift, node: Node, header: str, text: str
+) -> None:
+    used = {
+        f"X-{kind}-{unit}": "3"
+        for kind in ("Account", "Container")
+        for unit in ("Bytes-Used", "Object-Count")
+    }
+    data.account_headers |= used
+    data.containers["out"].sysmeta |= used
+    is_container = header.startswith("X-Container")
+    place = data.containers["out"].sysmeta if is_container else data.account_headers
+    place[header] = "3"
+    answer = distribute(proxy, {**ALL, "output": "/out/o"})
+    assert (answer.status, answer.error) == (413, "swift.refused"), answer.data
+    assert text in answer.data.decode()
+    assert node.workers.runs == []
+    place[header] = "4"
+    assert distribute(proxy, {**ALL, "output": "/out/o"}).status == 201
+    assert_ended(proxy, data)
+
+
+def test_the_right_to_write_is_the_callers(
+    proxy: Proxy, data: FakeSwift, node: Node, out: dict[str, Any]
+) -> None:
+    data.containers["c"].read = data.containers["out"].read = READER
+    answer = distribute(proxy, {**ALL, "output": "/out/o"}, user=READER)
+    assert (answer.status, answer.error) == (403, "access.denied")
+    assert node.workers.runs == []
+    data.containers["out"].write = READER
+    assert distribute(proxy, {**ALL, "output": "/out/o"}, user=READER).status == 201
+    assert list(out) == ["o"]
+    assert_ended(proxy, data)
+
+
+def test_a_merge_sees_the_metadata_of_its_inputs(
+    proxy: Proxy, data: FakeSwift, node: Node, out: dict[str, Any]
+) -> None:
+    seen = []
+
+    def script(worker: WorkerRun) -> None:
+        if "." in worker.invoke.id:
+            seen.extend(dict(item.metadata) for item in worker.invoke.inputs)
+        content = worker.read()
+        worker.begin(**{"Content-Type": "text/x-part", "Kind": "ü"})
+        worker.write(content)
+        worker.succeed()
+
+    node.workers.script = script
+    assert distribute(proxy, {**STORED, "merge": "std:sum"}).status == 201
+    assert seen == [{"Kind": "ü"}] * 12
+    assert out["o 1"].headers["X-Object-Meta-Kind"]
+    assert_ended(proxy, data)
 
 
 # --- merge ----------------------------------------------------------------------------------------
