@@ -259,7 +259,7 @@ BEYOND: Final = (
         ("metadata that no node stores",)),
     Protection("storlet_middleware.engine.invocation",
         "output in tiny pieces, each of which costs a Swift process a turn of its event loop",
-        ("output byte by byte, four at once",)),
+        ("output byte by byte, four at once", "several outputs byte by byte at once")),
     Protection("storlet_middleware.engine.handover",
         "locks of a shared stream or file position, held while slow pages are read",
         ("output from cold pages", "cold reads of the input",

@@ -99,6 +99,7 @@ ANSWERS: Final = {
     "proxy/withheld_put.py _send": REFUSAL,
     "flows/caller_requests.py send": "the filter's own answer, which has passed the gate",
     "flows/distributed.py _streamed": "outputs of storlets, each the body of such an answer",
+    "flows/distributed.py _stored": WRITTEN,
     "flows/distributed.py _complete": "outputs of storlets, each the body of such an answer",
     "catalog/bundle_uploads.py versions": FILTERS,
     "catalog/bundle_uploads.py _point": WRITTEN,
