@@ -86,3 +86,17 @@ def test_a_user_who_does_not_own_the_account_is_told(server: Server, storlets: S
     account, code = storlets.diagnose()[-2:]
     assert (account.subject, account.remedy) == ("account", "ask the owner of the account")
     assert code == Check("container storlet", True, "you may run its storlets")
+
+
+@pytest.mark.parametrize(
+    ("setting", "text"),
+    [({}, "callers with a login"), ({"X-Account-Meta-Storlet-Library": "none"}, "no caller")],
+)
+def test_the_callers_of_the_library_are_shown(
+    server: Server, storlets: Storlets, setting: dict[str, str], text: str
+) -> None:
+    described = {"storlet_handler": {**INFO["storlet_handler"], "library_callers": "users"}}
+    server.replies["GET", "/info"] = Reply(body=json.dumps(described).encode())
+    server.on("HEAD", "", Reply(204, {"X-Account-Meta-Storlet-Enabled": "True", **setting}))
+    (check,) = (check for check in storlets.diagnose() if check.subject == "library")
+    assert (check.is_well, check.text) == (True, f"std: storlets for {text}")
