@@ -203,6 +203,23 @@ struct storlet_entry {
     const char *last_modified;
 };
 
+/* An object that is created. Fields that are NULL or 0 are not set. The store guesses a missing
+ * content type from the name. Begin with `struct storlet_creation creation = STORLET_CREATION;`. */
+struct storlet_creation {
+    /* The size of this structure in the storlet. */
+    uint32_t size;
+    const char *content_type;
+
+    /* The user metadata. */
+    size_t metadata_count;
+    const struct storlet_field *metadata;
+
+    /* Seconds until the store deletes the object. */
+    int64_t delete_after;
+};
+
+#define STORLET_CREATION {sizeof(struct storlet_creation), NULL, 0, NULL, 0}
+
 /* The run of another storlet. Begin with `struct storlet_call call = STORLET_CALL;`. */
 struct storlet_call {
     /* The size of this structure in the storlet. */
@@ -248,7 +265,7 @@ struct storlet_services {
     int64_t (*seek)(struct storlet_run *run, const struct storlet_file *file, int64_t offset,
                     int whence, struct storlet_error *error);
 
-    /* Close a file. `file` is not valid after it. */
+    /* Close a file that was opened or called. `file` is not valid after it. */
     void (*close)(struct storlet_run *run, const struct storlet_file *file);
 
     /* The facts about an object. Service `read`. Returns 0, or -1. `forget` releases them; at the
@@ -278,6 +295,28 @@ struct storlet_services {
 
     /* Delete an object. Service `delete`. Done at the call. Returns 0, or -1. */
     int (*remove)(struct storlet_run *run, const char *path, struct storlet_error *error);
+
+    /* Create an object, or replace one, with `creation`, which may be NULL. Service `write`. It is
+     * stored when the run succeeds, together with the outputs. A run that returns with a file that
+     * is neither finished nor discarded fails. Returns 0, or -1. */
+    int (*create)(struct storlet_run *run, const char *path,
+                  const struct storlet_creation *creation, const struct storlet_file **file,
+                  struct storlet_error *error);
+
+    /* Write all of `data` to a created file. Returns 0, or -1: then the run fails, unless the file
+     * is discarded. */
+    int (*write)(struct storlet_run *run, const struct storlet_file *file, const void *data,
+                 size_t size, struct storlet_error *error);
+
+    /* The created file is complete. Returns 0, or -1: then the run fails, unless the file is
+     * discarded. */
+    int (*finish)(struct storlet_run *run, const struct storlet_file *file,
+                  struct storlet_error *error);
+
+    /* Do not store a created file; also after `finish`. `file` is not valid after it. Returns 0,
+     * or -1. */
+    int (*discard)(struct storlet_run *run, const struct storlet_file *file,
+                   struct storlet_error *error);
 
     /* Run another storlet, and read its result as a file that cannot seek. Service `call`.
      * `file->object` has the metadata of the result. Returns 0, or -1. */

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.test_services import ask, outcomes, upload
+from tests.functional.test_services import Author, ask, outcomes, upload
 from tests.functional.wards import RESEARCHER, RULES, Ward, make_ward
 from tests.support.accounts import remove_container, unique
 from tests.support.cluster import CHECKOUT
@@ -136,6 +136,40 @@ def test_the_record_of_a_run_names_what_it_creates(
     assert retry_until(lambda: creator.get("", query=record).status == 200)
     wanted = f'"outputs":["{container}/made"]'
     assert wanted in creator.get("", query=record).text.replace(": ", ":")
+
+
+def test_a_shared_object_creates_objects(
+    owner: Client, container: str, second: str, plain: str
+) -> None:
+    author = Author.of(owner, "native", "creator")
+    assert upload(author, "read, write", author.storlet).status == 201
+    paths = [f"{container}/mäde 1", f"{second}/made/2", f"{container}/empty"]
+    more = [f"{container}/{number}" for number in range(4)]
+    options = {
+        "content_type": "text/x",
+        "metadata": {"Colour": "röd", "Shape": "round"},
+        "delete_after": 9000,
+    }
+    asked = [
+        ["create", f"/{paths[0]}", "one", options], ["create", f"/{paths[1]}", "x", None, MANY],
+        ["create", f"/{paths[2]}", ""], ["create_many", [f"/{path}" for path in more], "abc"],
+        ["create", "/no-such-container/o", "x"], ["leave", f"/{container}/no", "x", "discarded"],
+        ["leave", f"/{container}/no", "x", "closed and discarded"],
+    ]  # fmt: skip
+    *made, refused, discarded, later = outcomes(ask(author, plain, *asked))
+    assert made == [["ok"]] * 4
+    assert (refused[0], discarded, later) == ("NotFound", ["ok"], ["ok"])
+    assert contents(owner, *paths, *more) == [b"one", b"x" * MANY, b"", *[b"abc"] * 4]
+    assert contents(owner, f"{container}/no") == [None]
+    stored = owner.head(paths[0])
+    assert stored.headers["Content-Type"] == "text/x"
+    assert (stored.meta("Colour"), stored.meta("Shape")) == ("röd", "round")
+    assert stored.headers["X-Delete-At"]
+    for how in ("open", "dropped"):
+        answer = ask(author, plain, ["leave", f"/{container}/no", "half", how])
+        assert (answer.status, answer.error) == (422, "storlet.failed"), answer
+        assert "neither closed nor discarded" in answer.text
+    assert contents(owner, f"{container}/no") == [None]
 
 
 # --- what is not stored ---------------------------------------------------------------------------

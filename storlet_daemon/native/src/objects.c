@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* Read-ahead of the first request after a seek, and of the last. */
@@ -39,6 +40,7 @@ struct file {
     char *path;
     bool is_busy;
     bool is_closed;
+    bool is_created; /* it is written, and not read */
     struct storlet_error failure; /* `number` is not 0 after a failure: the file stays failed */
     struct request stream;
     bool has_stream;
@@ -333,14 +335,15 @@ static int open_object(struct storlet_run *run, const char *path, const struct s
 }
 
 /* The file of a storlet's pointer, which this thread then uses; NULL with a failure. */
-static struct file *take(const struct storlet_file *given, struct storlet_error *failure) {
+static struct file *take(const struct storlet_file *given, bool is_created,
+                         struct storlet_error *failure) {
     pthread_mutex_lock(&lock);
     struct file *file = files;
     while (file != NULL && &file->api != given) {
         file = file->next;
     }
-    if (file == NULL || file->is_closed) {
-        explain_failure(failure, EBADF, "bad_request", 400, "the file is not open");
+    if (file == NULL || file->is_closed || file->is_created != is_created) {
+        explain_failure(failure, EBADF, "bad_request", 400, "the file is not open for this");
         file = NULL;
     } else if (file->is_busy) {
         explain_failure(failure, EBUSY, "bad_request", 400, "another thread uses the file");
@@ -378,7 +381,7 @@ static void close_object(struct storlet_run *run, const struct storlet_file *giv
     struct file *mine = NULL;
     pthread_mutex_lock(&lock);
     for (struct file *file = files; file != NULL; file = file->next) {
-        if (&file->api == given && !file->is_closed) {
+        if (&file->api == given && !file->is_closed && !file->is_created) {
             file->is_closed = true; /* a thread that uses it frees it */
             mine = file->is_busy ? NULL : file;
         }
@@ -474,7 +477,7 @@ static ssize_t read_object(struct storlet_run *run, const struct storlet_file *g
     if (!services_enter(run, &failure)) {
         return give(error, &failure);
     }
-    struct file *file = take(given, &failure);
+    struct file *file = take(given, false, &failure);
     if (file != NULL) {
         if (file->failure.number != 0) {
             failure = file->failure;
@@ -517,7 +520,7 @@ static int64_t seek_object(struct storlet_run *run, const struct storlet_file *g
     if (!services_enter(run, &failure)) {
         return give(error, &failure);
     }
-    struct file *file = take(given, &failure);
+    struct file *file = take(given, false, &failure);
     if (file != NULL) {
         if (seek_to(file, offset, whence, &failure)) {
             position = file->position;
@@ -699,6 +702,165 @@ static int list_container(struct storlet_run *run, const char *container,
     return is_listed ? 0 : give(error, &failure);
 }
 
+/* --- created objects ---------------------------------------------------------------------------
+ */
+
+static bool create_first(struct file *file, const char *path, const struct storlet_creation *given,
+                         struct storlet_error *failure) {
+    struct storlet_creation creation = STORLET_CREATION;
+    json_t *fields = json_object();
+    if (given != NULL) {
+        memcpy(&creation, given, given->size < sizeof creation ? given->size : sizeof creation);
+    }
+    put_name(&fields, "path", path);
+    put_text_if_any(&fields, "content_type", creation.content_type);
+    if (creation.metadata_count > 0) {
+        put_texts(&fields, "metadata", creation.metadata, creation.metadata_count);
+    }
+    if (creation.delete_after > 0) {
+        put(&fields, "delete_after", json_integer(creation.delete_after));
+    }
+    file->is_created = true;
+    file->stream.kind = ANSWER_SINK;
+    file->has_stream = ask(&file->stream, "create", fields, failure);
+    return file->has_stream && read_facts(&file->facts, file->stream.answer, failure);
+}
+
+static int create_object(struct storlet_run *run, const char *path,
+                         const struct storlet_creation *creation,
+                         const struct storlet_file **created, struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    struct file *file = calloc(1, sizeof *file);
+    bool is_open =
+        file == NULL ? no_memory(&failure) : create_first(file, path, creation, &failure);
+    if (is_open) {
+        *created = enlist(file);
+    } else if (file != NULL) {
+        free_file(file);
+    }
+    services_leave();
+    return is_open ? 0 : give(error, &failure);
+}
+
+/* `close` or `discard` of a created file. False with a failure. */
+static bool end_created(struct file *file, const char *operation, struct storlet_error *failure) {
+    struct request request = {.kind = ANSWER_NOTHING};
+    json_t *fields = json_object();
+    put(&fields, "file", json_integer(file->stream.id));
+    if (strcmp(operation, "close") == 0) {
+        put(&fields, "bytes", json_integer(file->position));
+    }
+    if (!ask(&request, operation, fields, failure)) {
+        return false;
+    }
+    services_drop(&request);
+    return true;
+}
+
+/* All was written: report it to the store, and close the stream. False with a failure. */
+static bool finish_created(struct file *file, struct storlet_error *failure) {
+    if (file->stream.fd < 0) {
+        explain_failure(failure, EBADF, "bad_request", 400, "the file is finished already");
+        return false;
+    }
+    shutdown(file->stream.fd, SHUT_WR);
+    bool is_done = end_created(file, "close", failure);
+    close(file->stream.fd);
+    file->stream.fd = -1;
+    return is_done;
+}
+
+static bool write_created(struct file *file, const char *data, size_t size,
+                          struct storlet_error *failure) {
+    if (file->stream.fd < 0) {
+        explain_failure(failure, EBADF, "bad_request", 400, "the file is finished already");
+        return false;
+    }
+    while (size > 0) {
+        ssize_t count = write(file->stream.fd, data, size);
+        if (count < 0 && errno != EINTR) {
+            /* The reason is the answer to "close". */
+            if (finish_created(file, failure)) {
+                explain_failure(failure, EAGAIN, "services.gone", 503,
+                                "the store takes no more bytes");
+            }
+            return false;
+        }
+        if (count > 0) {
+            data += count;
+            size -= (size_t)count;
+            file->position += count;
+        }
+    }
+    return true;
+}
+
+static int write_object(struct storlet_run *run, const struct storlet_file *given,
+                        const void *data, size_t size, struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    bool is_written = false;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    struct file *file = take(given, true, &failure);
+    if (file != NULL) {
+        if (file->failure.number != 0) {
+            failure = file->failure;
+        } else if (!(is_written = write_created(file, data, size, &failure))) {
+            file->failure = failure;
+        }
+        give_back(file);
+    }
+    services_leave();
+    return is_written ? 0 : give(error, &failure);
+}
+
+static int finish_object(struct storlet_run *run, const struct storlet_file *given,
+                         struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    bool is_done = false;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    struct file *file = take(given, true, &failure);
+    if (file != NULL) {
+        if (file->failure.number != 0) {
+            failure = file->failure;
+        } else {
+            is_done = finish_created(file, &failure);
+        }
+        give_back(file);
+    }
+    services_leave();
+    return is_done ? 0 : give(error, &failure);
+}
+
+static int discard_object(struct storlet_run *run, const struct storlet_file *given,
+                          struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    bool is_done = false;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    struct file *file = take(given, true, &failure);
+    if (file != NULL) {
+        if (file->stream.fd >= 0) {
+            close(file->stream.fd);
+            file->stream.fd = -1;
+        }
+        is_done = end_created(file, "discard", &failure);
+        pthread_mutex_lock(&lock);
+        file->is_closed = true;
+        pthread_mutex_unlock(&lock);
+        give_back(file);
+    }
+    services_leave();
+    return is_done ? 0 : give(error, &failure);
+}
+
 /* --- calls -------------------------------------------------------------------------------------
  */
 
@@ -813,6 +975,10 @@ const struct storlet_services store_functions = {
     .set_metadata = change_metadata,
     .copy = copy_object,
     .remove = remove_object,
+    .create = create_object,
+    .write = write_object,
+    .finish = finish_object,
+    .discard = discard_object,
     .call = call_storlet,
     .call_into = call_storlet_into,
 };

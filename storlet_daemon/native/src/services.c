@@ -62,7 +62,7 @@ void explain_failure(struct storlet_error *failure, int number, const char *code
 }
 
 static int number_of(const char *code, int64_t status) {
-    if (strcmp(code, CODE_LIMIT_SERVICES) == 0) {
+    if (strcmp(code, CODE_LIMIT_SERVICES) == 0 || strcmp(code, "storlet.limit.output") == 0) {
         return ENOBUFS;
     }
     if (strcmp(code, "services.changed") == 0) {
@@ -193,6 +193,7 @@ static const struct kind {
     bool (*is_valid)(json_t *reply);
 } kinds[] = {
     {"opened", OF_ANSWER, ANSWER_STREAM, 1, is_opened},
+    {"created", OF_ANSWER, ANSWER_SINK, 1, is_performed},
     {"described", OF_ANSWER, ANSWER_FACTS, 0, is_described},
     {"performed", OF_ANSWER, ANSWER_NOTHING, 0, is_performed},
     {"ended", OF_END, ANSWER_STREAM, 0, is_end},
@@ -303,6 +304,7 @@ static const char *service_of(const char *operation) {
     static const char *const table[][2] = {
         {"open", "read"},          {"stat", "read"},  {"list", "list"},
         {"set_metadata", "write"}, {"copy", "write"}, {"delete", "delete"},
+        {"create", "write"},       {"close", "write"}, {"discard", "write"},
         {"call", "call"},
     };
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {

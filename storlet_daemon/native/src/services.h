@@ -5,7 +5,7 @@
 #include "../storlet.h"
 #include "worker.h"
 
-enum answer { ANSWER_STREAM, ANSWER_FACTS, ANSWER_NOTHING };
+enum answer { ANSWER_STREAM, ANSWER_SINK, ANSWER_FACTS, ANSWER_NOTHING };
 
 /*
  * One request, and the stream of its answer. The memory is the caller's, from services_ask until

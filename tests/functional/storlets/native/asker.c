@@ -184,6 +184,8 @@ static const char *name_of(const struct storlet_error *error) {
         return "LimitExceeded";
     case EAGAIN:
         return "Unavailable";
+    case ECANCELED:
+        return "OSError";
     case ESPIPE:
         return "UnsupportedOperation";
     default:
@@ -379,6 +381,105 @@ static int do_copy(run_t *run, json_t *asked, json_t *found, struct storlet_erro
 static int do_delete(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
     (void)found;
     return run->services->remove(run, path_of(asked), error);
+}
+
+/* --- created objects ---------------------------------------------------------------------------
+ */
+
+static int do_create(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    const char *text = json_string_value(json_array_get(asked, 2));
+    json_t *options = json_array_get(asked, 3);
+    json_t *given = json_array_get(asked, 4);
+    json_int_t times = json_is_integer(given) ? json_integer_value(given) : 1;
+    struct storlet_field fields[64];
+    struct storlet_creation creation = STORLET_CREATION;
+    (void)found;
+    creation.content_type = json_string_value(json_object_get(options, "content_type"));
+    creation.metadata_count = fields_of(json_object_get(options, "metadata"), fields);
+    creation.metadata = fields;
+    creation.delete_after = json_integer_value(json_object_get(options, "delete_after"));
+    size_t size = strlen(text);
+    char *block = malloc(size * 65536 + 1);
+    for (size_t i = 0; i < 65536; i++) {
+        memcpy(block + i * size, text, size);
+    }
+    int result = run->services->create(run, path_of(asked), &creation, &file, error);
+    while (result == 0 && times > 0) {
+        json_int_t part = times < 65536 ? times : 65536;
+        result = run->services->write(run, file, block, size * (size_t)part, error);
+        times -= part;
+    }
+    free(block);
+    return result == 0 ? run->services->finish(run, file, error) : result;
+}
+
+static int do_create_many(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *files[64];
+    json_t *paths = json_array_get(asked, 1);
+    const char *text = json_string_value(json_array_get(asked, 2));
+    size_t count = json_array_size(paths);
+    int result = 0;
+    (void)found;
+    for (size_t i = 0; i < count && result == 0; i++) {
+        const char *path = json_string_value(json_array_get(paths, i));
+        result = run->services->create(run, path, NULL, &files[i], error);
+    }
+    for (; *text != '\0' && result == 0; text++) {
+        for (size_t i = 0; i < count && result == 0; i++) {
+            result = run->services->write(run, files[i], text, 1, error);
+        }
+    }
+    for (size_t i = 0; i < count && result == 0; i++) {
+        result = run->services->finish(run, files[i], error);
+    }
+    return result;
+}
+
+static int do_leave(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    const char *text = json_string_value(json_array_get(asked, 2));
+    const char *how = json_string_value(json_array_get(asked, 3));
+    (void)found;
+    if (run->services->create(run, path_of(asked), NULL, &file, error) != 0 ||
+        run->services->write(run, file, text, strlen(text), error) != 0) {
+        return -1;
+    }
+    if (strcmp(how, "closed and discarded") == 0 &&
+        run->services->finish(run, file, error) != 0) {
+        return -1;
+    }
+    if (strcmp(how, "discarded") == 0 || strcmp(how, "closed and discarded") == 0) {
+        return run->services->discard(run, file, error);
+    }
+    if (strcmp(how, "exception") == 0) {
+        struct storlet_error own = STORLET_ERROR;
+        run->services->discard(run, file, NULL);
+        own.number = ECANCELED;
+        snprintf(own.message, sizeof own.message, "in the block");
+        *error = own;
+        return -1;
+    }
+    if (strcmp(how, "dropped") == 0) {
+        run->services->close(run, file); /* closes no created object */
+    }
+    return 0;
+}
+
+/* Write until the store refuses more. */
+static int do_refused(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    static const char block[65536];
+    (void)found;
+    if (run->services->create(run, path_of(asked), NULL, &file, error) != 0) {
+        return -1;
+    }
+    while (run->services->write(run, file, block, sizeof block, error) == 0) {
+    }
+    if (json_is_true(json_array_get(asked, 2))) {
+        run->services->discard(run, file, NULL);
+    }
+    return -1;
 }
 
 /* --- calls -------------------------------------------------------------------------------------
@@ -592,7 +693,8 @@ static const struct {
     {"stat", do_stat},       {"list", do_list},       {"find", do_find},
     {"set", do_set},         {"set_many", do_set_many}, {"copy", do_copy},
     {"delete", do_delete},   {"hold", do_hold},       {"parts", do_parts},
-    {"call", do_call},       {"store", do_store},
+    {"create", do_create},   {"create_many", do_create_many}, {"leave", do_leave},
+    {"refused", do_refused}, {"call", do_call},       {"store", do_store},
     {"garbage", do_garbage}, {"flood", do_flood},     {"die", do_die},
 };
 
