@@ -34,26 +34,26 @@ class Caller:
         while True:
             try:
                 name = self.others[number % len(self.others)]
-                with services.call(name, self.params["path"], self.params_of_call()) as result:
+                with services.call(name, self.params["on"], self.params_of_call()) as result:
                     result.read()
             except OSError:
                 pass
             number += 1
 
     def params_of_call(self) -> dict[str, str]:
-        return {key: self.params[key] for key in ("do", "key", "others", "path")}
+        return {key: self.params[key] for key in ("do", "key", "others", "on")}
 
     def flood(self) -> None:
         """Send calls, and read no reply."""
         channel = services._channel
         while True:
-            channel._send("call", {"storlet": "std:nop", "path": self.params["path"]})
+            channel._send("call", {"storlet": "std:nop", "path": self.params["on"]})
 
     def hoard(self) -> None:
         """Open results, and read none of them."""
         results = []
         while True:
             try:
-                results.append(services.call("std:nop", self.params["path"]))
+                results.append(services.call("std:nop", self.params["on"]))
             except OSError:
                 self.branch(0)
