@@ -23,11 +23,11 @@ def declare(group: Group) -> None:
     def doctor(
         storlets: Storlets, context: click.Context, places: tuple[str, ...], form: str
     ) -> None:
-        """Find what is wrong, each with the command that repairs it; exit status 1 if anything is.
+        """Find what is wrong, each problem with the command that repairs it.
 
         Checks login, cluster, clock and account; languages, dependencies and code of storlets;
         grants without an effect; and of each place that is named, whether it exists and whether you
-        may read it. It changes nothing.
+        may read it. It changes nothing. The exit status is 1 if there is a problem.
         """
         checks = storlets.diagnose(places)
         if form == "table":

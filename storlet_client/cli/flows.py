@@ -42,7 +42,14 @@ def declare(group: Group) -> None:
     @with_storlets
     @click.argument("name")
     @click.argument("container", default="")
-    @click.option("-p", "--parameter", "parameters", multiple=True, metavar="KEY=VALUE")
+    @click.option(
+        "-p",
+        "--parameter",
+        "parameters",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Parameter of the storlet. Repeat it for several.",
+    )
     @click.option("--prefix", default="", help="Only objects whose names begin with this.")
     @click.option("--suffix", default="", help="Only objects whose names end with this.")
     @click.option("--glob", default="", help="Only objects whose names match this pattern.")
@@ -54,7 +61,13 @@ def declare(group: Group) -> None:
         help="File with CONTAINER/OBJECT on each line, instead of a container.",
     )
     @click.option("--merge", default="", help="Storlet that merges the outputs, or 'concat'.")
-    @click.option("--merge-parameter", "merge_parameters", multiple=True, metavar="KEY=VALUE")
+    @click.option(
+        "--merge-parameter",
+        "merge_parameters",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Parameter of the storlet of --merge.",
+    )
     @click.option("--concurrency", type=click.IntRange(1), help="Objects at the same time.")
     @click.option("--report", is_flag=True, help="Report failures, and continue.")
     @click.option(

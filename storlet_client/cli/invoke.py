@@ -12,7 +12,7 @@ import click
 from storlet_client.cli.context import pairs, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
-from storlet_client.cli.progress import chunks_of, watched, written
+from storlet_client.cli.progress import chunks_of, size_of, watched, written
 from storlet_client.cli.runs import show_logs
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import object_path
@@ -46,7 +46,14 @@ def declare(group: Group) -> None:
     @with_storlets
     @click.argument("name")
     @click.argument("path", metavar="CONTAINER/OBJECT")
-    @click.option("-p", "--parameter", "parameters", multiple=True, metavar="KEY=VALUE")
+    @click.option(
+        "-p",
+        "--parameter",
+        "parameters",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Parameter of the storlet. Repeat it for several.",
+    )
     @click.option("-o", "--output", help="File for the output; '-' (default) is standard output.")
     @click.option("--to", "target", metavar="CONTAINER/OBJECT", help="Store the output as this.")
     @click.option(
@@ -114,7 +121,13 @@ def declare(group: Group) -> None:
     @click.option(
         "--follow", is_flag=True, help="Lines of logs as storlets run, until interrupted."
     )
-    @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100_000))
+    @click.option(
+        "--limit",
+        default=20,
+        show_default=True,
+        type=click.IntRange(1, 100_000),
+        help="Most recorded runs.",
+    )
     @format_option
     def logs(
         storlets: Storlets, name: str, invocation: str | None, form: str, **options: Any
@@ -179,7 +192,7 @@ def _body(source: BinaryIO, path: str) -> Iterator[bytes] | bytes:
         yield first
         yield from chunks_of(source)
 
-    return watched(chunks(), f"upload {path}", None)
+    return watched(chunks(), f"upload {path}", size_of(source))
 
 
 #: Bytes of a body that is kept in memory, so that it can be sent again.

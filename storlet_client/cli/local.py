@@ -43,7 +43,14 @@ def declare(group: Group) -> None:
     )
     @click.argument("source", type=_SOURCE, metavar="PROJECT|BUNDLE")
     @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
-    @click.option("-p", "--parameter", "parameters", multiple=True, metavar="KEY=VALUE")
+    @click.option(
+        "-p",
+        "--parameter",
+        "parameters",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="Parameter of the storlet. Repeat it for several.",
+    )
     @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
     @click.option(
         "-m", "--metadata", multiple=True, metavar="KEY=VALUE", help="Metadata of the first input."

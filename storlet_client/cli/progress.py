@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 import sys
 import tempfile
 from collections.abc import Iterable, Iterator
@@ -14,11 +15,15 @@ from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    FileSizeColumn,
     Progress,
     TextColumn,
+    TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+
+from storlet_client.cli.output import in_line
 
 #: Its name in errors.
 STANDARD_OUTPUT = "standard output"
@@ -36,18 +41,24 @@ def watched(
     if is_mixed or not sys.stderr.isatty():
         yield from chunks
         return
+    known = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+    unknown = (FileSizeColumn(), TransferSpeedColumn(), TimeElapsedColumn())
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
+        *(unknown if total is None else known),
     )
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(text, total=total)
+        task = progress.add_task(in_line(text), total=total)
         for chunk in chunks:
             yield chunk
             progress.update(task, advance=len(chunk))
+
+
+def size_of(file: BinaryIO) -> int | None:
+    """The bytes of an open regular file; of a pipe, they are unknown."""
+    facts = os.fstat(file.fileno())
+    return facts.st_size if stat.S_ISREG(facts.st_mode) else None
 
 
 def chunks_of(file: BinaryIO, size: int = 1 << 18) -> Iterator[bytes]:

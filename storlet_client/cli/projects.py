@@ -33,6 +33,7 @@ def declare(group: Group) -> None:
         type=click.Choice(["python", "java", "native"]),
         default="python",
         show_default=True,
+        help="Language of the storlet.",
     )
     @click.option(
         "--template", "kind", type=click.Choice(template.kinds()), default=template.FILTER,
@@ -40,10 +41,11 @@ def declare(group: Group) -> None:
         " thumbnails, merge sorted objects, read a table in the store.",
     )  # fmt: skip
     def init(name: str, language: str, kind: str) -> None:
-        """Make a folder with a storlet that works: storlet.toml, source, test cases with samples.
+        """Make a folder with a storlet that works.
 
-        Python and Java have all templates, native filter only. A native storlet is one in Rust
-        here; change build and files of storlet.toml for another language.
+        It has storlet.toml, source, and test cases with samples. Python and Java have all
+        templates, native filter only. A native storlet is one in Rust here; change build and files
+        of storlet.toml for another language.
         """
         try:
             folder = template.make(Path(name), language, kind)

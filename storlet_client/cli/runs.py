@@ -37,7 +37,13 @@ def declare(group: Group) -> None:
     @click.option("--outcome", default="", help="ok, failed, refused, cancelled or an error code.")
     @click.option("--since", default="", help="Time (2026-11-23T19:00:00Z), or an age such as 1h.")
     @click.option("--until", default="", help="The same; runs that ended before.")
-    @click.option("--limit", default=20, show_default=True, type=click.IntRange(1, 100_000))
+    @click.option(
+        "--limit",
+        default=20,
+        show_default=True,
+        type=click.IntRange(1, 100_000),
+        help="Most runs.",
+    )
     @click.option("--follow", is_flag=True, help="Print runs as they end, until interrupted.")
     @format_option
     def runs(storlets: Storlets, name: str | None, form: str, **options: Any) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from storlet_client.cli.main import cli
@@ -38,6 +39,17 @@ def test_each_command_has_help_with_examples(command: Command, words: tuple[str,
     assert len(result.out.splitlines()) > 4
     examples = result.out.partition("Examples:\n")[2]
     assert f"storlet {' '.join(words)}".rstrip() in examples
+
+
+def test_each_option_has_a_help_and_each_line_of_the_list_its_whole_sentence() -> None:
+    for words in all_commands():
+        found: click.Command = cli
+        for word in words:
+            assert isinstance(found, click.Group)
+            found = found.commands[word]
+        options = [each for each in found.params if isinstance(each, click.Option)]
+        assert [each.name for each in options if not each.help] == [], words
+        assert not found.get_short_help_str(86).endswith("..."), words
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from storlet_client.cli.progress import chunks_of, watched, written
+from storlet_client.cli.progress import chunks_of, size_of, watched, written
+from tests.support.cluster import CHECKOUT
 
 
 def names(folder: Path) -> list[str]:
@@ -42,6 +48,39 @@ def test_a_device_is_written_in_place() -> None:
     with written("/dev/null") as file:
         file.write(b"x")
     assert Path("/dev/null").is_char_device()
+
+
+def test_the_size_of_a_file_is_known_and_that_of_a_pipe_is_not(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"abc")
+    with (tmp_path / "in").open("rb") as file:
+        assert size_of(file) == 3
+    reader, writer = os.pipe()
+    os.close(writer)
+    with os.fdopen(reader, "rb") as pipe:
+        assert size_of(pipe) is None
+
+
+@pytest.mark.parametrize(("total", "shown"), [(6, "6/6 bytes"), (None, "6 bytes")])
+def test_a_terminal_shows_the_size_if_it_is_known(total: int | None, shown: str) -> None:
+    parent, child = pty.openpty()
+    code = (
+        "import sys; sys.path.insert(0, sys.argv[1])\n"
+        "from storlet_client.cli.progress import watched\n"
+        f"list(watched([b'abc', b'def'], 'up [red]\\nx', {total}))"
+    )
+    words = [sys.executable, "-c", code, str(CHECKOUT)]
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "NO_COLOR": "1"}
+    done = subprocess.run(words, stderr=child, env=environment, check=True, timeout=60)
+    os.close(child)
+    text = b""
+    with contextlib.suppress(OSError):  # the end of a terminal
+        while chunk := os.read(parent, 65536):
+            text += chunk
+    os.close(parent)
+    assert done.returncode == 0
+    assert f"{shown}" in text.decode()
+    assert "up [red]\\nx" in text.decode()
+    assert ("/?" in text.decode()) is False
 
 
 def test_without_a_terminal_nothing_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
