@@ -37,12 +37,14 @@ import org.openstack.storlet.common.StorletInputStream;
 import org.openstack.storlet.common.StorletLogger;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
+import org.openstack.storlet.services.CreateOptions;
 import org.openstack.storlet.services.Entry;
 import org.openstack.storlet.services.ListQuery;
 import org.openstack.storlet.services.ServiceException;
 import org.openstack.storlet.services.Services;
 import org.openstack.storlet.services.Stat;
 import org.openstack.storlet.services.StoredInputStream;
+import org.openstack.storlet.services.StoredOutputStream;
 import org.openstack.storlet.services.StorletCall;
 
 /**
@@ -89,12 +91,15 @@ public class Asker implements IStorlet {
 
     private static List<Object> failure(Throwable raised) {
         String name = raised.getClass().getSimpleName().replaceFirst("Exception$", "");
+        if (name.equals("IO")) {
+            name = "OSError";
+        }
         String code = raised instanceof ServiceException refusal ? refusal.code() : "";
         return List.of(name.equals("Service") ? "ServiceError" : name, code, String.valueOf(raised.getMessage()));
     }
 
     private static List<?> perform(String name, List<?> args) throws Exception {
-        String path = args.isEmpty() ? "" : (String) args.get(0);
+        String path = !args.isEmpty() && args.get(0) instanceof String text ? text : "";
         Services services = Services.current();
         switch (name) {
             case "open":
@@ -130,6 +135,20 @@ public class Asker implements IStorlet {
                 return List.of(facts(services.callInto(onData, data, (String) args.get(2))));
             case "call_many":
                 return callMany(services, call(path, (String) args.get(1), List.of()), (Long) args.get(2));
+            case "create":
+                return create(services, path, args);
+            case "create_many":
+                return createMany(services, (List<?>) args.get(0), (String) args.get(1));
+            case "leave":
+                return leave(services, path, (String) args.get(1), (String) args.get(2));
+            case "fail":
+                throw new IllegalArgumentException("on purpose");
+            case "refused":
+                return refused(services, path, (Boolean) args.get(1));
+            case "lie":
+                return lie(services, path);
+            case "die_creating":
+                return dieCreating(services, path, (Long) args.get(1));
             case "hold":
                 return hold(services, path, (Long) args.get(1));
             case "parts":
@@ -308,6 +327,79 @@ public class Asker implements IStorlet {
         return text.getBytes(StandardCharsets.UTF_8);
     }
 
+    private static List<?> create(Services services, String path, List<?> args) throws IOException {
+        Map<?, ?> asked = args.size() > 2 && args.get(2) != null ? (Map<?, ?>) args.get(2) : Map.of();
+        long times = args.size() > 3 ? (Long) args.get(3) : 1;
+        Map<?, ?> metadata = asked.get("metadata") == null ? Map.of() : (Map<?, ?>) asked.get("metadata");
+        CreateOptions options =
+                new CreateOptions((String) asked.get("content_type"), changes(metadata), (Long) asked.get("delete_after"));
+        byte[] piece = utf8((String) args.get(1));
+        int block = (int) Math.min(times, Math.max(1, 65536 / Math.max(1, piece.length)));
+        byte[] pieces = utf8(((String) args.get(1)).repeat(block));
+        try (StoredOutputStream file = services.create(path, options)) {
+            for (long left = times; left > 0; left -= block) {
+                file.write(pieces, 0, (int) Math.min(left, block) * piece.length);
+            }
+            file.complete();
+        }
+        return List.of();
+    }
+
+    /** Creates objects at the same time, a byte of each in turn. */
+    private static List<?> createMany(Services services, List<?> paths, String text) throws IOException {
+        List<StoredOutputStream> files = new ArrayList<>();
+        for (Object path : paths) {
+            files.add(services.create((String) path));
+        }
+        for (byte each : utf8(text)) {
+            for (StoredOutputStream file : files) {
+                file.write(each);
+                file.flush();
+            }
+        }
+        for (StoredOutputStream file : files) {
+            file.complete();
+        }
+        return List.of();
+    }
+
+    /** Creates an object, and ends without it, or with a part of it. */
+    private static List<?> leave(Services services, String path, String text, String how) throws IOException {
+        StoredOutputStream file = services.create(path);
+        file.write(utf8(text));
+        switch (how) {
+            case "discarded":
+                file.discard();
+                break;
+            case "closed and discarded":
+                file.complete();
+                file.discard();
+                break;
+            case "exception":
+                file.discard();
+                throw new IOException("in the block");
+            default:
+                file.close();
+        }
+        return List.of();
+    }
+
+    /** Writes until the store refuses more. */
+    private static List<?> refused(Services services, String path, boolean isDiscarded) throws IOException {
+        StoredOutputStream file = services.create(path);
+        byte[] much = new byte[65536];
+        try {
+            while (true) {
+                file.write(much);
+            }
+        } catch (ServiceException failed) {
+            if (isDiscarded) {
+                file.discard();
+            }
+            throw failed;
+        }
+    }
+
     private static List<?> hold(Services services, String path, long count) throws IOException {
         List<InputStream> files = new ArrayList<>();
         for (long number = 0; number < count; number++) {
@@ -356,6 +448,29 @@ public class Asker implements IStorlet {
         while (true) {
             send.invoke(channel, name.invoke(make.newInstance("stat", "read"), "path", path));
         }
+    }
+
+    /** Reports another number of bytes than were written. */
+    private static List<?> lie(Services services, String path) throws Exception {
+        StoredOutputStream file = services.create(path);
+        file.write(utf8("abc"));
+        file.flush();
+        Field sent = file.getClass().getDeclaredField("sent");
+        sent.setAccessible(true);
+        sent.set(file, 2L);
+        file.complete();
+        return List.of();
+    }
+
+    /** Is killed while an object is being created. */
+    private static List<?> dieCreating(Services services, String path, long times) throws Exception {
+        StoredOutputStream file = services.create(path);
+        for (long number = 0; number < times; number++) {
+            file.write(new byte[65536]);
+        }
+        new ProcessBuilder("sh", "-c", "kill -9 " + ProcessHandle.current().pid()).start();
+        Thread.sleep(60_000);
+        return List.of();
     }
 
     /** Is killed while a file is open. */

@@ -28,7 +28,7 @@ public class ServiceException extends IOException {
         if (storlet != null) {
             return new CallFailedException(message, code, status, storlet);
         }
-        if (code.equals("storlet.limit.services")) {
+        if (code.equals("storlet.limit.services") || code.equals("storlet.limit.output")) {
             return new LimitExceededException(message, code, status);
         }
         if (code.equals("services.changed")) {

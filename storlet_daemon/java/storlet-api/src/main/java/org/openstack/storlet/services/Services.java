@@ -17,6 +17,10 @@ import java.util.Map;
  *     logger.emitLog(entry.name() + " " + entry.size());
  * }
  * services.setMetadata("/photos/cat.jpg", Map.of("Checked", "yes"));
+ * try (StoredOutputStream index = services.create("/index/names")) {
+ *     index.write("cat.jpg\n".getBytes(UTF_8));
+ *     index.complete();
+ * }
  * }</pre>
  *
  * <p>Any number of threads of the run may use it at the same time. When the run has ended, it and
@@ -141,6 +145,14 @@ public abstract class Services {
      * @throws CallFailedException when that storlet fails; then nothing is stored
      */
     public abstract Stat callInto(StorletCall call, String output) throws ServiceException;
+
+    /** Creates an object; see {@link #create(String, CreateOptions)}. */
+    public final StoredOutputStream create(String path) throws ServiceException {
+        return create(path, CreateOptions.NONE);
+    }
+
+    /** Creates an object, or replaces one, when the run succeeds. */
+    public abstract StoredOutputStream create(String path, CreateOptions options) throws ServiceException;
 
     /** Copies an object with its metadata; an object at {@code target} is replaced. */
     public abstract void copy(String source, String target) throws ServiceException;

@@ -63,6 +63,12 @@ public class ServicesTest {
         }
 
         @Override
+        public StoredOutputStream create(String path, CreateOptions options) {
+            opened += path + " " + options.contentType() + "; ";
+            return null;
+        }
+
+        @Override
         public void copy(String source, String target) {}
 
         @Override
@@ -123,6 +129,16 @@ public class ServicesTest {
         services.call("up.py", "/c/o");
         services.call(StorletCall.of("up.py"), "data".getBytes());
         assertEquals("up.py /c/o []; up.py null data; ", services.opened);
+    }
+
+    @Test
+    public void anObjectIsCreatedWithOptions() throws ServiceException {
+        OneObject services = new OneObject();
+        services.create("/c/o");
+        CreateOptions options = CreateOptions.NONE.withContentType("text/x").withDeleteAfter(60).withMetadata(Map.of("a", "b"));
+        assertEquals(new CreateOptions("text/x", Map.of("a", "b"), 60L), options);
+        services.create("/c/p", options);
+        assertEquals("/c/o null; /c/p text/x; ", services.opened);
     }
 
     @Test

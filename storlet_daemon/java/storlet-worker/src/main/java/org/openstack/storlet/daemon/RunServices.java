@@ -3,12 +3,14 @@ package org.openstack.storlet.daemon;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.Map;
+import org.openstack.storlet.services.CreateOptions;
 import org.openstack.storlet.services.Entry;
 import org.openstack.storlet.services.ListQuery;
 import org.openstack.storlet.services.ServiceException;
 import org.openstack.storlet.services.Services;
 import org.openstack.storlet.services.Stat;
 import org.openstack.storlet.services.StoredInputStream;
+import org.openstack.storlet.services.StoredOutputStream;
 import org.openstack.storlet.services.StorletCall;
 
 /** The services of one run, on its {@link ServiceChannel}. */
@@ -120,6 +122,18 @@ final class RunServices extends Services {
             request.range("ranges", range.first(), range.last());
         }
         return request;
+    }
+
+    @Override
+    public StoredOutputStream create(String path, CreateOptions options) throws ServiceException {
+        ServiceRequest request = new ServiceRequest("create", WRITE)
+                .name("path", path)
+                .text("content_type", options.contentType())
+                .count("delete_after", options.deleteAfterSeconds());
+        if (!options.metadata().isEmpty()) {
+            request.texts("metadata", options.metadata());
+        }
+        return channel.create(request);
     }
 
     @Override

@@ -112,6 +112,12 @@ final class ServiceChannel {
         return streamOf(answer(request));
     }
 
+    /** The object that a request begins. */
+    CreatedObject create(ServiceRequest request) throws ServiceException {
+        ServiceReply reply = answer(request);
+        return new CreatedObject(this, reply.id(), adopt(reply));
+    }
+
     /** Takes over the descriptor of a reply; the end of the run closes it, too. */
     private SharedDescriptor adopt(ServiceReply reply) throws ServiceException {
         if (reply.descriptor() < 0) {

@@ -15,13 +15,13 @@ import org.openstack.storlet.services.Stat;
  * @param hasMore the page of a listing is not the last one
  * @param bytes of the complete stream of an {@code ended}, else -1
  * @param refusal of a {@code failed}, else null
- * @param descriptor of the stream of an {@code opened} or {@code feeding}, else -1; belongs to the
- *     receiver
+ * @param descriptor of the stream of an {@code opened}, {@code created} or {@code feeding}, else
+ *     -1; belongs to the receiver
  */
 record ServiceReply(
         boolean isFeeding, long id, Stat facts, boolean hasMore, long bytes, Refusal refusal, int descriptor) {
     private static final String FEEDING = "feeding";
-    private static final Set<String> STREAMS = Set.of("opened", FEEDING);
+    private static final Set<String> STREAMS = Set.of("opened", "created", FEEDING);
     private static final String ENDED = "ended";
     private static final String FAILED = "failed";
     private static final Set<String> OTHERS = Set.of("described", "performed");
