@@ -216,7 +216,7 @@ def test_a_full_disk_leaves_no_file(shell: Shell, tmp_path: Path) -> None:
 
 #: Commands with a bad input, their exit code and a part of what they say.
 BAD = (
-    ("doctor sampels", 1, "container sampels: missing (did you mean samples?)"),
+    ("doctor sampless", 1, "container sampless: missing (did you mean samples?)"),
     ("--os-auth-token nonsense enable", 4, "401"),
     ("info -f xml", 2, "'xml'"),
     ("init {folder}/fruit", 3, "it exists already"),
@@ -234,7 +234,7 @@ BAD = (
     ("--os-auth-token nonsense list", 4, "401"),
     ("show nosuch", 4, "no storlet nosuch"),
     ("deploy {folder}/fruit/sample.txt", 3, "the language of sample.txt is unknown"),
-    ("deploy {folder}/fruit/sample.txt --language pyton --main a.A", 4, "cluster has python"),
+    ("deploy {folder}/fruit/sample.txt --language pythonn --main a.A", 4, "cluster has python"),
     ("delete nosuch", 4, "no storlet nosuch"),
     ("download nosuch -o {folder}/none", 4, "no storlet nosuch"),
     ("upload {folder}/none samples/a", 2, "No such file"),

@@ -29,12 +29,12 @@ def test_a_missing_container_and_a_missing_object_are_named_with_the_nearest(
     server.on("GET", "", Reply(body=b'[{"name": "samples"}]'))
     server.on("HEAD", "/samples", Reply(204))
     server.on("GET", "/samples", Reply(body=b'[{"name": "input.csv"}]'))
-    assert problems("sampels/x", "samples/inptu.csv", "samples/zz") == [
+    assert problems("sampless/x", "samples/inptu.csv", "samples/zz") == [
         Check(
-            "container sampels",
+            "container sampless",
             False,
             "missing (did you mean samples?)",
-            "storlet upload FILE sampels/x",
+            "storlet upload FILE sampless/x",
         ),
         Check(
             "object samples/inptu.csv",
