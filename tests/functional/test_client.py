@@ -220,7 +220,7 @@ BAD = (
     ("--os-auth-token nonsense enable", 4, "401"),
     ("info -f xml", 2, "'xml'"),
     ("init {folder}/fruit", 3, "it exists already"),
-    ("init {folder}/new --language java --template image", 3, "for java there are"),
+    ("init {folder}/new --language native --template image", 3, "for native there are"),
     ("build {folder}", 3, "storlet.toml: No such file"),
     ("versions nosuch", 4, "no bundle nosuch"),
     ("rollback fruit 7", 4, "7"),
