@@ -13,7 +13,7 @@ from tests.functional.wards import RESEARCHER, RULES, Ward, make_ward
 from tests.support.accounts import remove_container, unique
 from tests.support.cluster import CHECKOUT
 from tests.support.http import Answer, Client
-from tests.support.storlets import declaration
+from tests.support.storlets import Toolbox, declaration
 from tests.support.waiting import retry_until
 
 CREATOR = "creator.py"
@@ -211,6 +211,35 @@ def test_a_run_may_discard_an_object(creator: Client, container: str, plain: str
     asked = [["leave", f"/{path}", "half", "discarded"], ["create", f"/{path}", "whole"]]
     assert create(creator, plain, *asked) == [["ok"]] * 2
     assert contents(creator, path) == [b"whole"]
+
+
+def test_a_java_storlet_creates_objects(
+    owner: Client, container: str, plain: str, toolbox: Toolbox
+) -> None:
+    name, jar = "creator-1.0.jar", toolbox.java.jar("asking")
+    assert upload(owner, "read, write", name, jar).status == 201
+    one, many, left, *both = (f"{container}/{each}" for each in ("one", "many", "left", "a", "b"))
+    options = {"content_type": "text/x", "metadata": {"Colour": "röd"}, "delete_after": 9000}
+    asked = [
+        ["create", f"/{one}", "one", options],
+        ["create", f"/{many}", "x", None, MANY],
+        ["create_many", [f"/{path}" for path in both], "abc"],
+        *(["leave", f"/{left}", "half", how] for how in ("discarded", "closed and discarded")),
+    ]
+    found = outcomes(ask(owner, plain, *asked, storlet=name))
+    assert found == [["ok"]] * 5
+    assert contents(owner, one, many, left, *both) == [b"one", b"x" * MANY, None, b"abc", b"abc"]
+    stored = owner.head(one)
+    assert (stored.headers["Content-Type"], stored.meta("Colour")) == ("text/x", "röd")
+    assert stored.headers["X-Delete-At"]
+    # A stream that is closed is no complete object: an exception may have closed it.
+    answer = ask(owner, plain, ["leave", f"/{left}", "half", "closed only"], storlet=name)
+    assert (answer.status, answer.error) == (422, "storlet.failed"), answer
+    assert f"has created /{left}, and has neither closed nor discarded it" in answer.text
+    for last, error in ((["lie", f"/{left}"], "storlet.services"), (["fail"], "storlet.failed")):
+        answer = ask(owner, plain, ["create", f"/{left}2", "x"], last, storlet=name)
+        assert (answer.status, answer.error) == (422, error), answer
+    assert contents(owner, left, f"{left}2") == [None, None]
 
 
 def test_a_client_that_leaves_gets_no_objects_stored(
