@@ -255,6 +255,7 @@ class Asker:
 
     def do_garbage(self) -> list[Any]:
         services._channel._socket.send(b"garbage")
+        # The run is ended here; the test waits for the end, not for this time.
         time.sleep(60)
         return []
 

@@ -139,6 +139,9 @@ class Asking:
         self.worker.close()
 
 
+Make = Callable[..., Asking]
+
+
 def read_all(descriptors: Descriptors) -> bytes:
     """All bytes of a stream."""
     fd = descriptors.take(0)

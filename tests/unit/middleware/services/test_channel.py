@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import eventlet
@@ -16,27 +16,8 @@ from storlet_middleware.errors import BackendFailed, StorletError
 from storlet_middleware.services import channel
 from storlet_middleware.services.operations import Stream
 from storlet_middleware.services.requests import StoreRefusal
-from tests.unit.middleware.services.asking import Asking, Bytes, read_all
-from tests.unit.middleware.support import open_descriptors, wait_until
-
-Make = Callable[..., Asking]
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    eventlet.sleep()
-    before = open_descriptors()
-    made: list[Asking] = []
-
-    def make(**limits: int) -> Asking:
-        made.append(Asking(**limits))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-        each.close()
-    assert wait_until(lambda: open_descriptors() <= before)
+from tests.unit.middleware.services.asking import Bytes, Make, read_all
+from tests.unit.middleware.support import wait_until
 
 
 def stat(number: int) -> StatObject:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import eventlet
@@ -14,27 +13,8 @@ from storlet_daemon.protocol.messages import CloseFile, CreateObject, DiscardFil
 from storlet_middleware.errors import BackendFailed, StorletError
 from storlet_middleware.services import creations
 from storlet_middleware.services.requests import StoreRefusal
-from tests.unit.middleware.services.asking import Asking
-from tests.unit.middleware.support import open_descriptors, wait_until
-
-Make = Callable[..., Asking]
-
-
-@pytest.fixture
-def make() -> Iterator[Make]:
-    eventlet.sleep()
-    before = open_descriptors()
-    made: list[Asking] = []
-
-    def make(**limits: int) -> Asking:
-        made.append(Asking(**limits))
-        return made[-1]
-
-    yield make
-    for each in made:
-        each.close()
-        each.close()
-    assert wait_until(lambda: open_descriptors() <= before)
+from tests.unit.middleware.services.asking import Asking, Make
+from tests.unit.middleware.support import wait_until
 
 
 def create(asking: Asking, number: int = 1, path: str = "/c/o", **more: Any) -> int:
