@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.functional.test_native import upload as upload_native
-from tests.functional.test_objects import KINDS, WHOLE
+from tests.functional.test_objects import KINDS, WHOLE, object_of
 from tests.functional.test_services import SOURCE, Author, ask, md5, outcomes
 from tests.functional.test_services import upload as upload_asker
 from tests.functional.wards import MASKED, Ward, make_ward, told
@@ -63,11 +63,8 @@ def python(storlet_names: dict[str, str]) -> str:
 @pytest.fixture(scope="module", params=KINDS)
 def path(request: pytest.FixtureRequest, owner: Client) -> Iterator[str]:
     """An object of each kind that reads as ``WHOLE``."""
-    container = unique(f"called {request.param}")
-    policy = {"X-Storage-Policy": "ec21"} if request.param == "ec" else {}
-    assert owner.put(container, headers=policy).status == 201
-    yield KINDS[request.param](owner, container)
-    remove_container(owner, container)
+    with object_of(owner, request.param, "called") as made:
+        yield made
 
 
 # --- results --------------------------------------------------------------------------------------

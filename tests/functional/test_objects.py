@@ -3,6 +3,7 @@ requires."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator
@@ -76,15 +77,21 @@ KINDS = {
 }
 
 
+@contextlib.contextmanager
+def object_of(owner: Client, kind: str, label: str) -> Iterator[str]:
+    """The path of an object of a kind, which reads as ``WHOLE``, in a container of its own."""
+    container = unique(f"{label} {kind}")
+    policy = {"X-Storage-Policy": "ec21"} if kind == "ec" else {}
+    assert owner.put(container, headers=policy).status == 201
+    yield KINDS[kind](owner, container)
+    remove_container(owner, container)
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest, owner: Client) -> Iterator[tuple[str, str]]:
     """The kind and the path of an object that reads as ``WHOLE``."""
-    name: str = request.param
-    container = unique(f"kind {name}")
-    policy = {"X-Storage-Policy": "ec21"} if name == "ec" else {}
-    assert owner.put(container, headers=policy).status == 201
-    yield name, KINDS[name](owner, container)
-    remove_container(owner, container)
+    with object_of(owner, request.param, "kind") as path:
+        yield request.param, path
 
 
 def expected_placement(tool: Tool, kind: str) -> str:

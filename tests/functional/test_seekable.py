@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.functional.test_objects import KINDS, WHOLE, expected_placement
+from tests.functional.test_objects import KINDS, WHOLE, expected_placement, object_of
 from tests.support.accounts import prepare_account, remove_container, unique
 from tests.support.bundles import bundle
 from tests.support.http import Answer, Client, read_all
@@ -100,12 +100,8 @@ def at_proxy(owner: Client, seekers: dict[str, str]) -> Tool:
 @pytest.fixture(scope="module", params=KINDS)
 def kind(request: pytest.FixtureRequest, owner: Client) -> Iterator[tuple[str, str]]:
     """The kind and the path of an object that reads as ``WHOLE``."""
-    name: str = request.param
-    container = unique(f"sought {name}")
-    policy = {"X-Storage-Policy": "ec21"} if name == "ec" else {}
-    assert owner.put(container, headers=policy).status == 201
-    yield name, KINDS[name](owner, container)
-    remove_container(owner, container)
+    with object_of(owner, request.param, "sought") as path:
+        yield request.param, path
 
 
 # --- what it gives --------------------------------------------------------------------------------

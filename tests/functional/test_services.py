@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.test_objects import KINDS, WHOLE
+from tests.functional.test_objects import KINDS, WHOLE, object_of
 from tests.functional.test_signed_urls import KEY, signature
 from tests.functional.wards import (
     CONTENT,
@@ -102,11 +102,8 @@ def asker(request: pytest.FixtureRequest, owner: Client, jar: bytes) -> Author:
 @pytest.fixture(scope="module", params=KINDS)
 def path(request: pytest.FixtureRequest, owner: Client) -> Iterator[str]:
     """An object of each kind that reads as ``WHOLE``."""
-    container = unique(f"asked {request.param}")
-    policy = {"X-Storage-Policy": "ec21"} if request.param == "ec" else {}
-    assert owner.put(container, headers=policy).status == 201
-    yield KINDS[request.param](owner, container)
-    remove_container(owner, container)
+    with object_of(owner, request.param, "asked") as made:
+        yield made
 
 
 # --- what it gives --------------------------------------------------------------------------------
