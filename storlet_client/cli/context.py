@@ -51,6 +51,17 @@ def with_storlets(command: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+#: Option of the commands that run a storlet; :func:`pairs` reads its values.
+parameters_option = click.option(
+    "-p",
+    "--parameter",
+    "parameters",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Parameter of the storlet. Repeat it for several.",
+)
+
+
 def pairs(values: Sequence[str], option: str) -> dict[str, str]:
     """``key=value`` words.
 

@@ -7,7 +7,7 @@ from typing import Any, TextIO
 
 import click
 
-from storlet_client.cli.context import pairs, with_storlets
+from storlet_client.cli.context import pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, show_rows
 from storlet_client.cli.progress import written
@@ -42,14 +42,7 @@ def declare(group: Group) -> None:
     @with_storlets
     @click.argument("name")
     @click.argument("container", default="")
-    @click.option(
-        "-p",
-        "--parameter",
-        "parameters",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Parameter of the storlet. Repeat it for several.",
-    )
+    @parameters_option
     @click.option("--prefix", default="", help="Only objects whose names begin with this.")
     @click.option("--suffix", default="", help="Only objects whose names end with this.")
     @click.option("--glob", default="", help="Only objects whose names match this pattern.")

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from storlet_client.cli.context import pairs, with_storlets
+from storlet_client.cli.context import pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import chunks_of, size_of, watched, written
@@ -46,14 +46,7 @@ def declare(group: Group) -> None:
     @with_storlets
     @click.argument("name")
     @click.argument("path", metavar="CONTAINER/OBJECT")
-    @click.option(
-        "-p",
-        "--parameter",
-        "parameters",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Parameter of the storlet. Repeat it for several.",
-    )
+    @parameters_option
     @click.option("-o", "--output", help="File for the output; '-' (default) is standard output.")
     @click.option("--to", "target", metavar="CONTAINER/OBJECT", help="Store the output as this.")
     @click.option(

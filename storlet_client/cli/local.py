@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from storlet_client.builder.project import ProjectError
-from storlet_client.cli.context import DONE, PROBLEM, REFUSED, pairs
+from storlet_client.cli.context import DONE, PROBLEM, REFUSED, pairs, parameters_option
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import written
@@ -43,14 +43,7 @@ def declare(group: Group) -> None:
     )
     @click.argument("source", type=_SOURCE, metavar="PROJECT|BUNDLE")
     @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
-    @click.option(
-        "-p",
-        "--parameter",
-        "parameters",
-        multiple=True,
-        metavar="KEY=VALUE",
-        help="Parameter of the storlet. Repeat it for several.",
-    )
+    @parameters_option
     @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
     @click.option(
         "-m", "--metadata", multiple=True, metavar="KEY=VALUE", help="Metadata of the first input."
