@@ -14,7 +14,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, BinaryIO, ClassVar, Final, Protocol
+from typing import Any, BinaryIO, ClassVar, Final, Protocol, TypeVar
 
 import eventlet
 import eventlet.event
@@ -24,6 +24,8 @@ import eventlet.semaphore
 import eventlet.tpool
 import greenlet
 from eventlet import hubs
+
+_T = TypeVar("_T")
 
 monotonic = time.monotonic
 sleep = eventlet.sleep
@@ -320,6 +322,31 @@ def wait_writable(fd: int, seconds: float | None = None) -> None:
     if seconds is not None and seconds <= 0:
         raise WaitExpired
     hubs.trampoline(fd, write=True, timeout=seconds, timeout_exc=WaitExpired)
+
+
+def when_writable(fd: int, write: Callable[[], _T], give_up: float | None = None) -> _T:
+    """The result of ``write``, which is repeated when ``fd`` has room, if it raises
+    ``BlockingIOError``.
+
+    Raises :class:`WaitExpired` when there is no room at the time ``give_up``.
+    """
+    while True:
+        try:
+            return write()
+        except BlockingIOError:
+            wait_writable(fd, None if give_up is None else give_up - monotonic())
+
+
+def write_all(fd: int, data: bytes, on_progress: Callable[[int], None]) -> None:
+    """Write ``data`` to a stream that does not block; waits while the stream has no room.
+
+    :param on_progress: called after each write with the number of bytes that it took.
+    """
+    view = memoryview(data)
+    while view:
+        count = when_writable(fd, functools.partial(os.write, fd, view))
+        on_progress(count)
+        view = view[count:]
 
 
 #: Swift's memcache client returns a connection to its pool on ``Exception`` and ``Timeout`` only.

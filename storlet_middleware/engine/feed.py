@@ -21,7 +21,7 @@ from storlet_middleware.concurrency import (
     monotonic,
     spawn,
     wait_task,
-    wait_writable,
+    write_all,
 )
 from storlet_middleware.errors import Unprocessable
 
@@ -120,20 +120,15 @@ class Feeder:
             self._close()
 
     def _write(self, chunk: bytes) -> None:
-        view = memoryview(chunk)
-        while view:
-            try:
-                count = os.write(self._fd, view)
-            except BlockingIOError:
-                wait_writable(self._fd)
-                continue
-            except (BrokenPipeError, ConnectionResetError):
-                self._is_wanted = False
-                self._close_stream()
-                return
-            self.bytes_taken += count
-            self.last_progress = monotonic()
-            view = view[count:]
+        try:
+            write_all(self._fd, chunk, self._note_written)
+        except (BrokenPipeError, ConnectionResetError):
+            self._is_wanted = False
+            self._close_stream()
+
+    def _note_written(self, count: int) -> None:
+        self.bytes_taken += count
+        self.last_progress = monotonic()
 
     def _close_stream(self) -> None:
         if self._fd >= 0:

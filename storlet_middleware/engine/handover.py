@@ -18,13 +18,14 @@ A storlet may do anything with its descriptors, so no system call on ours may wa
 from __future__ import annotations
 
 import _socket
+import functools
 import os
 import socket
 from typing import Final
 
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
-from storlet_middleware.concurrency import monotonic, refuse_descriptors, wait_writable
+from storlet_middleware.concurrency import monotonic, refuse_descriptors, when_writable
 from storlet_middleware.errors import BadRequest, SandboxUnavailable
 
 #: Bytes in flight between filter and storlet, with the kernel's own data; the kernel doubles the
@@ -66,20 +67,15 @@ class Handover:
 
         Raises ``WaitExpired`` when the worker takes none in ``seconds``.
         """
-        give_up = monotonic() + seconds
-        while True:
-            try:
-                framing.send_bytes(connection, self.message or b"", self._sent)
-            except BlockingIOError:
-                wait_writable(connection.fileno(), give_up - monotonic())
-            except framing.ProtocolError as error:
-                raise BadRequest(f"the invocation cannot be described: {error}") from error
-            except OSError as error:
-                raise SandboxUnavailable(
-                    f"the sandbox ended while it took the invocation: {error}"
-                ) from error
-            else:
-                return
+        send = functools.partial(framing.send_bytes, connection, self.message or b"", self._sent)
+        try:
+            when_writable(connection.fileno(), send, monotonic() + seconds)
+        except framing.ProtocolError as error:
+            raise BadRequest(f"the invocation cannot be described: {error}") from error
+        except OSError as error:
+            raise SandboxUnavailable(
+                f"the sandbox ended while it took the invocation: {error}"
+            ) from error
 
     def close(self) -> None:
         """Close the donated descriptors; may be called twice."""

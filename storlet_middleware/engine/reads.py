@@ -38,7 +38,7 @@ from storlet_middleware.concurrency import (
     sleep,
     spawn,
     wait_readable,
-    wait_writable,
+    write_all,
 )
 from storlet_middleware.engine.handover import exchange
 from storlet_middleware.errors import Unprocessable
@@ -180,20 +180,12 @@ class Reads:
                 self.waits_for_source = False
                 self.last_progress = monotonic()
             self.bytes_taken += len(data)
-            self._write(data)
+            write_all(self._fd, data, self._note_progress)
         finally:
             self._pace.release()
 
-    def _write(self, data: bytes) -> None:
-        view = memoryview(data)
-        while view:
-            try:
-                count = os.write(self._fd, view)
-            except BlockingIOError:
-                wait_writable(self._fd)
-                continue
-            self.last_progress = monotonic()
-            view = view[count:]
+    def _note_progress(self, _count: int) -> None:
+        self.last_progress = monotonic()
 
     def _close(self) -> None:
         if self._fd >= 0:

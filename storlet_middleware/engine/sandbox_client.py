@@ -7,6 +7,7 @@ it either succeeds or shows that the sandbox has ended.
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import socket
 from typing import Final, TypeVar
@@ -17,7 +18,7 @@ from storlet_middleware.concurrency import (
     connect,
     monotonic,
     wait_readable,
-    wait_writable,
+    when_writable,
 )
 from storlet_middleware.errors import (
     DaemonDown,
@@ -145,12 +146,8 @@ class SandboxClient:
 def _exchange(
     control: socket.socket, request: messages.Message, expected: type[_Answer], give_up: float
 ) -> _Answer:
-    while True:
-        try:
-            framing.send(control, request)
-            break
-        except BlockingIOError:
-            wait_writable(control.fileno(), give_up - monotonic())
+    send = functools.partial(framing.send, control, request)
+    when_writable(control.fileno(), send, give_up)
     while True:
         try:
             received = framing.receive(control)

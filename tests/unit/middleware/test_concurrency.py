@@ -1,4 +1,4 @@
-"""Long waits share one timer of the hub, end in time, and leave nothing behind."""
+"""Long waits share one timer of the hub and end in time; writes wait for room."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from storlet_middleware.concurrency import (
     sleep,
     spawn,
     wait_readable,
+    when_writable,
+    write_all,
 )
 from tests.unit.middleware.support import wait_until
 
@@ -85,6 +87,44 @@ def test_a_wait_that_is_killed_leaves_no_timer(pipe: tuple[int, int]) -> None:
     task = spawn(wait_readable, pipe[0], LONG)
     sleep(0.01)
     end(task)
+
+
+def test_all_is_written_to_a_stream_that_has_no_room_at_times(pipe: tuple[int, int]) -> None:
+    reading, writing = pipe
+    os.set_blocking(writing, False)
+    data = os.urandom(300_000)
+    counts: list[int] = []
+    task = spawn(write_all, writing, data, counts.append)
+    received = b""
+    while len(received) < len(data):
+        wait_readable(reading, LONG)
+        received += os.read(reading, 65_536)
+    task.wait()
+    assert received == data
+    assert sum(counts) == len(data)
+    assert len(counts) > 1
+
+
+def test_a_write_that_finds_no_room_expires(pipe: tuple[int, int]) -> None:
+    os.set_blocking(pipe[1], False)
+
+    def write() -> None:
+        while True:
+            os.write(pipe[1], bytes(65_536))
+
+    with pytest.raises(WaitExpired):
+        when_writable(pipe[1], write, monotonic() + 0.05)
+
+
+def test_a_writer_without_a_reader_raises() -> None:
+    reading, writing = os.pipe()
+    os.set_blocking(writing, False)
+    os.close(reading)
+    try:
+        with pytest.raises(BrokenPipeError):
+            write_all(writing, b"data", lambda _: None)
+    finally:
+        os.close(writing)
 
 
 def test_what_was_cancelled_is_not_called() -> None:
