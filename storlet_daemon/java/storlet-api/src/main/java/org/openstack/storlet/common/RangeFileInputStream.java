@@ -7,6 +7,7 @@ import java.io.OutputStream;
 import java.nio.ByteBuffer;
 import java.nio.channels.FileChannel;
 import java.util.Objects;
+import org.openstack.storlet.internal.Inputs;
 
 /**
  * Reads the bytes {@code start} to {@code end} of a regular file, both included.
@@ -16,8 +17,6 @@ import java.util.Objects;
  * inputs would mix their bytes.
  */
 public class RangeFileInputStream extends FileInputStream {
-    private static final int CHUNK_BYTES = 64 * 1024;
-
     private final FileChannel file;
     private long position;
     private long remaining;
@@ -92,18 +91,12 @@ public class RangeFileInputStream extends FileInputStream {
 
     @Override
     public long transferTo(OutputStream out) throws IOException {
-        byte[] chunk = new byte[(int) Math.min(CHUNK_BYTES, Math.max(1, remaining))];
-        long total = 0;
-        for (int count = read(chunk, 0, chunk.length); count >= 0; count = read(chunk, 0, chunk.length)) {
-            out.write(chunk, 0, count);
-            total += count;
-        }
-        return total;
+        return Inputs.transfer(this, out, remaining);
     }
 
     @Override
     public long skip(long n) {
-        long skipped = Math.max(0, Math.min(n, remaining));
+        long skipped = Inputs.skippable(n, remaining);
         position += skipped;
         remaining -= skipped;
         return skipped;

@@ -2,6 +2,7 @@ package org.openstack.storlet.common;
 
 import java.io.IOException;
 import java.io.InputStream;
+import org.openstack.storlet.internal.Inputs;
 
 /**
  * An input in which a storlet can seek.
@@ -43,7 +44,7 @@ public abstract class SeekableInputStream extends InputStream {
     /** Moves forward, at most to the end. */
     @Override
     public final long skip(long n) throws IOException {
-        long skipped = Math.max(0, Math.min(n, size - position()));
+        long skipped = Inputs.skippable(n, size - position());
         if (skipped > 0) {
             seek(position() + skipped);
         }

@@ -3,6 +3,7 @@ package org.openstack.storlet.daemon;
 import java.io.IOException;
 import java.io.OutputStream;
 import java.util.Objects;
+import org.openstack.storlet.internal.Inputs;
 import org.openstack.storlet.services.Stat;
 import org.openstack.storlet.services.StoredInputStream;
 
@@ -89,7 +90,7 @@ class StoredObject extends StoredInputStream {
             return super.skip(n);
         }
         long before = position();
-        long count = Math.max(0, Math.min(n, size() - before));
+        long count = Inputs.skippable(n, size() - before);
         seek(before + count);
         return count;
     }
@@ -102,13 +103,7 @@ class StoredObject extends StoredInputStream {
 
     @Override
     public long transferTo(OutputStream out) throws IOException {
-        byte[] chunk = new byte[BUFFER_BYTES];
-        long total = 0;
-        for (int count = read(chunk, 0, chunk.length); count >= 0; count = read(chunk, 0, chunk.length)) {
-            out.write(chunk, 0, count);
-            total += count;
-        }
-        return total;
+        return Inputs.transfer(this, out, BUFFER_BYTES);
     }
 
     /** Not synchronized: it ends a read in which another thread waits. */
