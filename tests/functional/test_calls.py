@@ -12,7 +12,7 @@ from tests.functional.test_native import upload as upload_native
 from tests.functional.test_objects import KINDS, WHOLE, object_of
 from tests.functional.test_services import SOURCE, Author, ask, md5, outcomes
 from tests.functional.test_services import upload as upload_asker
-from tests.functional.wards import MASKED, Ward, make_ward, told
+from tests.functional.wards import MASK_FIRST, MASKED, Ward, make_ward, told
 from tests.support.accounts import remove_container, unique
 from tests.support.http import Answer, Client, raw_connection
 from tests.support.storlets import Tool, Toolbox, declaration
@@ -22,16 +22,9 @@ CALLER = "caller.py"
 #: Storlets that call each other.
 DEEP = [f"deep{number}.py" for number in range(1, 9)]
 MAX_DEPTH = 8
-RULES = """\
-version: 1
-rules:
-- name: hide
-  when: {method: GET, container: patients}
-  mandatory: true
-  explicit: after
-  run: mask.py
-- name: closed
-  when: {method: GET, container: open, object: closed.csv}
+RULES = f"""\
+{MASK_FIRST}- name: closed
+  when: {{method: GET, container: open, object: closed.csv}}
   mandatory: true
   deny: closed for you
 """

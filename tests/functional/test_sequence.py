@@ -6,19 +6,10 @@ import json
 
 import pytest
 
-from tests.functional.wards import MASKED, assert_reveals_nothing, make_ward, told
+from tests.functional.wards import MASK_FIRST, MASKED, assert_reveals_nothing, make_ward, told
 from tests.support.http import Answer, Client
 
 TEXT = b"one\ntwo words\nthree words\nno end"
-RULES = """\
-version: 1
-rules:
-- name: hide
-  when: {method: GET, container: patients}
-  mandatory: true
-  explicit: after
-  run: mask.py
-"""
 
 
 def run(client: Client, path: str, steps: object, placement: str = "object") -> Answer:
@@ -66,7 +57,7 @@ def test_steps_in_an_object(owner: Client, container: str, text: str) -> None:
 
 def test_it_runs_after_a_mandatory_rule(users: dict[str, Client]) -> None:
     ward = make_ward(users)
-    ward.rule(RULES, accept=True)
+    ward.rule(MASK_FIRST, accept=True)
     answer = run(ward.researcher, "patients/a.csv", ["std:nop", "std:nop"])
     assert (answer.status, answer.body) == (200, MASKED), answer
     assert "SECRET" not in told(answer)

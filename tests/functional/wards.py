@@ -32,6 +32,16 @@ rules:
     mandatory: true
     run: mask.py
 """
+#: For every reader, and before the storlets of the request.
+MASK_FIRST = """\
+version: 1
+rules:
+- name: hide
+  when: {method: GET, container: patients}
+  mandatory: true
+  explicit: after
+  run: mask.py
+"""
 
 
 @dataclass(frozen=True)
