@@ -48,7 +48,10 @@ class Call:
     def is_quick(self) -> bool:
         """Whether the answer is due at once: nothing runs, and no data are stored, before it."""
         runs = "X-Run-Storlet" in self.headers
-        return bool(self.url) or not (self.is_streamed or self.body or runs)
+        # A session sets the URL of each call to the account, and only the path distinguishes
+        # it from a login, whose body is short.
+        stores = bool(self.path and self.body)
+        return not (self.is_streamed or stores or runs)
 
     def target(self, account_url: str) -> str:
         """The URL, with the query."""

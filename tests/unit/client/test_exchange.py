@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from storlet_client.exchange import Call
 
 
@@ -18,3 +20,17 @@ def test_only_bytes_can_be_sent_again() -> None:
     assert Call("PUT", body=b"x").can_repeat
     assert Call("GET").can_repeat
     assert not Call("PUT", body=iter([b"x"])).can_repeat
+
+
+@pytest.mark.parametrize("url", ["", "http://h/v1/A/c/o"], ids=["of a flow", "of a session"])
+def test_a_call_that_runs_streams_or_stores_may_take_long(url: str) -> None:
+    path = ("c", "o")
+    assert Call("GET", path, url=url).is_quick
+    assert Call("POST", path, url=url, body=b"").is_quick
+    assert not Call("GET", path, url=url, is_streamed=True).is_quick
+    assert not Call("PUT", path, url=url, body=b"x").is_quick
+    assert not Call("POST", (), {"X-Run-Storlet": "s.py"}, url=url).is_quick
+
+
+def test_a_login_is_quick() -> None:
+    assert Call("POST", url="http://h/v3/auth/tokens", body=b"{}").is_quick
