@@ -79,14 +79,35 @@ class _StoppedError(Exception):
     """Stops parsing; a fault has been added."""
 
 
-def read(text: bytes | str, faults: Faults) -> Node | None:
+@dataclass(frozen=True)
+class Subject:
+    """The subject of a text, for the faults of its size.
+
+    :param name: the subject, in the plural.
+    :param shorter: how to make it shorter.
+    :param flatter: how to nest it less.
+    """
+
+    name: str
+    shorter: str
+    flatter: str
+
+
+RULES: Final = Subject(
+    "the rules",
+    "use globs, prefixes and lists instead of one rule for each name",
+    "split the rule into several rules",
+)
+
+
+def read(text: bytes | str, faults: Faults, subject: Subject = RULES) -> Node | None:
     """The tree, or ``None`` if the text cannot be parsed to its end."""
-    decoded = _decode(text, faults)
+    decoded = _decode(text, faults, subject)
     if decoded is None:
         return None
     loader: Any = yaml.SafeLoader(decoded)
     try:
-        return _Composer(loader, faults).document()
+        return _Composer(loader, faults, subject).document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         place = Place(mark.line + 1, mark.column + 1) if mark else Place(1, 1)
@@ -112,14 +133,11 @@ _SYNTAX_HELP: Final = (
 )
 
 
-_SIZE_HELP: Final = "use globs, prefixes and lists instead of one rule for each name"
-
-
-def _decode(text: bytes | str, faults: Faults) -> str | None:
+def _decode(text: bytes | str, faults: Faults, subject: Subject) -> str | None:
     encoded = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
     if len(encoded) > MAX_BYTES:
-        problem = f"the rules are longer than {MAX_BYTES:,} bytes"
-        faults.add("size.bytes", Place(1, 1), problem, _SIZE_HELP)
+        problem = f"{subject.name} are longer than {MAX_BYTES:,} bytes"
+        faults.add("size.bytes", Place(1, 1), problem, subject.shorter)
         return None
     try:
         decoded = encoded.decode("utf-8").removeprefix("\ufeff")
@@ -179,9 +197,10 @@ def _one_character(match: re.Match[str]) -> str:
 class _Composer:
     """Composes the tree from YAML events."""
 
-    def __init__(self, loader: Any, faults: Faults) -> None:
+    def __init__(self, loader: Any, faults: Faults, subject: Subject) -> None:
         self._events = _events(loader)
         self._faults = faults
+        self._subject = subject
         self._values = 0
 
     def document(self) -> Node | None:
@@ -215,11 +234,11 @@ class _Composer:
         self._values += 1
         if depth > MAX_NESTING:
             problem = f"nested deeper than {MAX_NESTING} levels"
-            self._faults.add("size.nesting", place, problem, "split the rule into several rules")
+            self._faults.add("size.nesting", place, problem, self._subject.flatter)
             raise _StoppedError
         if self._values > MAX_VALUES:
             problem = f"there are more than {MAX_VALUES:,} values"
-            self._faults.add("size.values", place, problem, _SIZE_HELP)
+            self._faults.add("size.values", place, problem, self._subject.shorter)
             raise _StoppedError
 
     def _refuse_anchor_and_tag(self, event: Any, place: Place) -> None:

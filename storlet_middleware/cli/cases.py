@@ -67,11 +67,17 @@ def outcome_of(decision: Decision) -> Outcome:
 
 # --- reading --------------------------------------------------------------------------------------
 
+_CASES: Final = text.Subject(
+    "the cases",
+    "split them into several files, and test each with the same rules",
+    "write facts and expectations as in 'storlet rules test --help'",
+)
+
 
 def read(raw: bytes) -> tuple[tuple[Case, ...], tuple[Finding, ...]]:
     """The cases and all faults; cases with faults are omitted."""
     faults = Faults()
-    root = text.read(raw, faults)
+    root = text.read(raw, faults, _CASES)
     if isinstance(root, text.Sequence) and root.items:
         cases = [_case(item, faults) for item in root.items]
     else:

@@ -35,6 +35,8 @@ class Command:
 
 def say(text: str = "") -> None:
     """Print a line of the result."""
+    if sys.stdout is None:  # a shell can close it: `>&-`
+        raise CliError("standard output is closed\n    help: send it to a file or a pipe")
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from rules.model import Finding
 from rules.text import MAX_BYTES
@@ -24,15 +25,35 @@ class RulesFile:
     raw: bytes
 
 
+_HELP: Final = {
+    errno.ENOENT: "correct the path",
+    errno.ENOTDIR: "correct the path: a part of it is a file",
+    errno.EISDIR: "name a file in it",
+    errno.EACCES: "become its owner, or change its permissions with chmod",
+}
+_OTHER_HELP: Final = "correct the path, or write the text to another file"
+
+
 def read(name: str) -> RulesFile:
     """Read at most one byte more than the limit, which is enough to report it."""
+    if not name:  # such as "$FILE" in a script; `Path` would read the working directory
+        raise CliError("the name of a file is empty\n    help: correct the path")
     try:
         if name == "-":
-            return RulesFile("<stdin>", sys.stdin.buffer.read(MAX_BYTES + 1))
+            return RulesFile("<stdin>", _from_stdin())
         with Path(name).open("rb") as file:
             return RulesFile(name, file.read(MAX_BYTES + 1))
     except OSError as error:
-        raise CliError(f"{text.legible(name)} cannot be read: {error.strerror or error}") from None
+        help_ = _HELP.get(error.errno or 0, _OTHER_HELP)
+        reason = f"{text.legible(name)} cannot be read: {error.strerror or error}"
+        raise CliError(f"{reason}\n    help: {help_}") from None
+
+
+def _from_stdin() -> bytes:
+    # A shell can close it: `<&-`.
+    if sys.stdin is None:
+        raise CliError("standard input is closed\n    help: name a file instead of '-'")
+    return sys.stdin.buffer.read(MAX_BYTES + 1)
 
 
 def show(source: RulesFile, finding: Finding) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from rules import text
 from rules.model import Severity
 from storlet_middleware.cli import cases
 
@@ -45,3 +46,9 @@ def test_a_case_with_a_fault_is_omitted_and_the_others_are_read() -> None:
     read, faults = cases.read(f"- {{name: broken}}\n{CASE}\n".encode())
     assert [case.name for case in read] == ["a"]
     assert [(fault.code, fault.place.line) for fault in faults] == [("case", 1)]
+
+
+def test_a_file_that_is_too_large_gets_the_correction_for_cases() -> None:
+    _, (fault,) = cases.read(b"#" * (text.MAX_BYTES + 1))
+    assert fault.text == f"the cases are longer than {text.MAX_BYTES:,} bytes"
+    assert "several files" in fault.help

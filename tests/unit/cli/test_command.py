@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 
 import pytest
 
@@ -48,3 +49,9 @@ def test_an_error_of_a_command_is_printed_without_a_traceback(
     assert "/none/storlet.conf" in shown.err
     assert "Traceback" not in shown.err
     assert shown.out == ""
+
+
+def test_a_closed_standard_output_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", None)
+    with pytest.raises(command.CliError, match="standard output is closed\n    help: "):
+        command.say("result")

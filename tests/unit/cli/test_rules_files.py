@@ -28,8 +28,16 @@ def test_standard_input_has_a_name(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CliError, match=r"none\.yaml cannot be read: No such file"):
+    with pytest.raises(CliError, match=r"none\.yaml cannot be read: No such file.*\n    help: "):
         rules_files.read(str(tmp_path / "none.yaml"))
+    with pytest.raises(CliError, match="the name of a file is empty\n    help: correct the path"):
+        rules_files.read("")
+
+
+def test_a_closed_standard_input_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(CliError, match="standard input is closed\n    help: name a file"):
+        rules_files.read("-")
 
 
 def test_a_finding_is_shown_with_its_position_and_without_control_characters() -> None:
