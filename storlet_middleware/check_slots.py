@@ -9,21 +9,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from storlet_middleware.concurrency import Semaphore, monotonic, semaphore
+from storlet_middleware.concurrency import KeyedSemaphore, WaitExpired, monotonic
 
 
 class NoSlot(Exception):
     """No slot became free in time."""
-
-
-@dataclass
-class _Account:
-    """The slot of one account, and the number of its checks that run or wait."""
-
-    slot: Semaphore = field(default_factory=lambda: semaphore(1))
-    checks: int = 0
 
 
 class CheckSlots:
@@ -33,29 +24,17 @@ class CheckSlots:
     """
 
     def __init__(self, count: int) -> None:
-        self._slots = semaphore(count)
-        self._accounts: dict[str, _Account] = {}
+        self._process = KeyedSemaphore(count)
+        self._accounts = KeyedSemaphore(1)
 
     @contextlib.contextmanager
     def held(self, account: str, seconds: float) -> Iterator[None]:
         """Hold a slot for a check of ``account``; raise :class:`NoSlot` after ``seconds``."""
         deadline = monotonic() + seconds
-        own = self._accounts.setdefault(account, _Account())
-        own.checks += 1
-        try:
-            with _acquired(own.slot, deadline), _acquired(self._slots, deadline):
-                yield
-        finally:
-            own.checks -= 1
-            if not own.checks:
-                del self._accounts[account]
-
-
-@contextlib.contextmanager
-def _acquired(slot: Semaphore, deadline: float) -> Iterator[None]:
-    if not slot.acquire(timeout=max(0.0, deadline - monotonic())):
-        raise NoSlot
-    try:
-        yield
-    finally:
-        slot.release()
+        with contextlib.ExitStack() as slots:
+            try:
+                slots.enter_context(self._accounts.held(account, seconds))
+                slots.enter_context(self._process.held("", max(0.0, deadline - monotonic())))
+            except WaitExpired:
+                raise NoSlot from None
+            yield

@@ -13,7 +13,7 @@ import os
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, ClassVar, Final, Protocol, TypeVar
 
 import eventlet
@@ -170,6 +170,34 @@ def semaphore(count: int) -> Semaphore:
     """A semaphore for green tasks."""
     made: Semaphore = eventlet.semaphore.Semaphore(count)
     return made
+
+
+class KeyedSemaphore:
+    """A semaphore of ``count`` for each key, such as an account; it exists while it is used."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        #: The semaphore of each key, and the number of tasks that hold it or wait for it.
+        self._used: dict[str, tuple[Semaphore, int]] = {}
+
+    @contextlib.contextmanager
+    def held(self, key: str, seconds: float | None = None) -> Iterator[None]:
+        """Hold the semaphore of ``key``; raise :class:`WaitExpired` after ``seconds``."""
+        own, users = self._used.get(key) or (semaphore(self._count), 0)
+        self._used[key] = own, users + 1
+        try:
+            if not own.acquire(timeout=seconds):
+                raise WaitExpired
+            try:
+                yield
+            finally:
+                own.release()
+        finally:
+            users = self._used[key][1] - 1
+            if users:
+                self._used[key] = own, users
+            else:
+                del self._used[key]
 
 
 def run_process(

@@ -35,7 +35,7 @@ _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 class Reader(Protocol):
     """Reads objects as the caller can read them; see :class:`~.source.Source`."""
 
-    def get(self, path: ObjectPath, headers: dict[str, str]) -> SourceAnswer:
+    def get_in_turn(self, path: ObjectPath, headers: dict[str, str]) -> SourceAnswer:
         """Swift's answer to the caller's GET."""
 
     def body(self, answer: SourceAnswer) -> Iterable[bytes]:
@@ -88,7 +88,7 @@ class RangedSource:
 
     def _get(self, headers: dict[str, str]) -> SourceAnswer:
         try:
-            return self._reader.get(self._path, headers)
+            return self._reader.get_in_turn(self._path, headers)
         except RangeUnsatisfiable:
             raise self._changed() from None  # a shorter object
         except SwiftRefusal as refusal:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.catalog.storlets import Catalog
+from storlet_middleware.concurrency import KeyedSemaphore
 from storlet_middleware.config import Config
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.errors import NodeBusy, TenantBusy
@@ -17,6 +18,9 @@ from storlet_middleware.records.writer import Writer
 
 #: This fraction of a process's runs is reserved for accounts without a run.
 _RESERVED_FRACTION: Final = 8
+#: Inputs that are opened at a time for one account.  A request can have many inputs, and an account
+#: many requests; each costs milliseconds of this process's processor, in which all requests wait.
+_OPENINGS: Final = 4
 
 
 class Proxy:
@@ -51,6 +55,8 @@ class Proxy:
         self.log_lines = LogLines(app, config, logger)
         self.protection = Protection(config.storlet.log_container)
         self.nodes = CircuitBreaker(config.placement.unable_seconds, logger, recon)
+        #: By account.  Held until Swift has answered, and never while a storlet is waited for.
+        self.openings = KeyedSemaphore(_OPENINGS)
         self._max_runs = max_runs
         self._inflight: dict[str, int] = {}
 

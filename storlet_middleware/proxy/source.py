@@ -141,8 +141,8 @@ class Source:
     # --- inputs -----------------------------------------------------------------------------------
 
     def inputs(self) -> tuple[list[StreamInput], tuple[int, int, int] | None]:
-        """The source, or each of its ranges, and the extra resources, all fetched concurrently; and
-        the span of a single range.
+        """The source, or each of its ranges, and the extra resources, fetched concurrently; and the
+        span of a single range.
 
         A plain answer that an object node gave instead of a result is used as it is.
         """
@@ -210,7 +210,7 @@ class Source:
         """
         get = get or self._try_get
         # A single read needs no green thread of its own.
-        outcomes = [get(wanted[0])] if len(wanted) == 1 else _try_all(get, wanted)
+        outcomes = [get(wanted[0])] if len(wanted) == 1 else self._try_all(get, wanted)
         faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
         answers = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
         if not faults:
@@ -219,6 +219,21 @@ class Source:
             close_if_possible(answer.app_iter)
         # A refusal by a rule takes precedence over Swift's answer.
         raise (self._context.refused or faults)[0]
+
+    def _try_all(self, get: _Get, wanted: list[_Read]) -> list[SourceAnswer | Exception]:
+        """The outcome of each, among few of the account at a time (:attr:`Proxy.openings`)."""
+
+        def in_turn(read: _Read) -> SourceAnswer | Exception:
+            with self._proxy.openings.held(self._request.account):
+                return get(read)
+
+        tasks = [spawn(in_turn, read) for read in wanted]
+        try:
+            return [task.wait() for task in tasks]
+        except BaseException:
+            for task in tasks:
+                _cancel(task)
+            raise
 
     def _try_get_first(self, read: _Read) -> SourceAnswer | Exception:
         """:meth:`_try_get`; all of an object that has no byte in the range: it is empty."""
@@ -245,6 +260,11 @@ class Source:
                 return _extra_refused(path, error.answer)
             return error
         return answer
+
+    def get_in_turn(self, path: ObjectPath, headers: dict[str, str]) -> SourceAnswer:
+        """:meth:`get`, among few of the account at a time (:attr:`Proxy.openings`)."""
+        with self._proxy.openings.held(self._request.account):
+            return self.get(path, headers)
 
     def get(self, path: ObjectPath, headers: dict[str, str]) -> SourceAnswer:
         """Swift's answer to the caller's GET of ``path``.
@@ -385,17 +405,6 @@ def _span_of(answer: SourceAnswer) -> tuple[int, int, int] | None:
         return int(first), int(last), int(size)
     except (KeyError, ValueError):
         return None
-
-
-def _try_all(get: _Get, wanted: list[_Read]) -> list[SourceAnswer | Exception]:
-    """The outcome of each, concurrently."""
-    tasks = [spawn(get, read) for read in wanted]
-    try:
-        return [task.wait() for task in tasks]
-    except BaseException:
-        for task in tasks:
-            _cancel(task)
-        raise
 
 
 def _cancel(task: GreenTask) -> None:

@@ -1,4 +1,4 @@
-"""storlet_middleware/ruleset/check_slots.py: checks of rules, shared fairly by accounts."""
+"""Checks of rules and bundles, shared fairly by accounts."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def test_waiting_ends_and_leaves_nothing_behind(account: str) -> None:
     with slots.held("a", 1):
         with pytest.raises(NoSlot), slots.held(account, 0.01):
             pass
-        assert list(slots._accounts) == ["a"]
-    assert not slots._accounts
+        assert list(slots._accounts._used) == ["a"]
+    assert not slots._accounts._used
     with slots.held(account, 0.01):
         pass
 

@@ -10,6 +10,7 @@ from eventlet import hubs
 
 from storlet_middleware.concurrency import (
     Bell,
+    KeyedSemaphore,
     Pace,
     Signal,
     WaitExpired,
@@ -241,3 +242,28 @@ def test_a_bell_wakes_all_that_wait_and_has_no_memory() -> None:
     assert not bell.wait(0.01)
     bell.ring()
     assert not bell.wait(-1)
+
+
+def test_a_keyed_semaphore_bounds_each_key_and_keeps_nothing() -> None:
+    slots = KeyedSemaphore(2)
+    held: dict[str, int] = {"a": 0, "b": 0}
+    is_over = Signal()
+
+    def hold(key: str) -> None:
+        with slots.held(key):
+            held[key] += 1
+            while not is_over.is_set:
+                sleep(0.001)
+
+    tasks = [spawn(hold, key) for key in "aaaab"]
+    waiting = spawn(hold, "a")
+    sleep(0.01)
+    assert held == {"a": 2, "b": 1}
+    with pytest.raises(WaitExpired), slots.held("a", 0.01):
+        pass
+    end(waiting)
+    is_over.set()
+    for task in tasks:
+        task.wait()
+    assert held == {"a": 4, "b": 1}
+    assert not slots._used

@@ -11,9 +11,10 @@ from typing import Any
 
 import eventlet
 import pytest
-from swift.common.swob import Response, wsgi_quote
+from swift.common.swob import Request, Response, wsgi_quote
 
 from storlet_middleware.errors import RuleRefused
+from storlet_middleware.proxy.shared import _OPENINGS
 from storlet_middleware.wsgi import grants
 from storlet_middleware.wsgi.storlet_request import ObjectPath
 from tests.unit.middleware.rule_runs import BOB, MANDATORY, PLAN, TWO, ClosingRules, RunHarness
@@ -72,6 +73,39 @@ def test_several_inputs_are_opened_together_and_all_given_to_the_storlet(
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Extra-Resources": "/d/a%20b"})
     assert answer.data == b"hello|extra"
     assert "why=several-inputs" in proxy.logger.text
+
+
+def test_few_inputs_of_an_account_are_opened_at_a_time(make_proxy: Make, swift: FakeSwift) -> None:
+    """Each takes the proxy server's processor, so a crowd would hold up other accounts."""
+    opening: list[str] = []
+    most: list[int] = []
+
+    def hook(request: Request) -> None:
+        opening.append(request.path)
+        most.append(len(opening))
+        eventlet.sleep(0.005)
+        opening.remove(request.path)
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.write(b"".join(os.read(fd, 100) for fd in worker.inputs))
+        worker.succeed()
+
+    names = [f"{number:02}" for number in range(12)]
+    for name in names:
+        swift.put("d", name, name.encode())
+        swift.hooks["GET", f"/v1/{ACCOUNT}/d/{name}"] = hook
+    proxy = make_proxy(script)
+    headers = {**RUN, "X-Storlet-Extra-Resources": ", ".join(f"/d/{name}" for name in names)}
+
+    def run(_: int) -> bytes:
+        return bytes(proxy.call("GET", "c/o", headers).data)
+
+    pool = eventlet.GreenPool()
+    assert set(pool.imap(run, range(3))) == {b"hello" + "".join(names).encode()}
+    assert len(most) == 3 * len(names)
+    assert max(most) == _OPENINGS
+    assert_idle(proxy)
 
 
 def test_an_extra_resource_with_another_etag_is_not_read(

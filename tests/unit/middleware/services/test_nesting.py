@@ -8,7 +8,7 @@ import pytest
 
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
-from storlet_middleware.services.nesting import MAX_DEPTH, Nesting, nesting_of
+from storlet_middleware.services.nesting import MAX_DEPTH, RUN_OPERATIONS, Nesting, nesting_of
 from storlet_middleware.wsgi.disconnect import CANCELLATION
 
 
@@ -64,6 +64,17 @@ def test_runs_inside_each_other_have_one_pace() -> None:
         inner.pace.keep(100)
     # A burst of one second's operations, and the rest at the rate; each alone would not wait.
     assert monotonic() - began > 0.4
+
+
+def test_an_inner_run_counts_as_several_operations() -> None:
+    outer = Nesting().inside(["a.py"])
+    runs = 60
+    began = monotonic()
+    for number in range(runs):
+        outer.pace.keep(100)
+        outer.inside([f"{number}.py"])
+    # Without the charge these operations would not wait at all.
+    assert monotonic() - began > (RUN_OPERATIONS * (runs - 1) - 100) / 100 - 0.1
 
 
 def test_the_depth_is_bounded() -> None:
