@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -34,9 +35,10 @@ class ServiceChannel:
         self._last = 0
         #: Requests without an answer.
         self._asked: set[int] = set()
-        #: Replies that their threads have not taken yet, by id.
-        self._answers: dict[int, author.Answer | author.ServiceError] = {}
-        self._ends: dict[int, int | author.ServiceError] = {}
+        #: Replies that their threads have not taken yet, by id, in order: a request may have two
+        #: answers.
+        self._answers: dict[int, deque[author.Answer | author.ServiceError]] = defaultdict(deque)
+        self._ends: dict[int, deque[int | author.ServiceError]] = defaultdict(deque)
 
     def ask(self, operation: str, fields: Mapping[str, Any]) -> author.Answer:
         """The answer to one request; raises :class:`author.ServiceError`."""
@@ -89,18 +91,21 @@ class ServiceChannel:
     def close(self) -> None:
         """Close the socket and the descriptors that no thread took."""
         self._socket.close()
-        for answer in self._answers.values():
-            if isinstance(answer, author.Answer):
-                Descriptors([answer.fd] if answer.fd >= 0 else []).close()
+        for answers in self._answers.values():
+            fds = [answer.fd for answer in answers if isinstance(answer, author.Answer)]
+            Descriptors([fd for fd in fds if fd >= 0]).close()
         self._answers.clear()
 
-    def _await(self, replies: dict[int, Any], number: int) -> Any:
+    def _await(self, replies: dict[int, deque[Any]], number: int) -> Any:
         while True:
             with self._changed:
                 while number not in replies and self._is_reading:
                     self._changed.wait()
                 if number in replies:
-                    return replies.pop(number)
+                    found = replies[number].popleft()
+                    if not replies[number]:
+                        del replies[number]
+                    return found
                 self._is_reading = True
             try:
                 self._read()
@@ -119,12 +124,12 @@ class ServiceChannel:
             raise _gone("the run is being ended")
         reply = received.message(messages.SERVICE_REPLIES)
         if isinstance(reply, messages.StreamEnded):
-            self._ends[reply.id] = reply.bytes
+            self._ends[reply.id].append(reply.bytes)
         elif isinstance(reply, messages.ServiceFailed):
             failure = author.error_of(reply.message, reply.code, reply.status, reply.storlet or "")
             # A request that was answered has a stream, which has failed.
-            table: dict[int, Any] = self._answers if reply.id in self._asked else self._ends
-            table[reply.id] = failure
+            table: dict[int, deque[Any]] = self._answers if reply.id in self._asked else self._ends
+            table[reply.id].append(failure)
             self._asked.discard(reply.id)
         else:
             if not isinstance(reply, messages.Feeding):  # another answer follows
@@ -132,7 +137,7 @@ class ServiceChannel:
             fd = received.descriptors.take(0) if len(received.descriptors) else -1
             facts = reply.fields().get("facts", {})
             has_more = isinstance(reply, messages.Opened) and reply.has_more
-            self._answers[reply.id] = author.Answer(reply.id, facts, fd, has_more)
+            self._answers[reply.id].append(author.Answer(reply.id, facts, fd, has_more))
 
 
 def _gone(reason: object) -> author.Unavailable:

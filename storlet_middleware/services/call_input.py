@@ -13,7 +13,7 @@ import socket
 from collections.abc import Callable
 from typing import Final
 
-from storlet_middleware.concurrency import forget, socket_class, wait_readable
+from storlet_middleware.concurrency import forget, monotonic, socket_class, wait_readable
 from storlet_middleware.engine.handover import stream
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.services.requests import StoreRefusal
@@ -33,8 +33,9 @@ class CallInput:
         self._socket = socket_class(socket.AF_UNIX, socket.SOCK_STREAM, fileno=fd)
         self._count = count
         self._is_closed = False
-        #: A green task waits for the worker.
-        self._is_waiting = False
+        #: A green task waits for the calling storlet, since :attr:`last_progress`.
+        self.is_waiting = False
+        self.last_progress = monotonic()
         self._has_ended = False
         #: Bytes of the current piece that are still to be read.
         self._left = 0
@@ -65,7 +66,7 @@ class CallInput:
     def close(self) -> None:
         """Close the stream, and end its reader; may be called twice."""
         self._is_closed = True
-        if self._is_waiting:
+        if self.is_waiting:
             # The reader sees the end, and closes the stream: the hub still watches the descriptor.
             with contextlib.suppress(OSError):
                 self._socket.shutdown(socket.SHUT_RD)
@@ -87,15 +88,16 @@ class CallInput:
                 continue
             if not chunk:
                 break
+            self.last_progress = monotonic()
             return chunk
         raise OSError("the calling storlet has not written all of it")
 
     def _wait(self) -> None:
-        self._is_waiting = True
+        self.is_waiting = True
         try:
             wait_readable(self._socket.fileno(), None)
         finally:
-            self._is_waiting = False
+            self.is_waiting = False
             if self._is_closed:
                 forget(self._socket.fileno())
                 self._socket.close()

@@ -66,6 +66,7 @@ from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.engine.task import ServiceLimits
 from storlet_middleware.errors import BackendFailed, StorletError, Unprocessable
 from storlet_middleware.services import call_input
+from storlet_middleware.services.call_input import CallInput
 from storlet_middleware.services.creations import Donation
 from storlet_middleware.services.nesting import OperationPace
 from storlet_middleware.services.operations import Body, Operations, Stream
@@ -101,6 +102,8 @@ class Channel:
         self._reader: GreenTask | None = None
         self._tasks: set[GreenTask] = set()
         self._feeders: set[Feeder] = set()
+        #: Inputs of called storlets that the storlet writes, until the call has an answer.
+        self._call_inputs: set[CallInput] = set()
         self._unread = _Unread()
         self._room = semaphore(limits.concurrency)
         self._sending = semaphore(1)
@@ -135,7 +138,10 @@ class Channel:
         """See :class:`~storlet_middleware.engine.services.Services`."""
         if self._is_blocked:
             return False
-        if self._waiting or self._last_active > moment:
+        starved = sum(given.is_waiting for given in self._call_inputs)
+        if self._waiting > starved or self._last_active > moment:
+            return True
+        if any(given.last_progress > moment for given in self._call_inputs):
             return True
         if self._creations.were_active_since(moment):
             return True
@@ -242,9 +248,7 @@ class Channel:
         try:
             self._require_allowed(request)
             if isinstance(request, CallStorlet) and request.path is None:
-                reply = framing.encode(Feeding(request.id))
-                data = call_input.donated(lambda fd: self._send(reply, fd), self.add_written)
-                return self._performer.call_on(request, data)
+                return self._call_on(request)
             return self._performer.perform(request)
         except Killed:
             raise
@@ -254,6 +258,16 @@ class Channel:
             self._opening -= request.HAS_STREAM
             self._waiting -= 1
             self._last_active = monotonic()
+
+    def _call_on(self, request: CallStorlet) -> Message | Stream | Donation:
+        """Call a storlet on data that the storlet writes, which may stall meanwhile."""
+        reply = framing.encode(Feeding(request.id))
+        data = call_input.donated(lambda fd: self._send(reply, fd), self.add_written)
+        self._call_inputs.add(data)
+        try:
+            return self._performer.call_on(request, data)
+        finally:
+            self._call_inputs.discard(data)
 
     def _require_allowed(self, request: ServiceRequest) -> None:
         self._count += 1

@@ -114,6 +114,29 @@ def test_a_call_on_data_may_fail_after_its_first_answer(other: Filter) -> None:
         os.close(fd)
 
 
+@pytest.mark.parametrize("is_taken", [True, False])
+def test_a_failure_replaces_no_answer_that_no_thread_has_taken(
+    other: Filter, is_taken: bool
+) -> None:
+    reading, writing = os.pipe()
+    other.reply(messages.Feeding(1), writing)
+    os.close(writing)
+    other.reply(messages.ServiceFailed(1, "storlet.not_found", 404, "there is none"))
+    other.reply(messages.Described(2, messages.Facts(etag="x")))
+    # The thread that waits for the second reply reads those to the first request.
+    other.channel._asked.add(1)
+    other.channel._last = 1
+    assert other.channel.ask("stat", {"path": "/c/o"}).facts["etag"] == "x"
+    if is_taken:
+        first = other.channel._answer_to(1)
+        with pytest.raises(author.NotFound, match="there is none"):
+            other.channel.further_answer(first)
+        os.close(first.fd)
+    other.channel.close()
+    assert os.read(reading, 1) == b"", "the writing end was not closed"
+    os.close(reading)
+
+
 def test_what_is_not_declared_or_no_message_is_not_sent(other: Filter) -> None:
     channel = ServiceChannel(other.socket.dup().detach(), ["list"])
     with pytest.raises(author.Denied, match="needs the service read; the storlet declares list"):

@@ -12,6 +12,7 @@ import pytest
 
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.messages import CallStorlet, Described, OpenObject, StatObject
+from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import BackendFailed, StorletError
 from storlet_middleware.services import channel
 from storlet_middleware.services.operations import Stream
@@ -298,6 +299,36 @@ def test_a_call_on_data_first_gets_a_stream_for_it(make: Make) -> None:
     assert read_all(descriptors) == b"HELLO"
     assert asking.channel.usage.bytes_out == 5
     data.close()
+
+
+def test_a_storlet_that_writes_none_of_its_data_for_a_call_stalls(make: Make) -> None:
+    asking = make()
+    begun: list[Any] = []
+
+    def answer(_: Any) -> Stream:
+        ((_, data),) = asking.performed
+        begun.append(data)
+        while data.read():
+            pass
+        return Stream(Bytes([b"HELLO"]))
+
+    asking.answer = answer
+    asking.send(CallStorlet(1, "up.py"))
+    _, descriptors = asking.reply()
+    writing = descriptors.take(0)
+    assert wait_until(lambda: begun and begun[0].is_waiting)
+    assert not asking.channel.were_active_since(monotonic())
+    before = monotonic()
+    os.write(writing, (5).to_bytes(4, "big") + b"hello")
+    assert wait_until(lambda: asking.channel.were_active_since(before))
+    assert wait_until(lambda: begun[0].is_waiting)
+    assert not asking.channel.were_active_since(monotonic())
+    os.write(writing, bytes(4))
+    os.close(writing)
+    opened, descriptors = asking.reply()
+    assert opened == messages.Opened(1)
+    assert read_all(descriptors) == b"HELLO"
+    begun[0].close()
 
 
 def test_a_call_on_data_that_is_refused_gets_no_stream(make: Make) -> None:
