@@ -20,6 +20,8 @@ with each released version of the server.
 ``records``     records of one length, read one at a time
 ``structure``   the description of such records, shared with the storlet std:records
 ``replay``      repetition of a recorded run, and its comparison with the record
+``output``      an output as a stream of bytes or lines
+``transport``   performs calls by HTTP, with and without ``asyncio``
 ``session``     token, retries and errors of one request
 ``exchange``    the values that operations and transports exchange: a call, a pause, an answer
 ``login``       credentials and where they are found
@@ -46,7 +48,8 @@ from storlet_client.errors import (
 )
 from storlet_client.login import Credentials, Keystone, Tempauth, Token, from_environment
 from storlet_client.operations import BundleVersion, Deployed, Grant, Info, Manifest, Storlet
-from storlet_client.storlets import AsyncOutput, AsyncStorlets, Output, Storlets
+from storlet_client.output import AsyncOutput, Output
+from storlet_client.storlets import AsyncStorlets, Storlets
 
 __version__ = "0.1.0"
 __all__ = [

@@ -1,32 +1,22 @@
 """The two faces of the library: :class:`Storlets`, and :class:`AsyncStorlets` for ``asyncio``.
 
-Both drive the same flows of :mod:`~storlet_client.operations`.  A connection is kept open between
-requests.  An output that ends before its end raises :class:`~storlet_client.BrokenAnswer`.
+Both have the same flows of :mod:`~storlet_client.operations` performed, each by its own transport
+of :mod:`~storlet_client.transport`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import re
-import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    asynccontextmanager,
-    contextmanager,
-)
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AbstractContextManager
 from types import TracebackType
-from typing import Any, Generic, TypeVar, Union
+from typing import Any, Generic, TypeVar
 
-import httpx
 from typing_extensions import Self
 
 from storlet_client import operations, records
 from storlet_client.diagnosis.account import diagnose
 from storlet_client.diagnosis.check import Check
-from storlet_client.errors import BrokenAnswer, ConfigurationError, StorletsError, Unreachable
-from storlet_client.exchange import Answer, Body, Call, Flow, Pause
+from storlet_client.exchange import Answer, Body, Call, Pause
 from storlet_client.login import Credentials, from_environment
 from storlet_client.operations import (
     BundleVersion,
@@ -37,186 +27,13 @@ from storlet_client.operations import (
     Manifest,
     Storlet,
 )
+from storlet_client.output import AsyncOutput, Output
 from storlet_client.overview import Overview, overview
 from storlet_client.records import Decoder, RecordQuery
 from storlet_client.session import Session
+from storlet_client.transport import AsyncTransport, Transport, Watch
 
-T = TypeVar("T")
-H = TypeVar("H", httpx.Client, httpx.AsyncClient)
-#: Called with each call, and with its answer or pause: for progress and ``-v``.
-Watch = Callable[[Call, Union[Answer, Pause, None]], None]
-
-_CONNECT_SECONDS = 10.0
-#: A storlet that works without output sends no bytes for a long time; the server limits that.
-_READ_SECONDS = 3600.0
-#: Of requests that are answered at once; Swift itself tries its nodes for less.
-_QUICK_SECONDS = 90.0
-
-
-class _Facts:
-    """The headers of an output."""
-
-    def __init__(self, answer: Answer) -> None:
-        self.headers = answer.headers
-        self._response: Any = answer.stream
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        """The user metadata that the storlet set, by lower-case name."""
-        prefix = "x-object-meta-"
-        return {k[len(prefix) :]: v for k, v in self.headers.items() if k.startswith(prefix)}
-
-    @property
-    def invocation(self) -> str:
-        """The id of the invocation."""
-        return self.headers.get("x-storlet-invocation", "")
-
-    @property
-    def ran_on(self) -> str:
-        """``object`` or ``proxy``; empty if nothing ran."""
-        return self.headers.get("x-storlet-ran-on", "")
-
-    @property
-    def usage(self) -> str:
-        """CPU time, memory and bytes, if the server sent them."""
-        return self.headers.get("x-storlet-usage", "")
-
-    @property
-    def length(self) -> int | None:
-        """Bytes of the output, if they are known."""
-        value = self.headers.get("content-length", "")
-        return int(value) if value.isdecimal() else None
-
-
-class Output(_Facts):
-    """The output of a storlet, or an object, as a stream."""
-
-    def __iter__(self) -> Iterator[bytes]:
-        try:
-            yield from self._response.iter_raw()
-        except httpx.HTTPError as error:
-            raise _broken(error) from error
-
-    def lines(self) -> Iterator[str]:
-        """Lines of UTF-8 without their ends."""
-        yield from _lines(self)
-
-    def read(self) -> bytes:
-        """The whole output."""
-        return b"".join(self)
-
-
-class AsyncOutput(_Facts):
-    """The output of a storlet, or an object, as a stream."""
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        try:
-            async for chunk in self._response.aiter_raw():
-                yield chunk
-        except httpx.HTTPError as error:
-            raise _broken(error) from error
-
-    async def lines(self) -> AsyncIterator[str]:
-        """Lines of UTF-8 without their ends."""
-        splitter = _Lines()
-        async for chunk in self:
-            for line in splitter.feed(chunk):
-                yield line
-        for line in splitter.end():
-            yield line
-
-    async def read(self) -> bytes:
-        """The whole output."""
-        return b"".join([chunk async for chunk in self])
-
-
-class _Lines:
-    """Splits chunks into lines."""
-
-    def __init__(self) -> None:
-        self._rest: list[bytes] = []
-
-    def feed(self, chunk: bytes) -> list[str]:
-        first, *others = chunk.split(b"\n")
-        self._rest.append(first)
-        if not others:
-            return []
-        whole = [b"".join(self._rest), *others[:-1]]
-        self._rest = [others[-1]]
-        return [line.decode("utf-8") for line in whole]
-
-    def end(self) -> list[str]:
-        rest = b"".join(self._rest)
-        return [rest.decode("utf-8")] if rest else []
-
-
-def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
-    splitter = _Lines()
-    for chunk in chunks:
-        yield from splitter.feed(chunk)
-    yield from splitter.end()
-
-
-# --- transports -----------------------------------------------------------------------------------
-
-
-def _broken(error: httpx.HTTPError) -> BrokenAnswer:
-    if isinstance(error, httpx.ReadTimeout):
-        return BrokenAnswer(f"the output is incomplete: no byte for {_READ_SECONDS:.0f} s")
-    reason = str(error) or type(error).__name__
-    return BrokenAnswer(f"the output is incomplete: {reason}")
-
-
-def _unreachable(call: Call, error: Exception) -> StorletsError:
-    if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
-        return ConfigurationError([f"{call.url!r} is not the URL of a server: {error}"])
-    url = httpx.URL(call.url)
-    reason = str(error) or type(error).__name__
-    if isinstance(error, httpx.ConnectTimeout):
-        reason = f"no connection within {_CONNECT_SECONDS:.0f} s"
-    elif isinstance(error, httpx.TimeoutException):
-        reason = f"no answer to {call.method} within {_seconds(call):.0f} s"
-    return Unreachable(f"{url.scheme}://{url.netloc.decode()}: {reason}")
-
-
-def _seconds(call: Call) -> float:
-    """The longest silence of the server."""
-    return _QUICK_SECONDS if call.is_quick else _READ_SECONDS
-
-
-def _arguments(call: Call) -> dict[str, Any]:
-    # An output is stored and sent as the storlet made it, so no encoding is negotiated.
-    given = {"Accept-Encoding": "identity", **call.headers}
-    faults = [
-        f"{name}: {value!r}: a header cannot carry it"
-        for name, value in given.items()
-        if not _NAME.fullmatch(name) or value != value.strip() or _CONTROL.search(value)
-    ]
-    if faults:
-        raise ConfigurationError(faults)
-    return {
-        "method": call.method,
-        "url": call.target(""),
-        "headers": [(name.encode("ascii"), value.encode("utf-8")) for name, value in given.items()],
-        "content": call.body,
-        "timeout": httpx.Timeout(_seconds(call), connect=_CONNECT_SECONDS),
-    }
-
-
-#: A name of a header in HTTP, and characters that its value cannot have.
-_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-
-
-def _answer(response: httpx.Response, *, is_read: bool) -> Answer:
-    headers = {name.lower(): value for name, value in response.headers.items()}
-    body, stream = (response.content, None) if is_read else (b"", response)
-    return Answer(response.status_code, headers, body, stream)
-
-
-def _reads(call: Call, response: httpx.Response) -> bool:
-    """Whether the body is read at once: of errors, and of answers that are not streamed."""
-    return not call.is_streamed or response.status_code // 100 != 2
+H = TypeVar("H", Transport, AsyncTransport)
 
 
 def _no_watch(_call: Call, _event: Answer | Pause | None) -> None:
@@ -231,7 +48,7 @@ class _Account(Generic[H]):
     :param watch: called with each call, and with its answer or pause.
     """
 
-    _client: type[H]
+    _transport: type[H]
 
     def __init__(
         self,
@@ -241,8 +58,7 @@ class _Account(Generic[H]):
         watch: Watch = _no_watch,
     ) -> None:
         self._session = Session(credentials)
-        self._http: H = self._client(verify=verify)
-        self._watch = watch
+        self._http: H = self._transport(verify=verify, watch=watch)
 
     @classmethod
     def connect(cls, cloud: str = "") -> Self:
@@ -253,10 +69,10 @@ class _Account(Generic[H]):
 # --- the synchronous face -------------------------------------------------------------------------
 
 
-class Storlets(_Account[httpx.Client]):
+class Storlets(_Account[Transport]):
     """An account with storlets; close it, or use it as a context."""
 
-    _client = httpx.Client
+    _transport = Transport
 
     def __enter__(self) -> Self:
         return self
@@ -272,67 +88,27 @@ class Storlets(_Account[httpx.Client]):
     def close(self) -> None:
         self._http.close()
 
-    def _perform(self, call: Call) -> Answer:
-        self._watch(call, None)
-        try:
-            response = self._http.send(
-                self._http.build_request(**_arguments(call)), stream=call.is_streamed
-            )
-            if _reads(call, response):
-                response.read()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unreachable(call, error) from error
-        answer = _answer(response, is_read=_reads(call, response))
-        self._watch(call, answer)
-        return answer
-
-    def _drive(self, flow: Flow[T]) -> T:
-        call: Call | None = None
-        try:
-            step = next(flow)
-            while True:
-                if isinstance(step, Pause):
-                    if call is not None:
-                        self._watch(call, step)
-                    time.sleep(step.seconds)
-                    step = next(flow)
-                else:
-                    call = step
-                    step = flow.send(self._perform(step))
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-    @contextmanager
-    def _stream(self, flow: Flow[Answer]) -> Iterator[Output]:
-        answer = self._drive(flow)
-        try:
-            yield Output(answer)
-        finally:
-            if answer.stream is not None:
-                answer.stream.close()
-
     # --- operations -------------------------------------------------------------------------------
 
     def info(self) -> Info:
         """The cluster's languages, limits and container names."""
-        return self._drive(operations.info(self._session))
+        return self._http.drive(operations.info(self._session))
 
     def enable(self) -> tuple[str, ...]:
         """Enable storlets for the account; the names of the containers that were created."""
-        return self._drive(operations.enable(self._session))
+        return self._http.drive(operations.enable(self._session))
 
     def list(self) -> list[Storlet]:
         """All storlets of the account."""
-        return self._drive(operations.list_storlets(self._session))
+        return self._http.drive(operations.list_storlets(self._session))
 
     def show(self, name: str) -> Storlet:
         """One storlet."""
-        return self._drive(operations.show(self._session, name))
+        return self._http.drive(operations.show(self._session, name))
 
     def overview(self, name: str = "") -> Overview:
         """All storlets, or one, with versions, limits, access and their runs of the last day."""
-        return self._drive(overview(self._session, name))
+        return self._http.drive(overview(self._session, name))
 
     def deploy(
         self,
@@ -352,31 +128,31 @@ class Storlets(_Account[httpx.Client]):
         flow = operations.deploy(
             self._session, name, code, manifest, dependencies or {}, check=check
         )
-        return self._drive(flow)
+        return self._http.drive(flow)
 
     def deploy_bundle(self, name: str, packed: bytes, *, check: bool | None = None) -> int:
         """Upload a bundle under ``name``; the number of the new version, which is current."""
-        return self._drive(operations.deploy_bundle(self._session, name, packed, check=check))
+        return self._http.drive(operations.deploy_bundle(self._session, name, packed, check=check))
 
     def versions(self, name: str) -> Sequence[BundleVersion]:
         """The versions of a bundle that the cluster keeps, newest first."""
-        return self._drive(operations.versions(self._session, name))
+        return self._http.drive(operations.versions(self._session, name))
 
     def roll_back(self, name: str, number: int) -> None:
         """Make an earlier version of a bundle the current one."""
-        self._drive(operations.roll_back(self._session, name, number))
+        self._http.drive(operations.roll_back(self._session, name, number))
 
     def delete(self, name: str) -> None:
         """Delete a storlet; running invocations finish."""
-        self._drive(operations.delete(self._session, name))
+        self._http.drive(operations.delete(self._session, name))
 
     def download(self, name: str) -> AbstractContextManager[Output]:
         """The file of a storlet, as a stream."""
-        return self._stream(operations.download_storlet(self._session, name))
+        return self._http.stream(operations.download_storlet(self._session, name))
 
     def download_version(self, name: str, version: BundleVersion) -> AbstractContextManager[Output]:
         """The bundle of one of :meth:`versions`, as a stream."""
-        return self._stream(operations.download_version(self._session, name, version))
+        return self._http.stream(operations.download_version(self._session, name, version))
 
     def read(self, path: str, if_match: str = "") -> AbstractContextManager[Output]:
         """The object ``container/object``, as a stream, without a storlet.
@@ -384,11 +160,11 @@ class Storlets(_Account[httpx.Client]):
         :param if_match: the only ETag that it may have.
         """
         place = operations.object_path(path)
-        return self._stream(operations.download(self._session, place, if_match))
+        return self._http.stream(operations.download(self._session, place, if_match))
 
     def upload(self, path: str, body: Body, content_type: str = "") -> bool:
         """Store ``body`` as ``container/object``; whether the container was created for it."""
-        return self._drive(operations.upload(self._session, path, body, content_type))
+        return self._http.drive(operations.upload(self._session, path, body, content_type))
 
     def run(
         self,
@@ -402,7 +178,7 @@ class Storlets(_Account[httpx.Client]):
         :param more: further fields of :class:`~storlet_client.operations.Invocation`.
         """
         invocation = Invocation(storlet, path, parameters or {}, **more)
-        return self._stream(operations.run(self._session, invocation))
+        return self._http.stream(operations.run(self._session, invocation))
 
     def records(
         self, container: str, name: str, struct: str, where: str = "", fields: Sequence[str] = ()
@@ -422,21 +198,21 @@ class Storlets(_Account[httpx.Client]):
 
     def _records(self, query: RecordQuery) -> Iterator[dict[str, Any]]:
         decoder = Decoder(query.layout)
-        with self._stream(records.run(self._session, query)) as output:
+        with self._http.stream(records.run(self._session, query)) as output:
             for chunk in output:
                 yield from decoder.feed(chunk)
         decoder.end()
 
     def library(self) -> Sequence[Mapping[str, Any]]:
         """The storlets that every account has, with versions and parameters."""
-        return self._drive(operations.library(self._session))
+        return self._http.drive(operations.library(self._session))
 
     def distribute(self, document: Mapping[str, Any]) -> AbstractContextManager[Output]:
         """Run a storlet on many objects; the answer is a stream.
 
         :param document: ``objects``, ``split``, ``merge`` and more, as HTTP clients send it.
         """
-        return self._stream(operations.distribute(self._session, document))
+        return self._http.stream(operations.distribute(self._session, document))
 
     def copy(
         self,
@@ -448,7 +224,7 @@ class Storlets(_Account[httpx.Client]):
     ) -> Answer:
         """Run a storlet on an object, and store its output as ``target`` (``container/object``)."""
         invocation = Invocation(storlet, path, parameters or {}, **more)
-        return self._drive(operations.copy(self._session, invocation, target))
+        return self._http.drive(operations.copy(self._session, invocation, target))
 
     def put(
         self,
@@ -462,76 +238,76 @@ class Storlets(_Account[httpx.Client]):
     ) -> Answer:
         """Upload ``body`` through a storlet, and store its output as ``path``."""
         invocation = Invocation(storlet, path, parameters or {}, **more)
-        return self._drive(operations.put(self._session, invocation, body, content_type))
+        return self._http.drive(operations.put(self._session, invocation, body, content_type))
 
     def grants(self, container: str) -> Sequence[Grant]:
         """The grants of a container."""
-        return self._drive(operations.grants(self._session, container))
+        return self._http.drive(operations.grants(self._session, container))
 
     def grant(self, container: str, user: str, storlet: str) -> str:
         """Let ``user`` read a container through one storlet only; any warning of the server."""
-        return self._drive(operations.grant(self._session, container, Grant(user, storlet)))
+        return self._http.drive(operations.grant(self._session, container, Grant(user, storlet)))
 
     def revoke(self, container: str, user: str, storlet: str) -> None:
         """Remove a grant."""
-        self._drive(operations.revoke(self._session, container, Grant(user, storlet)))
+        self._http.drive(operations.revoke(self._session, container, Grant(user, storlet)))
 
     def rules(self) -> str | None:
         """The text of the rules in force; ``None`` without rules."""
-        return self._drive(operations.rules(self._session))
+        return self._http.drive(operations.rules(self._session))
 
     def put_rules(self, text: bytes, *, accept_warnings: bool = False) -> str:
         """Check rules and put them in force; the server's report."""
         flow = operations.put_rules(self._session, text, accept_warnings=accept_warnings)
-        return self._drive(flow)
+        return self._http.drive(flow)
 
     def delete_rules(self) -> None:
         """Remove the rules."""
-        self._drive(operations.delete_rules(self._session))
+        self._http.drive(operations.delete_rules(self._session))
 
     def explain(self, method: str, path: str) -> str:
         """The decision of the rules on a request, which is not performed."""
-        return self._drive(operations.explain(self._session, method, path))
+        return self._http.drive(operations.explain(self._session, method, path))
 
     def logs(self, storlet: str) -> Sequence[Mapping[str, Any]]:
         """The stored logs of a storlet, the newest last."""
-        return self._drive(operations.logs(self._session, storlet))
+        return self._http.drive(operations.logs(self._session, storlet))
 
     def log(self, storlet: str, invocation: str) -> str:
         """One stored log."""
-        return self._drive(operations.log(self._session, storlet, invocation))
+        return self._http.drive(operations.log(self._session, storlet, invocation))
 
     def runs(self, selection: Mapping[str, str], most: int) -> Sequence[Mapping[str, Any]]:
         """Records of runs, newest first, by ``storlet``, ``outcome``, ``since`` and ``until``."""
-        return self._drive(operations.runs(self._session, selection, most))
+        return self._http.drive(operations.runs(self._session, selection, most))
 
     def run_record(self, invocation: str) -> Mapping[str, Any]:
         """The record of one run."""
-        return self._drive(operations.run_record(self._session, invocation))
+        return self._http.drive(operations.run_record(self._session, invocation))
 
     def follow_runs(self, selection: Mapping[str, str]) -> AbstractContextManager[Output]:
         """A stream with a line of JSON for each record of a run that ends from now on."""
-        return self._stream(operations.follow_runs(self._session, selection))
+        return self._http.stream(operations.follow_runs(self._session, selection))
 
     def follow_logs(self, selection: Mapping[str, str]) -> AbstractContextManager[Output]:
         """As :meth:`follow_runs`, with lines of the logs of running storlets."""
-        return self._stream(operations.follow_logs(self._session, selection))
+        return self._http.stream(operations.follow_logs(self._session, selection))
 
     def diagnose(self, named: Sequence[str] = ()) -> Sequence[Check]:
         """Problems of login, cluster, account, storlets and grants, each with its remedy.
 
         :param named: containers, or objects as ``container/object``, that are checked, too.
         """
-        return self._drive(diagnose(self._session, named))
+        return self._http.drive(diagnose(self._session, named))
 
 
 # --- the asynchronous face ------------------------------------------------------------------------
 
 
-class AsyncStorlets(_Account[httpx.AsyncClient]):
+class AsyncStorlets(_Account[AsyncTransport]):
     """The same for ``asyncio``; see :class:`Storlets` for the parameters of each method."""
 
-    _client = httpx.AsyncClient
+    _transport = AsyncTransport
 
     async def __aenter__(self) -> Self:
         return self
@@ -545,69 +321,29 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
         await self.close()
 
     async def close(self) -> None:
-        await self._http.aclose()
-
-    async def _perform(self, call: Call) -> Answer:
-        self._watch(call, None)
-        try:
-            response = await self._http.send(
-                self._http.build_request(**_arguments(call)), stream=call.is_streamed
-            )
-            if _reads(call, response):
-                await response.aread()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unreachable(call, error) from error
-        answer = _answer(response, is_read=_reads(call, response))
-        self._watch(call, answer)
-        return answer
-
-    async def _drive(self, flow: Flow[T]) -> T:
-        call: Call | None = None
-        try:
-            step = next(flow)
-            while True:
-                if isinstance(step, Pause):
-                    if call is not None:
-                        self._watch(call, step)
-                    await asyncio.sleep(step.seconds)
-                    step = next(flow)
-                else:
-                    call = step
-                    step = flow.send(await self._perform(step))
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-    @asynccontextmanager
-    async def _stream(self, flow: Flow[Answer]) -> AsyncIterator[AsyncOutput]:
-        answer = await self._drive(flow)
-        try:
-            yield AsyncOutput(answer)
-        finally:
-            if answer.stream is not None:
-                await answer.stream.aclose()
+        await self._http.close()
 
     # --- operations -------------------------------------------------------------------------------
 
     async def info(self) -> Info:
         """The cluster's languages, limits and container names."""
-        return await self._drive(operations.info(self._session))
+        return await self._http.drive(operations.info(self._session))
 
     async def enable(self) -> tuple[str, ...]:
         """Enable storlets for the account; the names of the containers that were created."""
-        return await self._drive(operations.enable(self._session))
+        return await self._http.drive(operations.enable(self._session))
 
     async def list(self) -> list[Storlet]:
         """All storlets of the account."""
-        return await self._drive(operations.list_storlets(self._session))
+        return await self._http.drive(operations.list_storlets(self._session))
 
     async def show(self, name: str) -> Storlet:
         """One storlet."""
-        return await self._drive(operations.show(self._session, name))
+        return await self._http.drive(operations.show(self._session, name))
 
     async def overview(self, name: str = "") -> Overview:
         """All storlets, or one, with versions, limits, access and their runs of the last day."""
-        return await self._drive(overview(self._session, name))
+        return await self._http.drive(overview(self._session, name))
 
     async def deploy(
         self,
@@ -622,42 +358,44 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
         flow = operations.deploy(
             self._session, name, code, manifest, dependencies or {}, check=check
         )
-        return await self._drive(flow)
+        return await self._http.drive(flow)
 
     async def deploy_bundle(self, name: str, packed: bytes, *, check: bool | None = None) -> int:
         """Upload a bundle under ``name``; the number of the new version, which is current."""
-        return await self._drive(operations.deploy_bundle(self._session, name, packed, check=check))
+        return await self._http.drive(
+            operations.deploy_bundle(self._session, name, packed, check=check)
+        )
 
     async def versions(self, name: str) -> Sequence[BundleVersion]:
         """The versions of a bundle that the cluster keeps, newest first."""
-        return await self._drive(operations.versions(self._session, name))
+        return await self._http.drive(operations.versions(self._session, name))
 
     async def roll_back(self, name: str, number: int) -> None:
         """Make an earlier version of a bundle the current one."""
-        await self._drive(operations.roll_back(self._session, name, number))
+        await self._http.drive(operations.roll_back(self._session, name, number))
 
     async def delete(self, name: str) -> None:
         """Delete a storlet; running invocations finish."""
-        await self._drive(operations.delete(self._session, name))
+        await self._http.drive(operations.delete(self._session, name))
 
     def download(self, name: str) -> AbstractAsyncContextManager[AsyncOutput]:
         """The file of a storlet, as a stream."""
-        return self._stream(operations.download_storlet(self._session, name))
+        return self._http.stream(operations.download_storlet(self._session, name))
 
     def download_version(
         self, name: str, version: BundleVersion
     ) -> AbstractAsyncContextManager[AsyncOutput]:
         """The bundle of one of :meth:`versions`, as a stream."""
-        return self._stream(operations.download_version(self._session, name, version))
+        return self._http.stream(operations.download_version(self._session, name, version))
 
     def read(self, path: str, if_match: str = "") -> AbstractAsyncContextManager[AsyncOutput]:
         """The object ``container/object``, as a stream, without a storlet."""
         place = operations.object_path(path)
-        return self._stream(operations.download(self._session, place, if_match))
+        return self._http.stream(operations.download(self._session, place, if_match))
 
     async def upload(self, path: str, body: Body, content_type: str = "") -> bool:
         """Store ``body`` as ``container/object``; whether the container was created for it."""
-        return await self._drive(operations.upload(self._session, path, body, content_type))
+        return await self._http.drive(operations.upload(self._session, path, body, content_type))
 
     def run(
         self,
@@ -668,7 +406,7 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
     ) -> AbstractAsyncContextManager[AsyncOutput]:
         """Run a storlet on ``container/object``; the output is a stream."""
         invocation = Invocation(storlet, path, parameters or {}, **more)
-        return self._stream(operations.run(self._session, invocation))
+        return self._http.stream(operations.run(self._session, invocation))
 
     def records(
         self, container: str, name: str, struct: str, where: str = "", fields: Sequence[str] = ()
@@ -679,7 +417,7 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
 
     async def _records(self, query: RecordQuery) -> AsyncIterator[dict[str, Any]]:
         decoder = Decoder(query.layout)
-        async with self._stream(records.run(self._session, query)) as output:
+        async with self._http.stream(records.run(self._session, query)) as output:
             async for chunk in output:
                 for record in decoder.feed(chunk):
                     yield record
@@ -687,11 +425,11 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
 
     async def library(self) -> Sequence[Mapping[str, Any]]:
         """The storlets that every account has, with versions and parameters."""
-        return await self._drive(operations.library(self._session))
+        return await self._http.drive(operations.library(self._session))
 
     def distribute(self, document: Mapping[str, Any]) -> AbstractAsyncContextManager[AsyncOutput]:
         """Run a storlet on many objects; the answer is a stream."""
-        return self._stream(operations.distribute(self._session, document))
+        return self._http.stream(operations.distribute(self._session, document))
 
     async def copy(
         self,
@@ -703,7 +441,7 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
     ) -> Answer:
         """Run a storlet on an object, and store its output as ``target`` (``container/object``)."""
         invocation = Invocation(storlet, path, parameters or {}, **more)
-        return await self._drive(operations.copy(self._session, invocation, target))
+        return await self._http.drive(operations.copy(self._session, invocation, target))
 
     async def put(
         self,
@@ -717,64 +455,66 @@ class AsyncStorlets(_Account[httpx.AsyncClient]):
     ) -> Answer:
         """Upload ``body`` through a storlet, and store its output as ``path``."""
         invocation = Invocation(storlet, path, parameters or {}, **more)
-        return await self._drive(operations.put(self._session, invocation, body, content_type))
+        return await self._http.drive(operations.put(self._session, invocation, body, content_type))
 
     async def grants(self, container: str) -> Sequence[Grant]:
         """The grants of a container."""
-        return await self._drive(operations.grants(self._session, container))
+        return await self._http.drive(operations.grants(self._session, container))
 
     async def grant(self, container: str, user: str, storlet: str) -> str:
         """Let ``user`` read a container through one storlet only; any warning of the server."""
-        return await self._drive(operations.grant(self._session, container, Grant(user, storlet)))
+        return await self._http.drive(
+            operations.grant(self._session, container, Grant(user, storlet))
+        )
 
     async def revoke(self, container: str, user: str, storlet: str) -> None:
         """Remove a grant."""
-        await self._drive(operations.revoke(self._session, container, Grant(user, storlet)))
+        await self._http.drive(operations.revoke(self._session, container, Grant(user, storlet)))
 
     async def rules(self) -> str | None:
         """The text of the rules in force; ``None`` without rules."""
-        return await self._drive(operations.rules(self._session))
+        return await self._http.drive(operations.rules(self._session))
 
     async def put_rules(self, text: bytes, *, accept_warnings: bool = False) -> str:
         """Check rules and put them in force; the server's report."""
         flow = operations.put_rules(self._session, text, accept_warnings=accept_warnings)
-        return await self._drive(flow)
+        return await self._http.drive(flow)
 
     async def delete_rules(self) -> None:
         """Remove the rules."""
-        await self._drive(operations.delete_rules(self._session))
+        await self._http.drive(operations.delete_rules(self._session))
 
     async def explain(self, method: str, path: str) -> str:
         """The decision of the rules on a request, which is not performed."""
-        return await self._drive(operations.explain(self._session, method, path))
+        return await self._http.drive(operations.explain(self._session, method, path))
 
     async def logs(self, storlet: str) -> Sequence[Mapping[str, Any]]:
         """The stored logs of a storlet, the newest last."""
-        return await self._drive(operations.logs(self._session, storlet))
+        return await self._http.drive(operations.logs(self._session, storlet))
 
     async def log(self, storlet: str, invocation: str) -> str:
         """One stored log."""
-        return await self._drive(operations.log(self._session, storlet, invocation))
+        return await self._http.drive(operations.log(self._session, storlet, invocation))
 
     async def runs(self, selection: Mapping[str, str], most: int) -> Sequence[Mapping[str, Any]]:
         """Records of runs, newest first, by ``storlet``, ``outcome``, ``since`` and ``until``."""
-        return await self._drive(operations.runs(self._session, selection, most))
+        return await self._http.drive(operations.runs(self._session, selection, most))
 
     async def run_record(self, invocation: str) -> Mapping[str, Any]:
         """The record of one run."""
-        return await self._drive(operations.run_record(self._session, invocation))
+        return await self._http.drive(operations.run_record(self._session, invocation))
 
     def follow_runs(self, selection: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncOutput]:
         """A stream with a line of JSON for each record of a run that ends from now on."""
-        return self._stream(operations.follow_runs(self._session, selection))
+        return self._http.stream(operations.follow_runs(self._session, selection))
 
     def follow_logs(self, selection: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncOutput]:
         """As :meth:`follow_runs`, with lines of the logs of running storlets."""
-        return self._stream(operations.follow_logs(self._session, selection))
+        return self._http.stream(operations.follow_logs(self._session, selection))
 
     async def diagnose(self, named: Sequence[str] = ()) -> Sequence[Check]:
         """Problems of login, cluster, account, storlets and grants, each with its remedy.
 
         :param named: containers, or objects as ``container/object``, that are checked, too.
         """
-        return await self._drive(diagnose(self._session, named))
+        return await self._http.drive(diagnose(self._session, named))

@@ -15,7 +15,8 @@ from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, in_line, legible, show_one, show_rows
 from storlet_client.errors import BrokenAnswer, ConfigurationError
-from storlet_client.storlets import Output, Storlets
+from storlet_client.output import Output
+from storlet_client.storlets import Storlets
 
 _COLUMNS = ("time", "storlet", "outcome", "object", "message", "id")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}

@@ -14,8 +14,9 @@ from storlet_client.errors import NotRepeatable, Refused
 from storlet_client.local.run import Input
 from storlet_client.local.sandbox import LocalNode
 from storlet_client.operations import Invocation
+from storlet_client.output import Output
 from storlet_client.replay import Ran
-from storlet_client.storlets import Output, Storlets
+from storlet_client.storlets import Storlets
 
 _CONDITION = 412
 _METADATA = "x-object-meta-"

@@ -1,0 +1,192 @@
+"""Performs the calls of flows by HTTP: :class:`Transport`, and :class:`AsyncTransport` for
+``asyncio``.
+
+A connection is kept open between requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, TypeVar, Union
+
+import httpx
+
+from storlet_client.errors import ConfigurationError, StorletsError, Unreachable
+from storlet_client.exchange import Answer, Call, Flow, Pause
+from storlet_client.output import READ_SECONDS, AsyncOutput, Output
+
+T = TypeVar("T")
+#: Called with each call, and with its answer or pause: for progress and ``-v``.
+Watch = Callable[[Call, Union[Answer, Pause, None]], None]
+
+_CONNECT_SECONDS = 10.0
+#: Of requests that are answered at once; Swift itself tries its nodes for less.
+_QUICK_SECONDS = 90.0
+
+
+class Transport:
+    """Performs one flow at a time.
+
+    :param verify: whether certificates are checked, or the path of a file with trusted ones.
+    :param watch: called with each call, and with its answer or pause.
+    """
+
+    def __init__(self, *, verify: bool | str, watch: Watch) -> None:
+        self._client = httpx.Client(verify=verify)
+        self._watch = watch
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()
+
+    def _perform(self, call: Call) -> Answer:
+        self._watch(call, None)
+        try:
+            response = self._client.send(
+                self._client.build_request(**_arguments(call)), stream=call.is_streamed
+            )
+            if _reads(call, response):
+                response.read()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _unreachable(call, error) from error
+        answer = _answer(response, is_read=_reads(call, response))
+        self._watch(call, answer)
+        return answer
+
+    def drive(self, flow: Flow[T]) -> T:
+        """Perform all calls of ``flow``; its result."""
+        call: Call | None = None
+        try:
+            step = next(flow)
+            while True:
+                if isinstance(step, Pause):
+                    if call is not None:
+                        self._watch(call, step)
+                    time.sleep(step.seconds)
+                    step = next(flow)
+                else:
+                    call = step
+                    step = flow.send(self._perform(step))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    @contextmanager
+    def stream(self, flow: Flow[Answer]) -> Iterator[Output]:
+        """The output that ``flow`` opens, closed at the end of the context."""
+        answer = self.drive(flow)
+        try:
+            yield Output(answer)
+        finally:
+            if answer.stream is not None:
+                answer.stream.close()
+
+
+class AsyncTransport:
+    """The same for ``asyncio``."""
+
+    def __init__(self, *, verify: bool | str, watch: Watch) -> None:
+        self._client = httpx.AsyncClient(verify=verify)
+        self._watch = watch
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def _perform(self, call: Call) -> Answer:
+        self._watch(call, None)
+        try:
+            response = await self._client.send(
+                self._client.build_request(**_arguments(call)), stream=call.is_streamed
+            )
+            if _reads(call, response):
+                await response.aread()
+        except (httpx.HTTPError, httpx.InvalidURL) as error:
+            raise _unreachable(call, error) from error
+        answer = _answer(response, is_read=_reads(call, response))
+        self._watch(call, answer)
+        return answer
+
+    async def drive(self, flow: Flow[T]) -> T:
+        """Perform all calls of ``flow``; its result."""
+        call: Call | None = None
+        try:
+            step = next(flow)
+            while True:
+                if isinstance(step, Pause):
+                    if call is not None:
+                        self._watch(call, step)
+                    await asyncio.sleep(step.seconds)
+                    step = next(flow)
+                else:
+                    call = step
+                    step = flow.send(await self._perform(step))
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+    @asynccontextmanager
+    async def stream(self, flow: Flow[Answer]) -> AsyncIterator[AsyncOutput]:
+        """The output that ``flow`` opens, closed at the end of the context."""
+        answer = await self.drive(flow)
+        try:
+            yield AsyncOutput(answer)
+        finally:
+            if answer.stream is not None:
+                await answer.stream.aclose()
+
+
+def _unreachable(call: Call, error: Exception) -> StorletsError:
+    if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
+        return ConfigurationError([f"{call.url!r} is not the URL of a server: {error}"])
+    url = httpx.URL(call.url)
+    reason = str(error) or type(error).__name__
+    if isinstance(error, httpx.ConnectTimeout):
+        reason = f"no connection within {_CONNECT_SECONDS:.0f} s"
+    elif isinstance(error, httpx.TimeoutException):
+        reason = f"no answer to {call.method} within {_seconds(call):.0f} s"
+    return Unreachable(f"{url.scheme}://{url.netloc.decode()}: {reason}")
+
+
+def _seconds(call: Call) -> float:
+    """The longest silence of the server."""
+    return _QUICK_SECONDS if call.is_quick else READ_SECONDS
+
+
+def _arguments(call: Call) -> dict[str, Any]:
+    # An output is stored and sent as the storlet made it, so no encoding is negotiated.
+    given = {"Accept-Encoding": "identity", **call.headers}
+    faults = [
+        f"{name}: {value!r}: a header cannot carry it"
+        for name, value in given.items()
+        if not _NAME.fullmatch(name) or value != value.strip() or _CONTROL.search(value)
+    ]
+    if faults:
+        raise ConfigurationError(faults)
+    return {
+        "method": call.method,
+        "url": call.target(""),
+        "headers": [(name.encode("ascii"), value.encode("utf-8")) for name, value in given.items()],
+        "content": call.body,
+        "timeout": httpx.Timeout(_seconds(call), connect=_CONNECT_SECONDS),
+    }
+
+
+#: A name of a header in HTTP, and characters that its value cannot have.
+_NAME = re.compile(r"[\w!#$%&'*+.^`|~-]+", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _answer(response: httpx.Response, *, is_read: bool) -> Answer:
+    headers = {name.lower(): value for name, value in response.headers.items()}
+    body, stream = (response.content, None) if is_read else (b"", response)
+    return Answer(response.status_code, headers, body, stream)
+
+
+def _reads(call: Call, response: httpx.Response) -> bool:
+    """Whether the body is read at once: of errors, and of answers that are not streamed."""
+    return not call.is_streamed or response.status_code // 100 != 2
