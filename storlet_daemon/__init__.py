@@ -4,6 +4,7 @@
 ``protocol``           the messages between filter, sandbox and node daemon; both sides import it
 ``supervisor``         process 1 of a sandbox: dispatches commands, signals and the clock
 ``control_connection`` the supervisor's connection to the node daemon
+``worker_groups``      all worker groups of the sandbox, and the room that they share
 ``worker_group``       the workers of one storlet version: started, cancelled, replaced, retired
 ``worker``             one resident Python worker: load once, run many times, report each run
 ``runtimes``           the table of languages, and how the workers of each are started
@@ -16,6 +17,7 @@
 ``budget``             the number of workers that fit into a sandbox
 ``idle``               CPU use of workers that report to be idle
 ``sweeper``            kill leftover processes of dead workers
+``cleaner``            when shared folders are emptied, and of what
 ``scratch``            empty the scratch space
 ``assignment``         assign a pre-warmed sandbox: drop all privileges
 ``attempts``           run the self-test in a child process

@@ -9,23 +9,21 @@ process can read its memory.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import os
 import select
 import signal
 import socket
 import time
-from collections.abc import Callable
 
-from storlet_daemon import assignment, homes, inspection, kernel, scratch
+from storlet_daemon import assignment, homes, inspection, kernel
 from storlet_daemon.attempts import Attempts
 from storlet_daemon.budget import Budget
+from storlet_daemon.cleaner import Cleaner
 from storlet_daemon.confinement import Confinement
 from storlet_daemon.control_connection import ControlConnection, log_error
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.idle import SAMPLE_SECONDS, cpu_seconds_by_ancestor
-from storlet_daemon.launch import WORKING_DIRECTORY
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import Descriptors
@@ -33,12 +31,11 @@ from storlet_daemon.runtimes.language import ImagePaths
 from storlet_daemon.runtimes.table import runtimes
 from storlet_daemon.sweeper import Sweeper
 from storlet_daemon.worker_group.group import WorkerGroup
-from storlet_daemon.worker_group.group_state import GroupState, SupervisorHooks
+from storlet_daemon.worker_group.group_state import SupervisorHooks
+from storlet_daemon.worker_groups import WorkerGroups
 
 BATCH_SECONDS = 0.005
 """After the begin or end of an invocation, reports are collected this long and read together."""
-SHARED_MEMORY = "/dev/shm"  # noqa: S108  the sandbox's own
-"""Emptied while nothing runs: POSIX shared memory needs its name only while it is opened."""
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -57,29 +54,26 @@ class Supervisor:
         self._control = ControlConnection(
             control_path, self._poller, self._send_hello, self._execute
         )
+        self._groups = WorkerGroups(Budget.of_this_sandbox())
+        self._cleaner = Cleaner(self._groups)
         self._sweeper = Sweeper(self._kept)
         self._hooks = SupervisorHooks(
             poller=self._poller,
             paths=paths,
             memory_kills=Counter(ControlGroup().kills),
             sweep=self._sweeper.request,
-            make_room=self._make_room,
+            make_room=self._groups.make_room,
             expendable=kernel.Expendable(),
             place=self._control.request_placement,
-            clear_scratch=self._clear_scratch,
+            clear_scratch=self._cleaner.request,
             invocation_changed=self._invocation_changed,
             confinement=Confinement.of_this_kernel(
                 descriptors=confines_descriptors, homes=homes.HOMES if os.getpid() == 1 else ""
             ),
         )
-        self._groups: dict[str, WorkerGroup] = {}
-        self._leaving: list[WorkerGroup] = []
         self._sample_at = math.inf
-        self._is_scratch_full = False
-        self._cleaner = 0
         self._is_ending = False
         self._has_new_reports = False
-        self._budget = Budget.of_this_sandbox()
         self._attempts = Attempts(self._poller, self._control.send)
 
     def run(self) -> int:
@@ -103,9 +97,6 @@ class Supervisor:
             self._end()
         return 0
 
-    def _all_groups(self) -> tuple[WorkerGroup, ...]:
-        return (*self._groups.values(), *self._leaving)
-
     def _invocation_changed(self) -> None:
         self._has_new_reports = True
 
@@ -114,8 +105,7 @@ class Supervisor:
 
         These are commands, exits of processes, and connections that need one more worker.
         """
-        awaited = (group.awaited for group in self._groups.values())
-        fds = [self._signals.fileno(), self._control.fileno(), *awaited]
+        fds = [self._signals.fileno(), self._control.fileno(), *self._groups.awaited]
         return [fd for fd in fds if fd is not None]
 
     def _tick(self) -> float:
@@ -127,12 +117,9 @@ class Supervisor:
             self._sweeper.sweep()
         if self._sample_at <= now:
             self._police_idle(now)
-        if self._is_scratch_full and self._begin_to_remove(
-            lambda: [*scratch.contents(WORKING_DIRECTORY), *homes.contents(homes.HOMES)]
-        ):
-            self._is_scratch_full = False
+        self._cleaner.tick()
         first = min(self._sweeper.due, self._control.due)
-        for group in self._all_groups():
+        for group in self._groups:
             if group.due <= now:
                 group.tick(now)
             first = min(first, group.due)
@@ -142,7 +129,7 @@ class Supervisor:
         return -1 if first == math.inf else max(first - now, 0)
 
     def _end(self) -> None:
-        for group in self._all_groups():
+        for group in self._groups:
             group.state.kill_all()
         for pid in kernel.strays(os.getpid(), ()):
             kernel.kill(pid, signal.SIGKILL)
@@ -150,8 +137,8 @@ class Supervisor:
     # -- commands
 
     def _send_hello(self) -> None:
-        self._control.send(messages.Hello(os.getpid(), tuple(self._groups)))
-        for group in self._all_groups():
+        self._control.send(messages.Hello(os.getpid(), self._groups.versions))
+        for group in self._groups:
             group.announce()
 
     def _execute(self, command: messages.Message, descriptors: Descriptors) -> None:
@@ -160,7 +147,7 @@ class Supervisor:
         elif isinstance(command, messages.Unload):
             self._unload(command)
         elif isinstance(command, messages.Placed):
-            group = self._group_of(command.pid)
+            group = self._groups.of(command.pid)
             if group is not None:
                 group.placed(command.pid, command.directory)
         elif isinstance(command, messages.Assign):
@@ -168,8 +155,8 @@ class Supervisor:
         elif isinstance(command, messages.Inspect):
             self._control.send(messages.Inspected(command.request, inspection.read()))
         elif isinstance(command, messages.AskStatus):
-            groups = tuple(group.status() for group in self._groups.values())
-            self._control.send(messages.GroupStatus(command.request, groups))
+            status = messages.GroupStatus(command.request, self._groups.status())
+            self._control.send(status)
         elif isinstance(command, messages.Check):
             self._attempts.begin(command, descriptors)
 
@@ -187,26 +174,22 @@ class Supervisor:
             self._control.send(messages.Refused(command.request, reason))
             return
         descriptors.take(0)
-        group = self._groups.get(command.version)
+        group = self._groups.current(command.version)
         if group is None:
             group = WorkerGroup(command, listening, runtime, self._hooks)
-            self._groups[command.version] = group
+            self._groups.add(command.version, group)
             group.begin()
         else:
             group.replace(command, listening)
         self._control.send(messages.Loaded(command.request))
 
     def _unload(self, command: messages.Unload) -> None:
-        group = self._groups.pop(command.version, None)
-        if group is not None:
-            group.leave()
-            if group.workers:
-                self._leaving.append(group)
+        self._groups.unload(command.version)
         self._control.send(messages.Unloaded(command.request))
 
     def _assign(self, command: messages.Assign) -> None:
         """Become a tenant's user. After a partial change the sandbox is unsafe and ends."""
-        if self._groups or self._leaving:
+        if self._groups:
             reason = "the sandbox has worker groups already"
             self._control.send(messages.Refused(command.request, reason))
             return
@@ -236,81 +219,29 @@ class Supervisor:
                 return
             if pid == 0:
                 return
-            if pid == self._cleaner and not os.WIFSTOPPED(status):
-                self._cleaner = 0
-            group = self._group_of(pid)
+            if not os.WIFSTOPPED(status):
+                self._cleaner.exited(pid)
+            group = self._groups.of(pid)
             if group is None:
                 continue
             if os.WIFSTOPPED(status):
                 group.stopped(pid)
             else:
                 group.exited(pid, status, used)
-                if group in self._leaving and not group.workers:
-                    self._leaving.remove(group)
-
-    def _group_of(self, pid: int) -> WorkerGroup | None:
-        for group in self._all_groups():
-            if pid in group.workers:
-                return group
-        return None
+                self._groups.drop_if_left(group)
 
     def _kept(self) -> set[int]:
-        workers = {pid for group in self._all_groups() for pid in group.workers}
-        return {*workers, *self._attempts.pids, self._cleaner}
-
-    def _make_room(self, requester: GroupState) -> bool:
-        """Return True if one more worker of ``requester`` fits.
-
-        Else the group that has been idle for longest retires its idle workers.
-        """
-        groups = self._all_groups()
-        costs = [group.state.runtime.cost for group in groups for _ in group.workers]
-        # In a sandbox too small for one worker the attempt is made anyway: it gives the error.
-        if not costs or self._budget.holds([*costs, requester.runtime.cost]):
-            return True
-        others = [group for group in groups if group.state is not requester]
-        others = [group for group in others if group.idle_since < math.inf]
-        if others:
-            min(others, key=lambda group: group.idle_since).rest()
-        return False
+        return {*self._groups.pids, *self._attempts.pids, self._cleaner.pid}
 
     def _police_idle(self, now: float) -> None:
         """Sample the CPU time of all workers and replace those that use it while idle.
 
         No sample is scheduled while there are no workers.
         """
-        self._remove_leftovers()
-        groups = [group for group in self._all_groups() if group.workers]
+        self._cleaner.remove_leftovers()
+        groups = [group for group in self._groups if group.workers]
         self._sample_at = now + SAMPLE_SECONDS if groups else math.inf
         pids = [pid for group in groups for pid in group.workers]
         cpu_seconds = cpu_seconds_by_ancestor(kernel.processes(), pids)
         for group in groups:
             group.police_idle(cpu_seconds)
-
-    # -- scratch space
-
-    def _clear_scratch(self) -> None:
-        # Outside of a sandbox, /tmp is shared with the whole machine.
-        self._is_scratch_full = os.getpid() == 1
-
-    def _remove_leftovers(self) -> None:
-        """Empty the shared memory, and remove the folders of groups that have left."""
-        if os.getpid() != 1:
-            return
-        versions = {group.state.load.version for group in self._all_groups()}
-        paths = homes.left_behind(homes.HOMES, versions)
-        if scratch.has_contents(SHARED_MEMORY):
-            paths += scratch.contents(SHARED_MEMORY)
-        if paths:
-            self._begin_to_remove(lambda: paths)
-
-    def _begin_to_remove(self, paths: Callable[[], list[str]]) -> bool:
-        """Remove files, unless something runs that may be using them; return True if it began.
-
-        Files in shared folders have no owner among the storlets.
-        """
-        if self._cleaner or any(group.is_active for group in self._all_groups()):
-            return False
-        with contextlib.suppress(OSError):
-            self._cleaner = scratch.begin_to_remove(paths())
-        return True

@@ -83,7 +83,7 @@ def with_cobol(monkeypatch: pytest.MonkeyPatch) -> None:
 def supervisor(with_cobol: None, tmp_path: Path) -> Iterator[Supervisor]:
     made = Supervisor(str(tmp_path / "control.sock"), ImagePaths({"cobol": "/opt/cobc"}))
     yield made
-    for group in made._all_groups():
+    for group in made._groups:
         group.state.kill_all()
         group.state.listening.close()
         for pid in list(group.workers):
@@ -103,7 +103,7 @@ def test_the_supervisor_runs_the_workers_of_a_language_that_has_a_row(
         listening.bind(str(tmp_path / "storlet.sock"))
         listening.listen()
         supervisor._load(load("cobol"), Descriptors([os.dup(listening.fileno())]))
-    (group,) = supervisor._all_groups()
+    (group,) = supervisor._groups
     (worker,) = group.workers.values()
     end = time.monotonic() + PATIENCE_SECONDS
     while worker.state is State.LOADING and time.monotonic() < end:
