@@ -1,0 +1,80 @@
+"""Runs of storlets of the system library in this process, with the author's own file objects."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import tomllib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from storlet_client.bundle import manifest
+from storlet_daemon.author import StorletInputFile, StorletLogger, StorletOutputFile
+
+FOLDER = Path(__file__).resolve().parents[3] / "storlets/std"
+METADATA_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Ran:
+    """The output of a run that succeeded."""
+
+    output: bytes
+    metadata: Mapping[str, str]
+
+
+class LibraryStorlet:
+    """One storlet; ``module`` is its code, whose constants a test may change."""
+
+    def __init__(self, name: str) -> None:
+        place = FOLDER / name
+        self._document = tomllib.loads((place / "storlet.toml").read_text())
+        file, self._class = self._document["main"].split(".")
+        self.module = imported(place / f"src/{file}.py")
+
+    def values(self, given: Mapping[str, str]) -> dict[str, str]:
+        """The parameters of a run, with the defaults."""
+        values, faults = manifest.parameters_of_run(self._document["parameters"], given)
+        assert faults == []
+        return values
+
+    def run(
+        self, data: bytes, given: Mapping[str, str], metadata: Mapping[str, str] | None = None
+    ) -> Ran:
+        """The output for ``data``."""
+        found: dict[str, str] = {}
+        with ExitStack() as opened:
+            source = StorletInputFile(metadata or {}, filled(data))
+            opened.callback(source.close)
+            read = os.memfd_create("output")
+            opened.callback(os.close, read)
+            target = StorletOutputFile(os.dup(read), METADATA_BYTES, found.update)
+            opened.callback(target.abandon)
+            storlet: Any = getattr(self.module, self._class)(StorletLogger("", None))
+            storlet([source], [target], self.values(given))
+            target.close()
+            size = os.fstat(read).st_size
+            return Ran(os.pread(read, size, 0), found)
+
+
+def imported(path: Path) -> ModuleType:
+    """The module in the file ``path``, under a name that no other module has."""
+    spec = importlib.util.spec_from_file_location(f"library_{path.parts[-3]}_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def filled(data: bytes) -> int:
+    """A descriptor of a file with ``data``, at its start."""
+    descriptor = os.memfd_create("input")
+    with os.fdopen(os.dup(descriptor), "wb") as file:
+        file.write(data)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    return descriptor

@@ -1,0 +1,107 @@
+"""``std:fixity``: digests equal those of hashlib, and wrong parameters are refused together."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import threading
+import zlib
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.unit.library.support import LibraryStorlet
+
+STORLET = LibraryStorlet("fixity")
+ALGORITHMS = ("md5", "sha1", "sha256", "sha512", "blake2b", "crc32")
+DATA = b"test"
+SHA256 = hashlib.sha256(DATA).hexdigest()
+
+
+def digest(name: str, data: bytes) -> str:
+    """The digest without threads and blocks."""
+    return f"{zlib.crc32(data):08x}" if name == "crc32" else hashlib.new(name, data).hexdigest()
+
+
+def report(data: bytes, **parameters: str) -> dict[str, Any]:
+    ran = STORLET.run(data, parameters)
+    assert ran.metadata == {"Content-Type": "application/json"}
+    assert ran.output.count(b"\n") == 1
+    found: dict[str, Any] = json.loads(ran.output)
+    return found
+
+
+def failure(**parameters: str) -> str:
+    with pytest.raises(STORLET.module.FixityError) as caught:
+        STORLET.run(DATA, parameters)
+    return str(caught.value)
+
+
+@given(
+    data=st.binary(max_size=100),
+    names=st.lists(st.sampled_from(ALGORITHMS), min_size=1, unique=True),
+    block=st.integers(1, 40),
+)
+def test_digests_are_those_of_hashlib(data: bytes, names: list[str], block: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(STORLET.module, "BLOCK_BYTES", block)
+        found = report(data, algorithms=", ".join(names))
+    assert found == {"bytes": len(data), "digests": {name: digest(name, data) for name in names}}
+
+
+def test_an_object_of_several_blocks_and_its_copy() -> None:
+    data = bytes(range(251)) * 20_000
+    digests = ",".join(f"{name}:{digest(name, data)}" for name in ALGORITHMS)
+    given = {"expected": digests, "mode": "fail", "output": "data"}
+    ran = STORLET.run(data, given, {"Colour": "red"})
+    assert ran.output == data
+    assert ran.metadata == {"Colour": "red"}
+
+
+def test_without_a_thread_the_digests_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert report(DATA, algorithms="sha256,crc32")["digests"] == {
+        "sha256": SHA256, "crc32": "d87f7e0c"
+    }  # fmt: skip
+
+
+def test_no_thread_stays_after_a_failure() -> None:
+    before = threading.active_count()
+    failure(expected="crc32:00000000", mode="fail")
+    assert threading.active_count() == before
+
+
+def test_the_default_is_sha256() -> None:
+    assert report(DATA)["digests"] == {"sha256": SHA256}
+
+
+def test_a_report_names_the_digests_that_are_wrong() -> None:
+    found = report(DATA, algorithms="sha1", expected=f"crc32:00000000,sha256:{SHA256.upper()}")
+    assert (found["matches"], found["wrong"]) == (False, ["crc32"])
+    assert list(found["digests"]) == ["sha1", "crc32", "sha256"]
+    assert report(DATA, expected="crc32:d87f7e0c")["matches"] is True
+
+
+def test_a_failure_has_both_digests() -> None:
+    assert failure(expected="crc32:00000000", mode="fail") == "crc32 is d87f7e0c, not 00000000"
+
+
+def test_all_faults_of_the_parameters_are_reported_at_once() -> None:
+    text = failure(algorithms="md6,crc32c", expected="md7:00, crc32:0, md5", output="data")
+    known = ", ".join(ALGORITHMS)
+    assert text.split("; ") == [
+        f"algorithms: md6: unknown: want some of {known}",
+        f"algorithms: crc32c: unknown: want some of {known}",
+        f"expected: md7:00: want ALGORITHM:DIGEST with one of {known}",
+        "expected: crc32:0: crc32 has 8 hexadecimal digits",
+        "expected: md5: md5 has 32 hexadecimal digits",
+        "output=data: has no report: set mode=fail",
+    ]
+    assert failure(mode="fail") == "mode=fail: there is no digest in expected"
+    twice = failure(expected="crc32:00000000,crc32:d87f7e0c")
+    assert twice == "expected: crc32 has two digests"
