@@ -1,6 +1,9 @@
 """Services: requests of a running storlet to the store, in the caller's name.
 
-``channel``     the socket to the worker: reads requests, bounds them, sends replies and streams
+``channel``     the socket to the worker: reads requests, bounds them, and has each one performed
+``replies``     sends replies, also of failures, on the same socket
+``reply_streams``  the streams of bytes that the storlet reads
+``quota``       counts operations and bytes, and bounds them
 ``operations``  the request to the store, and the reply, for each kind of message
 ``changes``     of these, the requests that change an object
 ``calls``       of these, the requests that run another storlet

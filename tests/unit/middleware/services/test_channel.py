@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-from collections.abc import Iterator
 from typing import Any
 
 import eventlet
 import pytest
 
-from storlet_daemon.protocol import framing, messages
+from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.messages import CallStorlet, Described, OpenObject, StatObject
 from storlet_middleware.concurrency import monotonic
-from storlet_middleware.errors import BackendFailed, StorletError
-from storlet_middleware.services import channel
+from storlet_middleware.errors import StorletError
 from storlet_middleware.services.operations import Stream
 from storlet_middleware.services.requests import StoreRefusal
 from tests.unit.middleware.services.asking import Bytes, Make, read_all
@@ -31,54 +28,6 @@ def test_each_request_has_its_reply(make: Make) -> None:
     assert {asking.reply()[0].id, asking.reply()[0].id} == {1, 5}
     assert asking.channel.usage.operations == 2
     assert not asking.faults
-
-
-def test_a_stream_ends_with_its_length(make: Make) -> None:
-    asking = make()
-    body = Bytes([b"abc", b"defg"])
-    asking.answer = lambda _: Stream(body, messages.Facts(size=7))
-    asking.send(OpenObject(1, "/c/o"))
-    opened, descriptors = asking.reply()
-    assert opened == messages.Opened(1, messages.Facts(size=7))
-    assert read_all(descriptors) == b"abcdefg"
-    assert asking.reply()[0] == messages.StreamEnded(1, 7)
-    assert body.is_closed
-    assert asking.channel.usage.bytes_in == 7
-
-
-def test_a_stream_that_breaks_off_has_a_failure_and_no_end(make: Make) -> None:
-    def broken() -> Iterator[bytes]:
-        yield b"abc"
-        raise BackendFailed("gone")
-
-    asking = make()
-    asking.answer = lambda _: Stream(Bytes(broken()))
-    asking.send(OpenObject(1, "/c/o"))
-    _, descriptors = asking.reply()
-    assert asking.reply()[0] == messages.ServiceFailed(1, "backend.failed", 503, "gone")
-    assert read_all(descriptors) == b"abc"
-    assert not asking.has_reply()
-
-
-@pytest.mark.parametrize(
-    ("error", "code", "status"),
-    [
-        (StoreRefusal("input.not_found", 404, "no"), "input.not_found", 404),
-        (BackendFailed("no"), "backend.failed", 503),
-        (eventlet.Timeout(), "backend.failed", 503),
-        (KeyError("ours"), "internal", 500),
-    ],
-)
-def test_a_failure_is_replied(make: Make, error: BaseException, code: str, status: int) -> None:
-    def fail(request: Any) -> Any:
-        raise error
-
-    asking = make()
-    asking.answer = fail
-    asking.send(stat(1))
-    failed, _ = asking.reply()
-    assert (failed.code, failed.status) == (code, status)
-    assert "ours" not in failed.message
 
 
 def test_a_storlet_asks_only_for_what_it_declares(make: Make) -> None:
@@ -145,7 +94,7 @@ def test_limits_of_operations_files_and_bytes_fail_by_name(make: Make) -> None:
     asking.send(OpenObject(2, "/c/o"))
     assert "Service-Files" in asking.reply()[0].message
     descriptors.close()
-    assert wait_until(lambda: all(feeder.is_over for feeder in asking.channel._feeders))
+    assert wait_until(lambda: asking.channel._streams.are_filled)
     asking.send(OpenObject(3, "/c/o"))
     assert isinstance(asking.reply()[0], messages.Opened)
 
@@ -155,72 +104,6 @@ def test_limits_of_operations_files_and_bytes_fail_by_name(make: Make) -> None:
     _, descriptors = asking.reply()
     assert "Service-Bytes" in asking.reply()[0].message
     assert read_all(descriptors) == b"x" * 6
-
-
-@pytest.mark.parametrize("is_received", [True, False])
-def test_a_stream_is_an_open_file_until_it_was_read_or_closed(
-    make: Make, *, is_received: bool
-) -> None:
-    # All bytes fit into the kernel's buffer, so the stream has ended on our side.
-    asking = make(files=2)
-    asking.answer = lambda _: Stream(Bytes([b"x" * 1000]))
-    asking.send(OpenObject(1, "/c/o"), OpenObject(2, "/c/o"))
-    kept: list[Any] = []
-
-    def next_reply() -> Any:
-        reply, descriptors = asking.reply()
-        while isinstance(reply, messages.StreamEnded):
-            reply, descriptors = asking.reply()
-        kept.append(descriptors)
-        return reply
-
-    if is_received:
-        next_reply(), next_reply()
-    assert wait_until(lambda: asking.performed and not asking.channel._tasks)
-    assert wait_until(lambda: all(feeder.is_over for feeder in asking.channel._feeders))
-    asking.send(OpenObject(3, "/c/o"))
-    if not is_received:
-        next_reply(), next_reply()
-    assert "Service-Files" in next_reply().message
-    assert read_all(kept[0]) == b"x" * 1000
-    asking.send(OpenObject(4, "/c/o"))
-    assert isinstance(next_reply(), messages.Opened)
-    for descriptors in kept[1:]:
-        descriptors.close()
-    asking.send(OpenObject(5, "/c/o"), OpenObject(6, "/c/o"))
-    assert all(isinstance(next_reply(), messages.Opened) for _ in range(2))
-    for descriptors in kept:
-        descriptors.close()
-
-
-def test_a_process_without_descriptors_fails_the_request(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(*, reader_is_ours: bool) -> Any:
-        raise OSError(24, os.strerror(24))  # EMFILE
-
-    asking = make()
-    body = Bytes([b"x"])
-    asking.answer = lambda _: Stream(body)
-    monkeypatch.setattr(channel, "stream", refuse)
-    asking.send(OpenObject(1, "/c/o"))
-    failed, _ = asking.reply()
-    assert (failed.code, failed.status) == ("backend.failed", 503)
-    assert body.is_closed
-
-
-def test_a_worker_that_reads_no_replies_blocks_itself_only(make: Make) -> None:
-    asking = make(rate=10_000)
-    text = "x" * 400
-    asking.answer = lambda request: messages.ServiceFailed(request.id, "a.b", 404, text * 100)
-    with contextlib.suppress(BlockingIOError):
-        for number in range(1, 20_000):
-            asking.send(stat(number))
-            eventlet.sleep(0)
-    assert wait_until(lambda: asking.channel._is_blocked)
-    # It does not wait for the store: its deadlines hold.
-    assert not asking.channel.were_active_since(0)
-    assert len(asking.channel._tasks) <= 8
 
 
 def test_a_worker_that_ends_is_no_fault_of_the_services(make: Make) -> None:
@@ -256,28 +139,6 @@ def test_closing_ends_operations_and_streams(make: Make) -> None:
     assert closed == [2]
     assert body.is_closed
     descriptors.close()
-
-
-def test_a_descriptor_that_cannot_be_sent_fails_the_request(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    send = framing.send_bytes
-
-    def refuse(sock: Any, data: bytes, fds: Any = ()) -> None:
-        if fds:
-            raise OSError(109, os.strerror(109))  # ETOOMANYREFS
-        send(sock, data)
-
-    asking = make()
-    body = Bytes([b"x"])
-    asking.answer = lambda _: Stream(body)
-    monkeypatch.setattr(framing, "send_bytes", refuse)
-    framing.send(asking.worker, OpenObject(1, "/c/o"))
-    failed, _ = asking.reply()
-    while isinstance(failed, messages.StreamEnded):
-        failed, _ = asking.reply()
-    assert failed.code == "backend.failed"
-    assert body.is_closed
 
 
 def test_a_call_on_data_first_gets_a_stream_for_it(make: Make) -> None:
