@@ -6,5 +6,6 @@
 ``native``   the files of a native storlet, which its own build makes
 ``template`` a new project, which works as it is
 ``bundler``  the bundle of a project
-``rights``   the rights of builds under ``sudo``
+``rights``   the rights of builds and outputs under ``sudo``
+``files``    folders and files of a user: complete or absent, and never root's because of ``sudo``
 """

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from storlet_client.builder import files as new_files
 from storlet_client.builder import jars, native, project, rights, wheels
 from storlet_client.bundle import archive
 
@@ -37,10 +38,9 @@ def _build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
     except archive.BundleError as error:
         raise project.ProjectError(error.faults) from error
     path = out / f"{document['name']}-{document['version']}{archive.SUFFIX}"
-    out.mkdir(parents=True, exist_ok=True)
-    partial = path.with_suffix(".partial")
-    partial.write_bytes(packed.getvalue())
-    partial.replace(path)
+    new_files.make_folder(out)
+    with new_files.replacement(path) as file:
+        file.write(packed.getvalue())
     return path
 
 

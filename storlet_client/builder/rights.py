@@ -1,8 +1,9 @@
-"""The rights of builds: those of the user who started ``sudo``, and not those of root.
+"""The rights of builds and outputs: those of the user who started ``sudo``, and not those of root.
 
 ``storlet run`` needs root for its sandbox.  The build before it does not.  As root, the scripts of
 a project would run without any limit.  Its lock file and the files of its build would belong to
-root, so that the next build without ``sudo`` could not replace them.
+root, so that the next build without ``sudo`` could not replace them.  The same holds for a new
+project, and for outputs in a folder of the user (:mod:`files`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any, NoReturn
 from storlet_client.builder.project import ProjectError
 
 _FAULTS, _ERROR, _RESULT = "faults", "error", "result"
+#: The greatest id of a user or a group; system calls read the number above it as "unchanged".
+_MOST_ID = (1 << 32) - 2
 
 
 @dataclass(frozen=True)
@@ -50,10 +53,29 @@ def user_of(folder: Path) -> User | None:
     It keeps them if it is not root's, if ``sudo`` did not start it, and if the folder is root's:
     then its scripts are root's, too, and the user could not write there.
     """
-    uid, gid = (os.environ.get(name, "") for name in ("SUDO_UID", "SUDO_GID"))
-    if os.geteuid() or not uid.isdecimal() or not gid.isdecimal() or not int(uid):
+    user = _caller()
+    return user if user is not None and folder.stat().st_uid else None
+
+
+def owner(folder: os.stat_result) -> User | None:
+    """The user who started ``sudo``, if the folder belongs to that user; else ``None``."""
+    user = _caller()
+    return user if user is not None and folder.st_uid == user.uid else None
+
+
+def owner_above(path: Path) -> User | None:
+    """:func:`owner` of the first existing folder above ``path``."""
+    above = next((each for each in path.parents if each.exists()), None)
+    return None if above is None else owner(above.stat())
+
+
+def _caller() -> User | None:
+    """The user who started ``sudo``, if it started this process as root."""
+    ids = [os.environ.get(name, "") for name in ("SUDO_UID", "SUDO_GID")]
+    if os.geteuid() or not all(each.isdecimal() and int(each) <= _MOST_ID for each in ids):
         return None
-    return User(int(uid), int(gid)) if folder.stat().st_uid else None
+    uid, gid = map(int, ids)
+    return User(uid, gid) if uid else None
 
 
 def give(folder: Path, user: User | None) -> None:
@@ -98,6 +120,11 @@ def _run(user: User, work: Callable[[], str], writer: int) -> NoReturn:
             answer: dict[str, Any] = {_RESULT: work()}
         except ProjectError as error:
             answer = {_FAULTS: error.faults}
+        except ImportError as error:
+            # Python itself may be in a folder of root; its modules are imported when needed.
+            text = f"{error.msg}: user {user.uid} may not read the Python of this command"
+            help_ = "install storlet-client where that user may read it, or build without sudo"
+            answer = {_FAULTS: [f"{text} ({sys.base_prefix}): {help_}"]}
         except OSError as error:
             answer = {_ERROR: [error.errno, error.strerror, error.filename]}
         os.write(writer, json.dumps(answer, default=os.fspath).encode())

@@ -8,8 +8,10 @@ stand for the names of the storlet, and the suffix ``.in`` is left out.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 
+from storlet_client.builder import rights
 from storlet_client.builder.project import MANIFEST, SOURCE, ProjectError
 
 #: The template of this module; each language has it.
@@ -230,6 +232,8 @@ def kinds(language: str = "*") -> list[str]:
 def make(folder: Path, language: str = "python", kind: str = FILTER) -> Path:
     """Make a project in the new ``folder``, whose name is that of the storlet.
 
+    Under ``sudo`` in a folder of the user, it belongs to the user.
+
     :param language: ``python``, ``java``, or ``native``: a project in Rust.
     :param kind: one of :func:`kinds`.
     :raises ProjectError: the name cannot be that of a storlet, the folder exists, or the language
@@ -247,6 +251,11 @@ def make(folder: Path, language: str = "python", kind: str = FILTER) -> Path:
         files = {path: text.encode("utf-8") for path, text in texts.items()}
     else:
         files = _of_folder(language, kind, {"name": name, "module": module, "Class": class_})
+    return Path(rights.with_rights_of(rights.owner_above(folder), lambda: _write(folder, files)))
+
+
+def _write(folder: Path, files: Mapping[str, bytes]) -> str:
+    """Write the files of a new project; the path of its folder."""
     try:
         (folder / SOURCE).mkdir(parents=True)
         for path, content in files.items():
@@ -254,7 +263,7 @@ def make(folder: Path, language: str = "python", kind: str = FILTER) -> Path:
                 file.write(content)
     except FileExistsError as error:
         raise ProjectError([f"{error.filename}: it exists already"]) from None
-    return folder
+    return str(folder)
 
 
 def _of_folder(language: str, kind: str, names: dict[str, str]) -> dict[str, bytes]:

@@ -134,7 +134,8 @@ def declare(group: Group) -> None:
             click.echo(legible(text), err=True)
         _show_faults(found)
         if junit is not None:
-            junit.write_bytes(cases.junit(found, subject.document["name"]))
+            with written(str(junit)) as report:
+                report.write(cases.junit(found, subject.document["name"]))
         context.exit(PROBLEM if any(each.faults for each in found) else DONE)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import stat
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,6 +22,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from storlet_client.builder.files import replacement
 from storlet_client.cli.output import in_line
 
 #: Its name in errors.
@@ -94,14 +94,5 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         with place.open("wb") as file:
             yield file
         return
-    handle, name = tempfile.mkstemp(prefix=f".{place.name}.", dir=place.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            yield file
-        mask = os.umask(0)
-        os.umask(mask)
-        Path(name).chmod(0o666 & ~mask)
-        Path(name).replace(place)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with replacement(place) as file:
+        yield file

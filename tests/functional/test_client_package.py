@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -62,6 +64,41 @@ def test_a_new_project_becomes_a_bundle_that_the_command_accepts(
     content = (tmp_path / first).read_bytes()
     run([storlet, "build", "fruit"], cwd=tmp_path)
     assert (tmp_path / first).read_bytes() == content
+
+
+#: The id of a user and of a group that no machine has.
+SUDO_ID = 54321
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can give up root")
+def test_files_of_commands_under_sudo_belong_to_the_user() -> None:
+    # Other users may look neither into the folders of pytest nor into those of root, where a
+    # version manager can have the other interpreters.
+    place = installed(Path(sys.executable))
+    home = Path(tempfile.mkdtemp())
+    os.chown(home, SUDO_ID, SUDO_ID)
+    environment = {
+        "PATH": os.environ["PATH"], "SUDO_UID": str(SUDO_ID), "SUDO_GID": str(SUDO_ID),
+    }  # fmt: skip
+    storlet = str(place / "bin/storlet")
+    try:
+        for words in (
+            "init fruit",
+            "build fruit",
+            "test --no-sandbox fruit --junit report.xml",
+            "run --no-sandbox fruit fruit/sample.txt -p text=apple -o out.txt",
+        ):
+            run([storlet, *words.split()], cwd=home, env=environment)
+        assert (home / "out.txt").read_text() == "one apple\nthree apples\n"
+        files = [path for path in home.rglob("*") if path.is_file()]
+        assert {path.name for path in files} >= {
+            "storlet.toml", "fruit-0.1.0.storlet", "report.xml", "out.txt",
+        }  # fmt: skip
+        assert {(path.stat().st_uid, path.stat().st_gid) for path in home.rglob("*")} == {
+            (SUDO_ID, SUDO_ID)
+        }
+    finally:
+        shutil.rmtree(home)
 
 
 @pytest.fixture(scope="module")

@@ -57,9 +57,9 @@ def installed(python: Path, *more: str) -> Path:
     return cache.made("client", cache.digest(parts), make)
 
 
-def run(command: list[str], cwd: Path | None = None) -> str:
+def run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
     """The standard output of a command that has to succeed."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

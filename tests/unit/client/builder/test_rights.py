@@ -75,6 +75,15 @@ def test_faults_of_such_a_build_are_those_of_any_other(folder: Path) -> None:
 
 
 @needs_root
+def test_a_python_that_the_user_may_not_read_is_named() -> None:
+    def work() -> str:
+        raise ModuleNotFoundError("No module named 'pprint'")
+
+    with pytest.raises(ProjectError, match=f"'pprint': user {ID} may not read the Python of"):
+        with_rights_of(User(ID, ID), work)
+
+
+@needs_root
 def test_a_build_that_is_killed_gives_no_result() -> None:
     def work() -> str:
         os.kill(os.getpid(), 9)

@@ -1,0 +1,76 @@
+"""Folders and files of a user: complete or absent, and never root's because of ``sudo``."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from storlet_client.builder import rights
+
+#: A folder that may be written but not listed can be opened with ``O_PATH`` only (Linux).
+_FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it that are missing; it may exist."""
+
+    def make() -> str:
+        folder.mkdir(parents=True, exist_ok=True)
+        return ""
+
+    rights.with_rights_of(rights.owner_above(folder), make)
+
+
+@contextmanager
+def replacement(place: Path) -> Iterator[BinaryIO]:
+    """A new file, which replaces ``place`` if the block succeeds.
+
+    It belongs to the user who started ``sudo`` if its folder does.  The folder is opened once, and
+    all names are relative to it: another process that replaces a part of the path by a link cannot
+    move the file to another folder.  The owner of the new file is changed by its descriptor, so
+    that no link is followed and no earlier file is affected.
+
+    :raises OSError: with ``place`` as its file name.
+    """
+    with _named(place):
+        folder = os.open(place.parent, _FOLDER)
+    try:
+        name = f".storlet-{secrets.token_hex(8)}"  # without the name, which may be of any length
+        with _named(place):
+            handle = os.open(name, _NEW, 0o666, dir_fd=folder)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                _give(handle, folder)
+                yield file
+            with _named(place):
+                os.replace(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+        except BaseException as error:
+            os.unlink(name, dir_fd=folder)
+            if isinstance(error, OSError) and error.filename is None:  # of a write
+                error.filename = str(place)
+            raise
+    finally:
+        os.close(folder)
+
+
+def _give(file: int, folder: int) -> None:
+    """Let a new file belong to the user, as if that user had made it."""
+    facts = os.fstat(folder)
+    user = rights.owner(facts)
+    if user is not None:
+        os.fchown(file, user.uid, -1 if facts.st_mode & stat.S_ISGID else user.gid)
+
+
+@contextmanager
+def _named(place: Path) -> Iterator[None]:
+    """An error about a temporary name becomes one about ``place``."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(place)) from None
