@@ -348,6 +348,11 @@ class InvocationSection:
         "deadline for a slot of the node and a free worker together; then 429 or 503")
     max_inflight_per_tenant: int = option(
         COUNT, "256", "invocations of an account in one server process", least=1)
+    buffer_bytes_per_tenant: int = option(
+        BYTES, "256M", "memory of a proxy process for an account's results that wait to be stored",
+        least=16 << 20)
+    buffer_bytes: int = option(
+        BYTES, "1G", "the same, for all accounts together", least=16 << 20)
     workers: Mapping[str, int] = option_per_language(
         COUNT, lambda row: row.workers_max,
         lambda row: f"maximum of workers of one {row.title} storlet in a sandbox", least=1)

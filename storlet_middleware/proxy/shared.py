@@ -10,6 +10,7 @@ from storlet_middleware.concurrency import KeyedSemaphore
 from storlet_middleware.config import Config
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.errors import NodeBusy, TenantBusy
+from storlet_middleware.proxy.buffers import Buffers
 from storlet_middleware.proxy.circuit_breaker import CircuitBreaker
 from storlet_middleware.recon import DEFAULT_DIRECTORY, ReconCache
 from storlet_middleware.records.lines import LogLines
@@ -55,6 +56,8 @@ class Proxy:
         self.log_lines = LogLines(app, config, logger)
         self.protection = Protection(config.storlet.log_container)
         self.nodes = CircuitBreaker(config.placement.unable_seconds, logger, recon)
+        invocation = config.invocation
+        self.buffers = Buffers(invocation.buffer_bytes_per_tenant, invocation.buffer_bytes)
         #: By account.  Held until Swift has answered, and never while a storlet is waited for.
         self.openings = KeyedSemaphore(_OPENINGS)
         self._max_runs = max_runs

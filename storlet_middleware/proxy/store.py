@@ -80,7 +80,9 @@ class Store:
             put.environ["PATH_INFO"],
             self._proxy.client_timeout_seconds,
         )
-        withheld = WithheldPut(self._proxy.app, put, reserve, self._proxy.logger, result.stalled)
+        proxy = self._proxy
+        share = proxy.buffers.share(self._request.account)
+        withheld = WithheldPut(proxy.app, put, reserve, share, proxy.logger, result.stalled)
         try:
             withheld.feed(chunks)
             withheld.wait_fed()

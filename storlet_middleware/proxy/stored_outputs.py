@@ -66,7 +66,8 @@ class _Stored:
         environ = put.environ
         seconds = proxy.client_timeout_seconds
         reserve = reserve_for(environ, proxy.app, environ["PATH_INFO"], seconds)
-        self.put = WithheldPut(app, put, reserve, proxy.logger, self._stalled)
+        share = proxy.buffers.share(put.split_path(4, rest_with_last=True)[1])
+        self.put = WithheldPut(app, put, reserve, share, proxy.logger, self._stalled)
 
     def _stalled(self, reason: str) -> StorletError:
         text = f"{self.kind} {self.name} paused for too long: {reason}"

@@ -27,7 +27,8 @@ So the last bytes are kept back as a *reserve*.  The PUT begins only when there 
 the reserve, or when the run has succeeded.  From then on, Swift gets pieces of the full size only.
 During a pause it gets one piece of the reserve in each half of ``client_timeout``.  If a pause uses
 up the reserve, the PUT is broken, as by a client that disconnects, and the run fails.  An output
-that is smaller than the reserve begins after the run, and may pause without a limit.
+that is smaller than the reserve begins after the run, and may pause without a limit.  An account
+with many such PUTs has smaller reserves (:mod:`~.buffers`).
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ from storlet_middleware.concurrency import (
     wait_task,
 )
 from storlet_middleware.errors import InternalError, StorletError, Unprocessable
+from storlet_middleware.proxy.buffers import BufferShare
 
 #: Swift's default of ``network_chunk_size``: an object server's read waits for this size.
 _PIECE_BYTES: Final = 64 << 10
@@ -127,6 +129,7 @@ class WithheldPut:
     :param app: the rest of the pipeline.
     :param put: the PUT (swob), with headers that :mod:`~storlet_middleware.wsgi.stored_headers`
         has accepted; this class sets its body.
+    :param share: of the account's memory; this class gives it back.
     :param logger: of the filter; log lines of Swift get the transaction of this task.
     :param stalled: the error of a writer that paused for too long, for a reason.
     """
@@ -136,13 +139,14 @@ class WithheldPut:
         app: Any,
         put: Request,
         reserve: Reserve,
+        share: BufferShare,
         logger: Any,
         stalled: Callable[[str], StorletError] | None = None,
     ) -> None:
         self._app = app
         self._put = put
         self._logger = logger
-        self._body = _Body(reserve, stalled or _stalled)
+        self._body = _Body(reserve, share, stalled or _stalled)
         put.environ["wsgi.input"] = self._body
         put.environ["HTTP_TRANSFER_ENCODING"] = "chunked"
         put.environ.pop("CONTENT_LENGTH", None)
@@ -158,7 +162,7 @@ class WithheldPut:
         """Add ``chunk`` to the body; waits while the buffer is full.
 
         :raises PutRefused: Swift has answered.
-        :raises StorletError: the PUT is broken.
+        :raises StorletError: the PUT is broken, or there is no memory for ``chunk``.
         """
         self._body.add(chunk)
         if self._task is None and self._body.exceeds_reserve:
@@ -240,6 +244,7 @@ class WithheldPut:
             self.abort()
             wait_task(task, _BREAK_SECONDS)
             end(task)
+        self._body.close()
         if self._answer is not None and not self._is_answer_taken:
             self._is_answer_taken = True
             drain_and_close(self._answer)
@@ -304,8 +309,11 @@ def _stalled(reason: str) -> StorletError:
 class _Body:
     """``wsgi.input`` of the PUT: a buffer between the writer and Swift, which reads."""
 
-    def __init__(self, reserve: Reserve, stalled: Callable[[str], StorletError]) -> None:
+    def __init__(
+        self, reserve: Reserve, share: BufferShare, stalled: Callable[[str], StorletError]
+    ) -> None:
         self._reserve = reserve
+        self._share = share
         self._stalled = stalled
         self._views: deque[memoryview] = deque()
         self._size = 0
@@ -324,15 +332,21 @@ class _Body:
 
     @property
     def exceeds_reserve(self) -> bool:
-        return self._size > self._reserve.size_bytes
+        return self._size > self._reserve_bytes
 
     @property
     def has_room(self) -> bool:
-        return self._size <= self._reserve.size_bytes + _WINDOW_BYTES
+        return self._size <= self._reserve_bytes + _WINDOW_BYTES
+
+    @property
+    def _reserve_bytes(self) -> int:
+        """Bytes that are kept back now."""
+        return self._reserve.piece_bytes if self._share.is_short else self._reserve.size_bytes
 
     def add(self, chunk: bytes) -> None:
         if not chunk:
             return
+        self._share.add(len(chunk))
         views = self._views
         if views and len(views[-1]) + len(chunk) <= _JOINED_BYTES:
             views[-1] = memoryview(b"".join((views[-1], chunk)))
@@ -355,6 +369,13 @@ class _Body:
             self.error = error
         for bell in (self._data, self.room, self.state):
             bell.ring()
+
+    def close(self) -> None:
+        """Give the memory back unless Swift still reads; no writer may follow."""
+        if not self.is_released:
+            self._views.clear()
+            self._size = 0
+        self._share.clear()
 
     # --- Swift ------------------------------------------------------------------------------------
 
@@ -384,7 +405,7 @@ class _Body:
     def _free_piece(self) -> None:
         """Swift needs the rest of a piece, which the writer has not written in time."""
         if self._size < self._missing:
-            pieces = self._reserve.size_bytes // self._reserve.piece_bytes
+            pieces = self._reserve_bytes // self._reserve.piece_bytes
             seconds = self._reserve.beat_seconds * pieces
             reason = f"Swift waits for the rest of an object for about {seconds:g} s"
             self.break_off(self._stalled(reason))
@@ -400,7 +421,7 @@ class _Body:
             return 0
         if self._freed:
             return min(self._size, size, self._freed)
-        excess = self._size - self._reserve.size_bytes
+        excess = self._size - self._reserve_bytes
         # The writer waits when the window is full: a read that wants more gets that.
         least = min(size, self._reserve.piece_bytes, _WINDOW_BYTES)
         return min(excess, size) if excess >= least else 0
@@ -415,6 +436,7 @@ class _Body:
             parts.append(view)
             left -= len(view)
         self._size -= count
+        self._share.remove(count)
         self._freed = max(0, self._freed - count)
         self._missing -= count
         if self._missing <= 0:

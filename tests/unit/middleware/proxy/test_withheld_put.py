@@ -14,6 +14,7 @@ from storlet_middleware import errors
 from storlet_middleware.concurrency import sleep, spawn
 from storlet_middleware.errors import InternalError, StorletError, Unprocessable
 from storlet_middleware.proxy import withheld_put
+from storlet_middleware.proxy.buffers import Buffers
 from storlet_middleware.proxy.withheld_put import (
     PutRefused,
     Reserve,
@@ -27,6 +28,9 @@ from tests.unit.middleware.support import ACCOUNT, FakeSwift, Logger, wait_until
 SMALL = Reserve(10, 40, 30.0)
 #: The same with pauses that a test can wait for.
 QUICK = Reserve(10, 40, 0.02)
+
+
+PLENTY = Buffers(1 << 30, 1 << 30)
 
 
 class Store:
@@ -72,14 +76,15 @@ Make = Callable[..., WithheldPut]
 def make() -> Iterator[Make]:
     made: list[WithheldPut] = []
 
-    def put(store: Store, reserve: Reserve = SMALL) -> WithheldPut:
+    def put(store: Store, reserve: Reserve = SMALL, buffers: Buffers = PLENTY) -> WithheldPut:
         request = Request.blank(f"/v1/{ACCOUNT}/c/o", method="PUT")
-        made.append(WithheldPut(store, request, reserve, Logger()))
+        made.append(WithheldPut(store, request, reserve, buffers.share(ACCOUNT), Logger()))
         return made[-1]
 
     yield put
     for each in made:
         each.close()
+    assert not PLENTY._used
 
 
 def settle() -> None:
@@ -97,6 +102,46 @@ def test_a_put_begins_when_there_are_more_bytes_than_the_reserve(make: Make) -> 
     settle()
     assert store.is_asked
     assert not store.pieces
+
+
+def test_an_account_with_many_bytes_keeps_one_piece_back(make: Make) -> None:
+    buffers = Buffers(100, 1000)
+    store, other = Store(), Store()
+    put, first = make(store, buffers=buffers), make(other, buffers=buffers)
+    first.write(b"y" * 40)
+    put.write(b"x" * 30)  # more than half of the account's bytes now, and of a whole reserve
+    settle()
+    assert store.is_asked
+    assert [len(piece) for piece in store.pieces] == [10, 10]
+    for each in (put, first):
+        each.flush()
+        each.wait_flushed()
+        each.release()
+        assert each.answer().status_int == 201
+    assert (store.stored, other.stored) == (b"x" * 30, b"y" * 40)
+    assert not buffers._used
+
+
+@pytest.mark.parametrize(
+    ("limits", "code"), [((50, 1000), "tenant.busy"), ((1000, 50), "node.busy")]
+)
+def test_bytes_above_the_limit_fail_the_run_and_are_given_back(
+    make: Make, limits: tuple[int, int], code: str
+) -> None:
+    buffers = Buffers(*limits)
+    stores = [Store() for _ in range(3)]
+    puts = [make(store, buffers=buffers) for store in stores]
+    puts[0].write(b"a" * 25)
+    puts[1].write(b"b" * 25)
+    with pytest.raises(StorletError, match="buffer_bytes") as caught:
+        puts[2].write(b"c")
+    assert caught.value.code == code
+    puts[0].close()
+    puts[2].write(b"c" * 20)
+    for put in puts:
+        put.close()
+    assert all(store.stored is None for store in stores)
+    assert (buffers._used, buffers._sum) == ({}, 0)
 
 
 def test_swift_gets_full_pieces_and_not_the_reserve(make: Make) -> None:
