@@ -41,6 +41,11 @@ class Info:
     limits: Mapping[str, float]
     raw: Mapping[str, Any] = field(repr=False, default_factory=dict)
 
+    @property
+    def engine(self) -> str:
+        """The version of the engine API, such as ``1.0``."""
+        return str(self.raw.get("engine_api", "1.0"))
+
     @classmethod
     def of(cls, raw: Mapping[str, Any]) -> Info:
         rules = raw.get("rules") or {}
@@ -649,6 +654,21 @@ def deploy_bundle(
 
 def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:
     """The versions of a bundle that the cluster keeps, newest first."""
+    described = yield from _described(session, name)
+    return [_version(row) for row in described["versions"]]
+
+
+def engine_range(session: Session, name: str) -> Flow[str]:
+    """The engine API versions that the current version of a bundle works with, such as ``>=1.0``.
+
+    Empty if the cluster does not say it: its release is older.
+    """
+    described = yield from _described(session, name)
+    return str(described.get("engine", ""))
+
+
+def _described(session: Session, name: str) -> Flow[Mapping[str, Any]]:
+    """A bundle, as the cluster describes it."""
     cluster = yield from info(session)
     _require(cluster, "bundles", "bundles")
     path = (cluster.storlet_container, name.removesuffix(BUNDLE) + BUNDLE)
@@ -656,7 +676,8 @@ def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:
     answer = yield from session.exchange(call, (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
         raise NotThere(f"there is no bundle {name}")
-    return [_version(row) for row in answer.document()["versions"]]
+    document: Mapping[str, Any] = answer.document()
+    return document
 
 
 def _version(row: Mapping[str, Any]) -> BundleVersion:

@@ -85,7 +85,7 @@ def _of_library(account: Answer, cluster: Info) -> Iterator[Check]:
 def _of_cluster(cluster: Info) -> Iterator[Check]:
     """Languages, the API of the engine, features, and the self-test of the node that answered."""
     languages = ", ".join(f"{name} {'/'.join(v)}" for name, v in cluster.languages.items())
-    api = str(cluster.raw.get("engine_api", "1.0"))
+    api = cluster.engine
     yield Check("cluster", True, f"storlets in {languages}; engine API {api}")
     if api.partition(".")[0] != _ENGINE:
         text = f"it is for engine API {_ENGINE}, and the cluster has {api}"

@@ -1,4 +1,4 @@
-"""Storlets that cannot run: their language, their dependencies, and code that did not load."""
+"""Storlets that cannot run: their language, engine and dependencies, and code that did not load."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from datetime import datetime, timedelta, timezone
 from typing import Any
 
 from storlet_client import operations
+from storlet_client.bundle import manifest
 from storlet_client.diagnosis.check import Check, command
 from storlet_client.errors import NotThere, Refused
 from storlet_client.exchange import Call, Flow
@@ -29,8 +30,11 @@ def checks_of(session: Session, cluster: Info, deployed: Sequence[Storlet]) -> F
     for storlet in deployed:
         found += _of_language(storlet, cluster)
         found += yield from _of_files(session, storlet, cluster)
+        unfit = yield from _of_engine(session, storlet, cluster)
+        found += unfit
         record = refusals.get(storlet.name.removesuffix(BUNDLE))
-        if record is not None:
+        # With another engine, each run is refused before the code is loaded.
+        if record is not None and not unfit:
             found += yield from _of_code(session, storlet, record)
     return found
 
@@ -66,6 +70,31 @@ def _of_files(session: Session, storlet: Storlet, cluster: Info) -> Flow[list[Ch
             remedy = _deploy(storlet, "--dependency", each)
             found.append(Check(f"storlet {storlet.name}", False, text, remedy))
     return found
+
+
+def _of_engine(session: Session, storlet: Storlet, cluster: Info) -> Flow[list[Check]]:
+    """A bundle that works with other versions of the engine API than the cluster has.
+
+    Its upload was accepted: the cluster had another release then.
+    """
+    if not storlet.name.endswith(BUNDLE) or "bundles" not in cluster.raw:
+        return []
+    try:
+        wanted = yield from operations.engine_range(session, storlet.name)
+    except NotThere:
+        return []  # deleted meanwhile, or not uploaded as a bundle
+    except Refused as error:
+        if error.status != _FORBIDDEN:
+            raise
+        return []
+    if manifest.fits_engine(wanted, cluster.engine):
+        return []
+    text = f"works with engine API {wanted}: the cluster has {cluster.engine}"
+    remedy = (
+        f"test it with engine API {cluster.engine}, correct engine in storlet.toml, then:"
+        " storlet build; storlet deploy BUNDLE"
+    )
+    return [Check(f"storlet {storlet.name}", False, text, remedy)]
 
 
 def _refusals(session: Session, cluster: Info) -> Flow[dict[str, Record]]:

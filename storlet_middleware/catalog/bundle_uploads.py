@@ -89,10 +89,10 @@ class BundleUploads:
         return _Change(self, operation, environ, is_checked=is_checked).answer(cache)
 
     def versions(self, operation: Operation, environ: dict[str, Any]) -> Response:
-        """The list of a bundle's versions, as JSON, newest first."""
+        """The list of a bundle's versions, as JSON, newest first, and the engine range."""
         change = _Change(self, operation, environ)
         change.authorize("GET")
-        versions = change.existing()
+        versions, headers = change.pointer()
         rows = [
             {
                 "number": row.number,
@@ -104,7 +104,12 @@ class BundleUploads:
             }
             for row in sorted(versions.rows, key=lambda row: -row.number)
         ]
-        body = json.dumps({"name": change.name, "versions": rows}, indent=1).encode() + b"\n"
+        described = {
+            "name": change.name,
+            "engine": facts_of(headers).get("engine", ""),
+            "versions": rows,
+        }
+        body = json.dumps(described, indent=1).encode() + b"\n"
         return Response(body=body, content_type="application/json", request=Request(environ))
 
 
@@ -158,11 +163,15 @@ class _Change:
         self._is_owner = verdict.is_owner
 
     def existing(self) -> Versions:
-        """The pointer; raise if there is no such bundle."""
+        """The versions; raise if there is no such bundle."""
+        return self.pointer()[0]
+
+    def pointer(self) -> tuple[Versions, Mapping[str, str]]:
+        """The versions, and the headers of the object; raise if there is no such bundle."""
         found = self._store.find(self._environ, self._place, self.name)
         if found.versions is None:
             raise StorletNotFound(f"there is no bundle {self.name}{names.BUNDLE_SUFFIX}")
-        return found.versions
+        return found.versions, found.headers
 
     # --- upload -----------------------------------------------------------------------------------
 

@@ -108,6 +108,7 @@ def test_versions_are_numbered_named_and_rolled_back(
     assert [(row["number"], row["current"]) for row in listed["versions"]] == [
         (3, False), (2, True), (1, False)
     ]  # fmt: skip
+    assert listed["engine"] == ">=1.0,<2"
     assert upload(owner, name, tool(name, "four")) == "4"
     assert run(owner, name, plain, placement).startswith("four ")
     assert owner.get(f"storlet/{name}.storlet").body == tool(name, "four")

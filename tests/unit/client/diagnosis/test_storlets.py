@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from storlet_client.diagnosis.check import Check
-from tests.unit.client.server import Reply, Server
+from tests.unit.client.server import INFO, Reply, Server
 from tests.unit.client.test_operations import META
 
 Problems = Callable[..., list[Check]]
@@ -97,3 +97,47 @@ def test_a_bundle_that_does_not_load_goes_back_to_its_older_version(
     }  # fmt: skip
     server.on("GET", "", runs(record))
     assert [check.remedy for check in problems()] == ["storlet rollback fruit 2"] * is_found
+
+
+@pytest.mark.parametrize(
+    ("engine", "api", "is_found"),
+    [
+        (">=1.0,<2", "1.0", False),
+        (">=1.1", "1.0", True),
+        (">=1.0,<2", "2.0", True),
+        ("", "1.0", False),
+    ],
+)
+def test_a_bundle_for_another_engine_is_found_before_it_runs(
+    server: Server, problems: Problems, engine: str, api: str, is_found: bool
+) -> None:
+    described = {"storlet_handler": {**INFO["storlet_handler"], "engine_api": api}}
+    server.replies["GET", "/info"] = Reply(body=json.dumps(described).encode())
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}]'))
+    server.on("HEAD", "/storlet/fruit.storlet", Reply(200, PLAIN))
+    document = {"engine": engine, "versions": []}
+    server.on("GET", "/storlet/fruit.storlet", Reply(body=json.dumps(document).encode()))
+    # A run was refused for the same reason: it is one problem.
+    record = {"id": "tx1-1", "message": "no", "storlets": [{"name": "fruit"}]}
+    server.on("GET", "", runs(record if is_found else {}))
+    found = [check for check in problems() if check.subject != "client"]
+    text = f"works with engine API {engine}: the cluster has {api}"
+    remedy = (
+        f"test it with engine API {api}, correct engine in storlet.toml, then:"
+        " storlet build; storlet deploy BUNDLE"
+    )
+    expected = [Check("storlet fruit.storlet", False, text, remedy)] if is_found else []
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    "reply", [Reply(404), Reply(403), Reply(body=b'{"name": "fruit", "versions": []}')]
+)
+def test_a_bundle_whose_engine_is_not_known_is_no_problem(
+    server: Server, problems: Problems, reply: Reply
+) -> None:
+    """It was deleted meanwhile, is hidden by a rule, or the cluster has an older release."""
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}]'))
+    server.on("HEAD", "/storlet/fruit.storlet", Reply(200, PLAIN))
+    server.on("GET", "/storlet/fruit.storlet", reply)
+    assert problems() == []

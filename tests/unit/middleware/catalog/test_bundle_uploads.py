@@ -42,6 +42,8 @@ def test_upload_rollback_and_deletion(proxy: Proxy, swift: FakeSwift) -> None:
     answer = proxy.call("POST", PATH + "?storlet-version=1")
     assert (answer.status, answer.headers["X-Storlet-Version"]) == (202, "1")
     assert listed(proxy) == [(3, False), (2, False), (1, True)]
+    described = json.loads(proxy.call("GET", PATH + "?storlet-versions").data)
+    assert (described["name"], described["engine"]) == ("tool", ">=1.0,<2")
     assert swift.containers["storlet"].objects["tool.storlet"].body == tool("tool", "v1")
     assert put(proxy, "v4").headers["X-Storlet-Version"] == "4"
     assert proxy.call("POST", PATH + "?storlet-version=4").status == 202
