@@ -187,7 +187,7 @@ class UploadCheck:
                 self._launcher.start(invocation, version, fetcher)
                 # Reads of endless output would not see that the storlet has begun, and the time to
                 # load it would extend its deadline.
-                invocation.first()
+                invocation.output.first()
                 most = -1 if case.output is None else len(case.output)
                 outcome = Outcome(output=_output(invocation, most))
             except StorletError as error:
@@ -216,7 +216,7 @@ def _output(invocation: Invocation, most: int) -> bytes:
     ``most`` is negative.
     """
     pieces, size = [], 0
-    while chunk := invocation.read():
+    while chunk := invocation.output.read():
         if size <= most:
             pieces.append(chunk[: most + 1 - size])
             size += len(pieces[-1])

@@ -1,4 +1,4 @@
-"""One run of one storlet: start, output and cancel; the owner of its descriptors.
+"""One run of one storlet: start and cancel; the owner of its descriptors.
 
 Owners of the descriptors::
 
@@ -10,48 +10,41 @@ Owners of the descriptors::
     log (memfd)        close()                            a copy
     connection         close(); closing it cancels        the worker, duplicate in supervisor
 
-States: ``start`` -> ``first`` (the first output or the end of the storlet is known) -> ``read``
-until ``b""`` -> ``close``.  ``close`` is valid at any time and is the cancel: the supervisor kills
-the worker's whole process group.
+States: ``start`` -> ``output.first`` (the first output or the end of the storlet is known) ->
+``output.read`` until ``b""`` -> ``close``.  ``close`` is valid at any time and is the cancel: the
+supervisor kills the worker's whole process group.
 
 Further outputs are read by tasks of their own (:mod:`~storlet_middleware.engine.further_outputs`).
 
-The module relies on one invariant: **the end of the data stream means nothing; only ``done`` with
-outcome ``ok`` is a success.**  :meth:`Invocation.read` returns ``b""`` only after it.
+The engine relies on one invariant: **the end of the data stream means nothing; only ``done`` with
+outcome ``ok`` is a success.**
 
+:mod:`~storlet_middleware.engine.first_output` reads the output,
 :mod:`~storlet_middleware.engine.progress` has the deadlines, and
 :mod:`~storlet_middleware.engine.events` handles the worker's events.
 """
 
 from __future__ import annotations
 
-import os
 import socket
-from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Final
 
 from storlet_daemon.protocol import messages
-from storlet_daemon.protocol.descriptors import sealed_memory
 from storlet_middleware import errors
-from storlet_middleware.concurrency import WaitExpired, monotonic
+from storlet_middleware.concurrency import WaitExpired
 from storlet_middleware.engine.connection import Connection
 from storlet_middleware.engine.events import Events
+from storlet_middleware.engine.first_output import FirstOutput
 from storlet_middleware.engine.further_outputs import FurtherOutputs, Sink
-from storlet_middleware.engine.handover import Handover, offset, stream
+from storlet_middleware.engine.handover import Handover, stream
 from storlet_middleware.engine.inputs import Inputs
-from storlet_middleware.engine.log_pieces import LogPiece, LogPieces
 from storlet_middleware.engine.output import OutputCount
 from storlet_middleware.engine.output_stream import OutputStream, ReadPace
 from storlet_middleware.engine.progress import Progress
+from storlet_middleware.engine.run_log import RunLog
 from storlet_middleware.engine.services import Services, ServiceUsage
 from storlet_middleware.engine.task import Input, Task
 from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
-
-#: The end of a log that the record of a failed run has.
-LOG_TAIL_BYTES: Final = 4096
-#: Interval at which the connection is polled while no data comes: ``done`` may have arrived.
-_POLL_SECONDS: Final = 0.25
 
 
 class _HeldSlot:
@@ -89,14 +82,12 @@ class Invocation:
         sinks: Sequence[Sink] = (),
     ) -> None:
         self.task = task
-        #: Bytes of the first output.
-        self.length = 0
         self._slot = _HeldSlot()
         self._connection = Connection()
         self._inputs = Inputs(inputs, self._connection.cancel, task.limits.services.rate)
         self._progress = Progress(task.deadlines, self._inputs)
         self._handover = Handover()
-        self._output, self._pace = OutputStream(), ReadPace()
+        self._stream, self._pace = OutputStream(), ReadPace()
         failure = self._inputs.failure
         self._count = OutputCount(self._progress, failure)
         self._further = FurtherOutputs(sinks, self._count, failure, self._pace)
@@ -105,16 +96,15 @@ class Invocation:
             self._connection,
             self._inputs,
             self._progress,
-            self._output,
+            self._stream,
             self._further,
             self._slot.release,
         )
         self.metadata, self.usage = self._events.metadata, self._events.usage
-        self._log, self._log_pieces = -1, LogPieces(task.log_delay_seconds)
-        self._head: bytes | None = None
-        self._is_finished = False
-        #: Output that :meth:`has_ended` has read.
-        self._ahead: deque[bytes] = deque()
+        self.output = FirstOutput(
+            self._stream, self._pace, self._count, self._events, self._inputs, self._further
+        )
+        self.log = RunLog(task)
 
     @property
     def bytes_out(self) -> int:
@@ -143,7 +133,7 @@ class Invocation:
 
     def adopt_services(self, services: Services) -> None:
         """Own the services of the run, which the storlet may use; before the start."""
-        self._services = self._progress.services = services
+        self._services = self._progress.services = self.output.services = services
 
     def adopt_node_check(self, node_fault: Callable[[], str]) -> None:
         """Call ``node_fault`` before a stall is blamed on the storlet; see :class:`Events`."""
@@ -178,13 +168,10 @@ class Invocation:
         handover, limits = self._handover, self.task.limits
         inputs = self._inputs.describe(handover)
         self._progress.begin_files()
-        self._output.fd, end = stream(reader_is_ours=True)
+        self._stream.fd, end = stream(reader_is_ours=True)
         output = messages.Output(handover.donate(end))
         further = self._further.describe(handover)
-        log = None
-        if self.task.wants_log or self.task.keeps_log_tail:
-            self._log = sealed_memory("storlet-log", limits.log)
-            log = messages.Log(handover.lend(self._log), limits.log)
+        log = self.log.open(handover)
         self._count.limit = limits.output
         self._events.max_metadata_bytes = limits.metadata
         of_worker = messages.Limits(limits.metadata)
@@ -204,111 +191,6 @@ class Invocation:
         while not self.has_started:
             self._events.take(None)
 
-    # --- output -----------------------------------------------------------------------------------
-
-    def first(self, wait: float | None = None) -> bool:
-        """True when the first output or the successful end is known; raises if the storlet failed
-        before.
-
-        With ``wait``, False after that many seconds without either: the caller sends a heartbeat
-        and calls again.
-        """
-        until = None if wait is None else monotonic() + wait
-        while not self._events.has_metadata:
-            if not self._events.take(until):
-                return False
-        if self._head is None:
-            self._head = self._read(until)
-        return self._head is not None
-
-    def read(self, wait: float | None = None) -> bytes | None:
-        """The next bytes of output; ``b""`` at its end, a success; ``None`` after ``wait`` seconds.
-
-        Every other outcome raises its :class:`~storlet_middleware.errors.StorletError`.
-        """
-        if self._head is not None:
-            head, self._head = self._head, None
-            if head:
-                return head
-            # first() has reached and verified the end.
-            self._head = b""
-            return b""
-        if self._ahead:
-            return self._ahead.popleft()
-        if self._is_finished:
-            return b""
-        return self._read(None if wait is None else monotonic() + wait)
-
-    def has_ended(self) -> bool:
-        """After :meth:`first`, without waiting: whether the storlet has succeeded; all output is
-        here then.
-
-        Raises what :meth:`read` would raise later, if that is known already.
-        """
-        while not self._output.has_end:
-            # The first event may only say that the storlet has begun.
-            if not self._events.take(0.0):
-                return False
-        while not self._is_finished:
-            if not self._further.are_over:
-                return False
-            chunk = self._read(0.0)
-            if chunk:
-                self._ahead.append(chunk)
-        return True
-
-    def end_within(self, seconds: float, most_bytes: int) -> bool:
-        """After :meth:`first`: as :meth:`has_ended`, but wait for the end for ``seconds``, as long
-        as there is no more output than ``most_bytes``.
-        """
-        until = monotonic() + seconds
-        while not self._is_finished:
-            if self.length > most_bytes:
-                return False
-            chunk = self._read(until)
-            if chunk is None:
-                return False
-            if chunk:
-                self._ahead.append(chunk)
-        return True
-
-    def _read(self, until: float | None) -> bytes | None:
-        self._pace.before_read()
-        while True:
-            chunk = self._output.read()
-            if chunk:
-                break
-            if chunk is None and self._output.has_end:
-                # The storlet kept a duplicate of its output; all output before ``done`` was read.
-                chunk = b""
-            if chunk == b"" and self._output.has_end:
-                self._inputs.finish()
-                self._further.finish()
-                if self._services is not None:
-                    self._services.finish()
-                self._is_finished = True
-                return b""
-            if not self._wait_for_more(chunk, until):
-                return None
-        self.length += len(chunk)
-        self._count.add(len(chunk))
-        self._pace.after_read(len(chunk))
-        return chunk
-
-    def _wait_for_more(self, chunk: bytes | None, until: float | None) -> bool:
-        """Wait for data, polling for events.
-
-        At the end of the data for events.  False at ``until``.
-        """
-        if chunk == b"":
-            return self._events.take(until)
-        poll = monotonic() + _POLL_SECONDS
-        if self._events.wait(self._output.fd, poll if until is None else min(poll, until)):
-            return True
-        if self._events.take(0.0):
-            return True
-        return until is None or monotonic() < until
-
     def stalled(self, reason: str) -> StorletError:
         """The error of a reader that has waited for output too long, for ``reason``."""
         if self._inputs.waits_for_source:
@@ -317,22 +199,6 @@ class Invocation:
         return self._events.blamed(Unprocessable(text, code=errors.TIMEOUT_IDLE))
 
     # --- end --------------------------------------------------------------------------------------
-
-    def log_bytes(self) -> bytes:
-        """The storlet's log so far, also of one that was killed; its end if only that is kept."""
-        if self._log < 0:
-            return b""
-        size = min(offset(self._log), self.task.limits.log)
-        begin = 0 if self.task.wants_log else max(0, size - LOG_TAIL_BYTES)
-        return os.pread(self._log, size - begin, begin)
-
-    def due_log_piece(self) -> LogPiece | None:
-        """The new lines of the log of a run that is followed; does not wait."""
-        return self._log_pieces.due(self._log, self.task.limits.log)
-
-    def last_log_piece(self) -> LogPiece | None:
-        """The rest of the log, after the end of the run and before :meth:`close`."""
-        return self._log_pieces.last(self._log, self.task.limits.log)
 
     def bytes_in(self) -> int:
         """Bytes of input that the storlet has taken."""
@@ -354,7 +220,5 @@ class Invocation:
             if self._services is not None:
                 self._services.close()
             self._handover.close()
-            self._output.close()
-            if self._log >= 0:
-                log, self._log = self._log, -1
-                os.close(log)
+            self._stream.close()
+            self.log.close()

@@ -90,8 +90,8 @@ class Session:
             opened.callback(invocation.close)
             try:
                 self._launcher.start(invocation, bundle.version, bundle)
-                invocation.first()
-                while chunk := invocation.read():
+                invocation.output.first()
+                while chunk := invocation.output.read():
                     _write(self._output, chunk)
                 ended = Reply(OK)
             except StorletError as error:
@@ -100,7 +100,7 @@ class Session:
             return replace(
                 ended,
                 metadata=dict(invocation.metadata),
-                log=invocation.log_bytes().decode("utf-8", "replace"),
+                log=invocation.log.read().decode("utf-8", "replace"),
                 usage=used.as_header() if invocation.has_started else "",
             )
 

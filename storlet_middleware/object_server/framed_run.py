@@ -133,10 +133,10 @@ class FramedRun:
                 defect = InternalError("internal error at the object node")
                 outcome |= self._failed(invocation, defect)
             if invocation is not None:
-                yield from self._piece(invocation.last_log_piece())
+                yield from self._piece(invocation.log.last_piece())
                 log = b""
                 if self._description.wants_log or outcome["outcome"] != "ok":
-                    log = invocation.log_bytes()
+                    log = invocation.log.read()
                 if log:
                     yield self._encoder.data(log, frames.LOG)
                 outcome |= {
@@ -212,9 +212,9 @@ class FramedRun:
         ):
             yield self._encoder.pad()
         handed_over = monotonic()
-        if not invocation.first(soon):
+        if not invocation.output.first(soon):
             yield from self._beat(invocation)
-        while not invocation.first(heartbeat):
+        while not invocation.output.first(heartbeat):
             yield from self._beat(invocation)
         start = {
             "metadata": invocation.metadata,
@@ -226,18 +226,19 @@ class FramedRun:
         self._context.health.record_success()
         yield self._encoder.message(frames.START, start)
         while True:
-            chunk = invocation.read(heartbeat if self._encoder.is_flushed else _FLUSH_SECONDS)
+            wait = heartbeat if self._encoder.is_flushed else _FLUSH_SECONDS
+            chunk = invocation.output.read(wait)
             if chunk is None:
                 yield from self._beat(invocation)
             elif chunk:
                 yield self._encoder.data(chunk)
-                yield from self._piece(invocation.due_log_piece())
+                yield from self._piece(invocation.log.due_piece())
             else:
                 return
 
     def _beat(self, invocation: Invocation) -> Iterator[bytes]:
         """A heartbeat; new lines of the log replace a part of its zeros."""
-        yield from self._piece(invocation.due_log_piece())
+        yield from self._piece(invocation.log.due_piece())
         yield self._encoder.pad()
 
     def _piece(self, piece: LogPiece | None) -> Iterator[bytes]:

@@ -171,23 +171,23 @@ class LocalResult:
         return Usage(invocation.usage, bytes_in, invocation.bytes_out, used)
 
     def first(self) -> None:
-        while not self.invocation.first(log_pieces.INTERVAL_SECONDS):
-            self._tell_if(self.invocation.due_log_piece())
+        while not self.invocation.output.first(log_pieces.INTERVAL_SECONDS):
+            self._tell_if(self.invocation.log.due_piece())
 
     def has_ended(self) -> bool:
-        return self.invocation.has_ended()
+        return self.invocation.output.has_ended()
 
     def end_within(self, seconds: float, most_bytes: int) -> bool:
-        return self.invocation.end_within(seconds, most_bytes)
+        return self.invocation.output.end_within(seconds, most_bytes)
 
     @property
     def length(self) -> int:
-        return self.invocation.length
+        return self.invocation.output.length
 
     def chunks(self) -> Iterator[bytes]:
         while True:
-            chunk = self.invocation.read(log_pieces.INTERVAL_SECONDS)
-            self._tell_if(self.invocation.due_log_piece())
+            chunk = self.invocation.output.read(log_pieces.INTERVAL_SECONDS)
+            self._tell_if(self.invocation.log.due_piece())
             if chunk:
                 yield chunk
             elif chunk is not None:
@@ -201,8 +201,8 @@ class LocalResult:
             self._tell(piece)
 
     def close(self) -> None:
-        self._tell_if(self.invocation.last_log_piece())
-        self.log = self.invocation.log_bytes() or self.log
+        self._tell_if(self.invocation.log.last_piece())
+        self.log = self.invocation.log.read() or self.log
         self._bytes_in = self.invocation.bytes_in() or self._bytes_in
         self.invocation.close()
 

@@ -42,11 +42,11 @@ class Probe(NamedTuple):
 
 
 _SERVER: Final = "swift.common.http_protocol"
-_INVOCATION: Final = "storlet_middleware.engine.invocation"
+_ENGINE: Final = "storlet_middleware.engine"
 _STORLETS: Final = (
-    Probe(_INVOCATION, "Invocation.start", "hand.in", "hand.out"),
-    Probe(_INVOCATION, "Invocation.first", "", "first.out"),
-    Probe("storlet_middleware.engine.events", "Events._handle_done", "done"),
+    Probe(f"{_ENGINE}.invocation", "Invocation.start", "hand.in", "hand.out"),
+    Probe(f"{_ENGINE}.first_output", "FirstOutput.first", "", "first.out"),
+    Probe(f"{_ENGINE}.events", "Events._handle_done", "done"),
 )
 #: By the name of the server's script.
 PROBES: Final = {

@@ -48,11 +48,11 @@ def run(invocation: Invocation, workers: Workers) -> bytes:
     """All output; closes in any case."""
     try:
         invocation.start(workers.connect())
-        invocation.first()
+        invocation.output.first()
         pieces = []
-        while piece := invocation.read():
+        while piece := invocation.output.read():
             pieces.append(piece)
-        assert invocation.read() == b""
+        assert invocation.output.read() == b""
         return b"".join(pieces)
     finally:
         invocation.close()

@@ -59,6 +59,6 @@ def start(launcher: Launcher, fetcher: Fetcher) -> None:
     invocation = Invocation(task, [StreamInput(Nothing(), {})])
     try:
         launcher.start(invocation, version(), fetcher)
-        assert invocation.first()
+        assert invocation.output.first()
     finally:
         invocation.close()

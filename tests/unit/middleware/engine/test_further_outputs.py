@@ -93,7 +93,7 @@ def test_outputs_may_be_written_in_any_order(
     assert outputs == wanted
     assert [sink.metadata for sink in sinks] == [{"number": "1"}, {"number": "2"}]
     assert invocation.bytes_out == sum(map(len, wanted))
-    assert invocation.length == len(wanted[0])
+    assert invocation.output.length == len(wanted[0])
 
 
 def test_a_receiver_that_waits_holds_up_its_own_output_only(workers: Workers) -> None:
@@ -103,11 +103,11 @@ def test_a_receiver_that_waits_holds_up_its_own_output_only(workers: Workers) ->
     try:
         invocation.start(workers.connect())
         # Longer than the deadlines: the storlet waits for its receiver, so it is not to blame.
-        assert not invocation.first(1.0)
+        assert not invocation.output.first(1.0)
         held.release()
-        assert invocation.first()
-        assert invocation.read() == b"zero"
-        assert invocation.read() == b""
+        assert invocation.output.first()
+        assert invocation.output.read() == b"zero"
+        assert invocation.output.read() == b""
         assert held.data == LARGE
     finally:
         invocation.close()
@@ -201,13 +201,13 @@ def test_a_result_has_not_ended_before_its_receivers_have_all(workers: Workers) 
     invocation = make(sink)
     try:
         invocation.start(workers.connect())
-        assert invocation.first()
+        assert invocation.output.first()
         sleep(0.3)
-        assert not invocation.has_ended()
+        assert not invocation.output.has_ended()
         sink.release()
-        assert invocation.end_within(2, 1000)
-        assert (invocation.has_ended(), sink.data) == (True, b"x")
-        assert [invocation.read(), invocation.read()] == [b"zero", b""]
+        assert invocation.output.end_within(2, 1000)
+        assert (invocation.output.has_ended(), sink.data) == (True, b"x")
+        assert [invocation.output.read(), invocation.output.read()] == [b"zero", b""]
     finally:
         invocation.close()
 
@@ -223,8 +223,8 @@ def test_a_wait_for_the_end_is_limited_by_time_and_bytes(workers: Workers) -> No
         invocation = make()
         try:
             invocation.start(workers.connect())
-            assert invocation.first()
-            assert not invocation.end_within(seconds, most)
-            assert invocation.read() == b"x"
+            assert invocation.output.first()
+            assert not invocation.output.end_within(seconds, most)
+            assert invocation.output.read() == b"x"
         finally:
             invocation.close()

@@ -6,8 +6,6 @@ import array
 import contextlib
 import os
 import socket
-import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,7 +14,6 @@ import pytest
 
 from storlet_daemon import kernel
 from storlet_daemon.protocol import messages
-from storlet_middleware.engine.events import Events
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.task import FileInput, StreamInput
 from storlet_middleware.errors import StorletError
@@ -48,9 +45,9 @@ def test_a_file_is_donated_and_its_offset_counts_as_what_was_read(
     with path.open("rb") as file:
         invocation = make([FileInput(file.fileno(), {}, 2, 5)])
         invocation.start(workers.connect())
-        invocation.first()
-        assert invocation.read() == b"2345"
-        assert invocation.read() == b""
+        invocation.output.first()
+        assert invocation.output.read() == b"2345"
+        assert invocation.output.read() == b""
         assert invocation.bytes_in() == 4
         invocation.close()
 
@@ -93,114 +90,6 @@ def test_no_source_is_touched_before_there_is_a_connection() -> None:
     assert source.is_closed
 
 
-@pytest.mark.parametrize("size", [0, 5, 200_000])
-def test_an_end_that_is_at_hand_is_seen_without_waiting_and_loses_nothing(
-    workers: Workers, size: int
-) -> None:
-    given = b"x" * size
-
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.write(given)
-        worker.succeed()
-
-    workers.script = script
-    invocation = make()
-    invocation.start(workers.connect())
-    assert invocation.first()
-    workers.settle()
-    assert invocation.has_ended()
-    assert (invocation.bytes_out, invocation.usage["cpu_seconds"]) == (size, 0.25)
-    assert invocation.has_ended()
-    assert b"".join(iter(invocation.read, b"")) == given
-    assert invocation.read() == b""
-    invocation.close()
-
-
-def test_an_end_that_is_not_at_hand_is_not_waited_for(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.write(b"x")
-        assert worker.wait_for_cancel()
-
-    workers.script = script
-    invocation = make()
-    invocation.start(workers.connect())
-    invocation.first()
-    began = time.monotonic()
-    assert not any(invocation.has_ended() for _ in range(1000))
-    assert time.monotonic() - began < 0.5
-    assert invocation.read() == b"x"
-    invocation.close()
-
-
-def test_what_is_written_after_the_end_is_no_output(
-    workers: Workers, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A child process of a storlet or a lying worker could otherwise keep the filter reading."""
-    has_come, has_written = threading.Event(), threading.Event()
-
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.write(b"all")
-        child = os.dup(worker.out)
-        worker.succeed()
-        has_come.wait(5)
-        os.write(child, b"more" * 1000)
-        os.close(child)
-        has_written.set()
-
-    def take_done(self: Events, done: messages.Done) -> None:
-        original(self, done)
-        has_come.set()
-        assert has_written.wait(5)
-
-    original = Events._handle_done
-    monkeypatch.setattr(Events, "_handle_done", take_done)
-    workers.script = script
-    assert run(make(), workers) == b"all"
-
-
-def test_a_failure_that_is_at_hand_is_raised(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.write(b"x")
-        worker.fail()
-
-    workers.script = script
-    invocation = make()
-    invocation.start(workers.connect())
-    assert invocation.first()
-    workers.settle()
-    with pytest.raises(StorletError):
-        invocation.has_ended()
-    invocation.close()
-
-
-def test_an_empty_output_is_a_success_only_after_done(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.succeed()
-
-    workers.script = script
-    assert run(make(), workers) == b""
-
-
-def test_end_of_data_without_done_is_a_failure(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        worker.write(b"half")
-        worker.close_files()
-
-    workers.script = script
-    assert failure(make(), workers).code == "sandbox.unavailable"
-
-
-def test_a_connection_that_ends_before_the_data_is_a_failure_too(workers: Workers) -> None:
-    workers.script = lambda worker: worker.begin()
-    assert failure(make(), workers).code == "sandbox.unavailable"
-
-
 def test_a_failure_of_the_storlet_carries_its_message_and_traceback(workers: Workers) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()
@@ -218,33 +107,6 @@ def test_a_failure_of_the_storlet_carries_its_message_and_traceback(workers: Wor
 
 
 # --- time between heartbeats
-
-
-def test_a_caller_that_wants_to_send_heartbeats_is_asked_in_time_also_with_short_deadlines(
-    workers: Workers, short_dir: Path
-) -> None:
-    asked = threading.Event()
-
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        while not asked.wait(0.02):
-            os.read(worker.inputs[0], 1)
-        worker.write(b"x")
-        worker.succeed()
-
-    workers.script = script
-    path = short_dir / "o"
-    path.write_bytes(b"x" * 5000)
-    with path.open("rb") as file:
-        invocation = make([FileInput(file.fileno(), {})], deadlines=(9, 0.6, 0.6, 20))
-        invocation.start(workers.connect())
-        began = time.monotonic()
-        assert not invocation.first(1.0)
-        assert time.monotonic() - began >= 1.0
-        asked.set()
-        while not invocation.first(0.3):
-            pass
-        invocation.close()
 
 
 # --- a sandbox that does not keep to the protocol
@@ -321,75 +183,7 @@ def test_the_kernel_refuses_descriptors_that_a_sandbox_sends(workers: Workers) -
     assert open_descriptors() == before
 
 
-def test_small_writes_are_gathered(workers: Workers) -> None:
-    """A storlet that writes byte by byte must not keep a processor busy with reads."""
-    count = 5000
-
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        for _ in range(count):
-            worker.write(b"x")
-        worker.succeed()
-
-    workers.script = script
-    invocation = make()
-    began = time.monotonic()
-    invocation.start(workers.connect())
-    invocation.first()
-    pieces = []
-    while piece := invocation.read():
-        pieces.append(piece)
-        # Another request has its turn, and the worker, which is a thread here, writes on.
-        eventlet.sleep(0)
-    invocation.close()
-    assert b"".join(pieces) == b"x" * count
-    # 16 at once, then one in two milliseconds.
-    assert len(pieces) <= 17 + (time.monotonic() - began) / 0.002
-
-
 # --- log, descriptors
-
-
-def test_the_log_is_whole_although_the_storlet_was_killed(workers: Workers) -> None:
-    def script(worker: WorkerRun) -> None:
-        worker.begin()
-        os.write(worker.log, b"line 1\nline 2\n")
-
-    workers.script = script
-    invocation = make(log=True)
-    invocation.start(workers.connect())
-    with pytest.raises(StorletError):
-        invocation.first()
-    assert invocation.log_bytes() == b"line 1\nline 2\n"
-    invocation.close()
-    assert invocation.log_bytes() == b""
-
-
-def test_the_log_ends_at_its_limit_and_cannot_be_enlarged(workers: Workers) -> None:
-    tried: list[int] = []
-
-    def script(worker: WorkerRun) -> None:
-        assert worker.invoke.log is not None
-        tried.append(os.write(worker.log, b"x" * 64))
-        for enlarge in (
-            lambda: os.write(worker.log, b"x"),
-            lambda: os.ftruncate(worker.log, 1 << 20),
-        ):
-            try:
-                enlarge()
-            except PermissionError:
-                tried.append(-1)
-        os.lseek(worker.log, 1 << 30, os.SEEK_SET)
-        worker.begin()
-        worker.succeed()
-
-    workers.script = script
-    invocation = make(log=True, limits=(0, 4096, 64))
-    invocation.start(workers.connect())
-    assert invocation.first()
-    assert invocation.log_bytes() == b"x" * 64
-    assert tried == [64, -1, -1]
-    invocation.close()
 
 
 def leave(invocation: Invocation, workers: Workers, step: str) -> None:
@@ -398,9 +192,9 @@ def leave(invocation: Invocation, workers: Workers, step: str) -> None:
     invocation.start(workers.connect())
     if step == "start":
         return
-    invocation.first()
+    invocation.output.first()
     if step == "read":
-        invocation.read()
+        invocation.output.read()
 
 
 @pytest.mark.parametrize("step", ["new", "start", "first", "read"])
@@ -493,7 +287,7 @@ def test_a_reader_that_waits_too_long_learns_what_has_stalled(workers: Workers) 
     workers.script = silent_after("byte")
     silent = make()
     silent.start(workers.connect())
-    silent.first()
+    silent.output.first()
     assert silent.stalled("60 s").code == "storlet.timeout.idle"
     silent.adopt_node_check(lambda: "frozen")
     assert silent.stalled("60 s").code == "sandbox.unavailable"

@@ -216,37 +216,51 @@ def test_lines_of_the_log_are_told_as_they_come() -> None:
     result.close()
 
 
+class Output:
+    """Nothing for two waits, then some bytes."""
+
+    def __init__(self) -> None:
+        self.waits = iter([False, True])
+        self.reads = iter([None, b"x", b""])
+
+    def first(self, wait: float) -> bool:
+        return next(self.waits)
+
+    def read(self, wait: float) -> bytes | None:
+        return next(self.reads)
+
+
+class Log:
+    """A log with a new line at each look."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def due_piece(self) -> LogPiece | None:
+        self.count += 1
+        return LogPiece(f"{self.count}\n")
+
+    def last_piece(self) -> LogPiece | None:
+        return LogPiece("last\n")
+
+    def read(self) -> bytes:
+        return b""
+
+
+class Silent:
+    """An invocation that is silent at first, and has a log."""
+
+    def __init__(self) -> None:
+        self.output, self.log = Output(), Log()
+
+    def bytes_in(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
 def test_an_invocation_of_this_process_tells_its_lines_while_it_is_silent() -> None:
-    class Silent:
-        """Without output for two waits, then with some, and with a log."""
-
-        def __init__(self) -> None:
-            self.waits = iter([False, True])
-            self.reads = iter([None, b"x", b""])
-            self.count = 0
-
-        def first(self, wait: float) -> bool:
-            return next(self.waits)
-
-        def read(self, wait: float) -> bytes | None:
-            return next(self.reads)
-
-        def due_log_piece(self) -> LogPiece | None:
-            self.count += 1
-            return LogPiece(f"{self.count}\n")
-
-        def last_log_piece(self) -> LogPiece | None:
-            return LogPiece("last\n")
-
-        def log_bytes(self) -> bytes:
-            return b""
-
-        def bytes_in(self) -> int:
-            return 0
-
-        def close(self) -> None:
-            """Nothing is open."""
-
     told: list[str] = []
     result = LocalResult(Silent(), None, 0.0, lambda piece: told.append(piece.text))  # type: ignore[arg-type]
     result.first()

@@ -1,0 +1,53 @@
+"""The log of a run outlives its storlet, and has a limit."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from storlet_middleware.errors import StorletError
+from tests.unit.middleware.engine.invocations import make
+from tests.unit.middleware.support import WorkerRun, Workers
+
+
+def test_the_log_is_whole_although_the_storlet_was_killed(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        os.write(worker.log, b"line 1\nline 2\n")
+
+    workers.script = script
+    invocation = make(log=True)
+    invocation.start(workers.connect())
+    with pytest.raises(StorletError):
+        invocation.output.first()
+    assert invocation.log.read() == b"line 1\nline 2\n"
+    invocation.close()
+    assert invocation.log.read() == b""
+
+
+def test_the_log_ends_at_its_limit_and_cannot_be_enlarged(workers: Workers) -> None:
+    tried: list[int] = []
+
+    def script(worker: WorkerRun) -> None:
+        assert worker.invoke.log is not None
+        tried.append(os.write(worker.log, b"x" * 64))
+        for enlarge in (
+            lambda: os.write(worker.log, b"x"),
+            lambda: os.ftruncate(worker.log, 1 << 20),
+        ):
+            try:
+                enlarge()
+            except PermissionError:
+                tried.append(-1)
+        os.lseek(worker.log, 1 << 30, os.SEEK_SET)
+        worker.begin()
+        worker.succeed()
+
+    workers.script = script
+    invocation = make(log=True, limits=(0, 4096, 64))
+    invocation.start(workers.connect())
+    assert invocation.output.first()
+    assert invocation.log.read() == b"x" * 64
+    assert tried == [64, -1, -1]
+    invocation.close()
