@@ -1,0 +1,272 @@
+"""Small operations on text; each needs memory that does not depend on the size of the object.
+
+All but ``to-utf8`` work on bytes: a line ends with a line feed, a word with ASCII white space.  A
+last line without an end gets one, so that outputs of several objects can be concatenated.  Blocks
+are counted and split as a whole; there is a step of Python for each line only where lines differ.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import math
+import random
+from collections import deque
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Any
+
+BLOCK_BYTES = 256 * 1024
+#: Bounds of one line, and of the lines that ``tail`` and ``sample`` keep.
+MOST_LINE_BYTES = 8 << 20
+MOST_KEPT_BYTES = 32 << 20
+#: ``storlet run`` and the cluster accept the same words.
+TRUE = ("true", "1", "yes", "on")
+#: No charsets of stored text; they cannot be decoded piece by piece.
+NO_CHARSETS = ("idna", "punycode", "undefined")
+SPACE = b" \t\n\r\x0b\x0c"
+#: White space becomes a space, and other bytes an x.
+SHAPES = bytes(0x20 if byte in SPACE else 0x78 for byte in range(256))
+#: The bytes of UTF-8 that do not begin a character.
+CONTINUATIONS = bytes(range(0x80, 0xC0))
+
+
+class TextError(ValueError):
+    """The text cannot be processed."""
+
+
+class Text:
+    """See the README for the parameters."""
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        source, target = in_files[0], out_files[0]
+        name, count = params["do"], int(params["count"])
+        plain = {"Content-Type": "text/plain; charset=utf-8"}
+        if name == "to-utf8":
+            output = to_utf8(source, params["charset"], params["errors"])
+            # The first block before the metadata: an unknown charset has no output at all.
+            first = next(output, b"")
+            target.set_metadata(plain)
+            target.write(first)
+        elif name == "wc":
+            target.set_metadata(plain)
+            output = counts(source)
+        elif name == "head":
+            output = head(source, count)
+        elif name == "tail":
+            output = tail(source, count)
+        elif name == "sample":
+            output = sample(source, count, int(params["seed"]))
+        else:
+            output = uniq(source, params["counts"].lower() in TRUE)
+        for block in output:
+            target.write(block)
+
+
+def blocks(source: Any) -> Iterator[bytes]:
+    while block := source.read(BLOCK_BYTES):
+        yield block
+
+
+def whole_lines(source: Any) -> Iterator[bytes]:
+    """Blocks that end with a line feed."""
+    rest = b""
+    for block in blocks(source):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
+        else:
+            rest += block
+        if len(rest) > MOST_LINE_BYTES:
+            raise TextError(f"a line of more than {MOST_LINE_BYTES} bytes: this is not text")
+    if rest:
+        yield rest + b"\n"
+
+
+def ended(line: bytes) -> bytes:
+    return line if line.endswith(b"\n") else line + b"\n"
+
+
+# --- charsets -------------------------------------------------------------------------------------
+
+
+def to_utf8(source: Any, charset: str, errors: str) -> Iterator[bytes]:
+    """The text in UTF-8, without a byte order mark."""
+    decoder = decoder_of(charset, errors)
+    read, is_start = 0, True
+    block = b"-"
+    while block:
+        block = source.read(BLOCK_BYTES)
+        pending = decoder.getstate()[0]
+        try:
+            text = decoder.decode(block, final=not block)
+        except UnicodeDecodeError as error:
+            place = read - len(pending) + error.start
+            raise TextError(f"the text is not {charset} at byte {place}: {error.reason}") from error
+        read += len(block)
+        if is_start and text:
+            text, is_start = text.removeprefix("\ufeff"), False
+        try:
+            output = text.encode("utf-8", "replace" if errors == "replace" else "strict")
+        except UnicodeEncodeError as error:
+            # Some charsets can express it.
+            raise TextError("the text has half of a surrogate pair, no character") from error
+        yield output
+
+
+def decoder_of(charset: str, errors: str) -> Any:
+    """An incremental decoder.
+
+    :raises TextError: there is no such charset.
+    """
+    if not charset:
+        raise TextError("do=to-utf8: the parameter charset is missing, such as iso-8859-8")
+    try:
+        # Refuses codecs of Python that are no charset, such as zlib.
+        with contextlib.suppress(UnicodeError):
+            b"x".decode(charset)
+        found = codecs.lookup(charset)
+    except (LookupError, ValueError) as error:
+        raise TextError(f"charset: {charset}: unknown") from error
+    if found.name in NO_CHARSETS or found.incrementaldecoder is None:
+        raise TextError(f"charset: {charset}: is not for stored text")
+    return found.incrementaldecoder("replace" if errors == "replace" else "strict")
+
+
+# --- counts ---------------------------------------------------------------------------------------
+
+
+def counts(source: Any) -> Iterator[bytes]:
+    """Bytes, characters, lines and words as ``key<TAB>number``, which ``std:sum`` adds."""
+    size = characters = lines = words = 0
+    is_space = True
+    for block in blocks(source):
+        size += len(block)
+        characters += len(block.translate(None, CONTINUATIONS))
+        lines += block.count(b"\n")
+        shape = block.translate(SHAPES)
+        words += shape.count(b" x") + (is_space and shape.startswith(b"x"))
+        is_space = shape.endswith(b" ")
+    yield b"bytes\t%d\ncharacters\t%d\nlines\t%d\nwords\t%d\n" % (size, characters, lines, words)
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def head(source: Any, count: int) -> Iterator[bytes]:
+    """The first lines; the rest is not read."""
+    last = b"\n"
+    for block in blocks(source) if count else ():
+        here = block.count(b"\n")
+        if here >= count:
+            rest = block.split(b"\n", count)[-1]
+            yield block[: len(block) - len(rest)]
+            return
+        count -= here
+        last = block
+        yield block
+    yield b"" if last.endswith(b"\n") else b"\n"
+
+
+def tail(source: Any, count: int) -> Iterator[bytes]:
+    """The last lines."""
+    kept: deque[bytes] = deque()
+    ends = size = 0
+    for block in blocks(source):
+        kept.append(block)
+        size += len(block)
+        ends += block.count(b"\n")
+        # The first block is needed unless the others have the end of the line before the result.
+        while kept and (here := ends - kept[0].count(b"\n")) > count:
+            size -= len(kept.popleft())
+            ends = here
+        if size > MOST_KEPT_BYTES + BLOCK_BYTES:
+            raise TextError(f"tail: {count} lines have more than {MOST_KEPT_BYTES} bytes")
+    text = b"".join(kept)
+    if text and count:
+        lines = text.removesuffix(b"\n").rsplit(b"\n", count)
+        yield b"\n".join(lines[-count:]) + b"\n"
+
+
+def uniq(source: Any, is_counted: bool) -> Iterator[bytes]:
+    """Each line once that follows itself, or with the number of times."""
+    previous: bytes | None = None
+    number = 0
+    for block in whole_lines(source):
+        lines = block.split(b"\n")
+        lines.pop()
+        if not is_counted:
+            unique = [line for line, _ in groupby(lines)]
+            if unique[0] == previous:
+                unique.pop(0)
+            if unique:
+                previous = unique[-1]
+                yield b"\n".join(unique) + b"\n"
+            continue
+        output = []
+        for line, group in groupby(lines):
+            if line != previous:
+                if previous is not None:
+                    output.append(b"%s\t%d\n" % (previous, number))
+                previous, number = line, 0
+            number += len(list(group))
+        yield b"".join(output)
+    if is_counted and previous is not None:
+        yield b"%s\t%d\n" % (previous, number)
+
+
+def sample(source: Any, count: int, seed: int) -> Iterator[bytes]:
+    """Lines chosen at random, each set of ``count`` with the same chance, in their order."""
+    reservoir = Reservoir(count, seed)
+    start = 0
+    for block in whole_lines(source) if count else ():
+        number = block.count(b"\n")
+        if reservoir.next < start + number:
+            lines = block.split(b"\n")
+            while reservoir.next < start + number:
+                reservoir.take(lines[reservoir.next - start])
+        start += number
+    yield b"".join(line + b"\n" for _, line in sorted(reservoir.lines))
+
+
+class Reservoir:
+    """Sampling with skips: after the first ``count`` lines, chance decides how many lines to pass
+    over, and so the others cost nothing.
+
+    :ivar next: the number of the next line to take.
+    """
+
+    def __init__(self, count: int, seed: int) -> None:
+        self._count = count
+        self._chance = random.Random(seed)
+        self._weight = 1.0
+        self._size = 0
+        self.lines: list[tuple[int, bytes]] = []
+        self.next = 0
+
+    def take(self, line: bytes) -> None:
+        """Keep the line with the number ``next``, instead of another one if there are enough."""
+        entry = (self.next, line)
+        if len(self.lines) < self._count:
+            self.lines.append(entry)
+        else:
+            place = int(self._chance.random() * self._count)
+            self._size -= len(self.lines[place][1])
+            self.lines[place] = entry
+        self._size += len(line)
+        if self._size > MOST_KEPT_BYTES:
+            raise TextError(f"sample: {self._count} lines have more than {MOST_KEPT_BYTES} bytes")
+        self.next += 1
+        if len(self.lines) == self._count:
+            self._weight *= math.exp(self._logarithm() / self._count)
+            # Rounding must not make it 1, which has no logarithm of its complement, or 0.
+            self._weight = min(max(self._weight, 1e-300), 1 - 2**-53)
+            self.next += int(self._logarithm() / math.log1p(-self._weight))
+
+    def _logarithm(self) -> float:
+        """Of a random number above 0."""
+        return math.log(1.0 - self._chance.random())
