@@ -148,6 +148,7 @@ def _pip_env() -> dict[str, str]:
         "PYTHONPATH",
         "PYTHONHOME",
         "PYTHONDONTWRITEBYTECODE",
+        "PYTHONPYCACHEPREFIX",
     }
     return {key: value for key, value in os.environ.items() if key not in drop} | {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1"

@@ -50,7 +50,8 @@ def installed(python: Path, *more: str) -> Path:
 
     def make(place: Path) -> None:
         run([str(python), "-m", "venv", str(place)])
-        pip = [str(place / "bin/python"), "-m", "pip", "install", "--quiet", "--no-input"]
+        # -E: the byte code belongs in the environment, and not in the cache of this session.
+        pip = [str(place / "bin/python"), "-E", "-m", "pip", "install", "--quiet", "--no-input"]
         run([*pip, str(build(place / "wheel")), *more])
 
     parts = [cache.tree_digest(CHECKOUT, [PACKAGE]), str(python), *more]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +54,23 @@ def test_the_tools_come_first_on_the_path_of_a_checker(
     command = ["sh", "-c", "test $(command -v python3) = $0", str(tools / "bin/python3")]
     monkeypatch.setattr(checks, "commands", lambda _tools: [("path", command)])
     assert checks.check() == 0
+
+
+def test_byte_code_is_kept_in_the_cache_and_not_beside_the_sources(
+    tools: Path, cache_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (tools / "bin/python3").exists()
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    (tools.parent / "module.py").touch()
+    command = [
+        sys.executable,
+        "-c",
+        f"import sys; sys.path.append('{tools.parent}'); import module",
+    ]
+    monkeypatch.setattr(checks, "commands", lambda _tools: [("import", command)])
+    assert checks.check() == 0
+    (found,) = tools.parent.rglob("module.*.pyc")
+    assert found.is_relative_to(cache_dir)
 
 
 def test_the_checkers_have_different_names_and_read_existing_files() -> None:
