@@ -23,13 +23,10 @@ from urllib.parse import quote
 
 from swift.common.swob import Request, Response
 
-from storlet_daemon.protocol.messages import CreateObject
 from storlet_middleware import errors, names
 from storlet_middleware.catalog.library import LibraryFetcher
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
-from storlet_middleware.engine.services import Services
-from storlet_middleware.engine.task import ServiceLimits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import placement
 from storlet_middleware.proxy.completion import Completion, Ending, Fingerprints, LogObjects, Times
@@ -41,21 +38,17 @@ from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
 from storlet_middleware.proxy.result import Result
+from storlet_middleware.proxy.run_headers import RunHeaders
+from storlet_middleware.proxy.run_services import RunServices
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
-from storlet_middleware.proxy.steps import Step, steps_of
+from storlet_middleware.proxy.steps import steps_of
 from storlet_middleware.proxy.store import Store
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
-from storlet_middleware.services import identity
-from storlet_middleware.services.channel import Channel
-from storlet_middleware.services.creations import Creations
-from storlet_middleware.services.nesting import Nesting, nesting_of
-from storlet_middleware.services.operations import Operations
-from storlet_middleware.services.requests import Place, StoreRequests
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
-from storlet_middleware.wsgi.storlet_request import StorletRequest, reserved_containers
+from storlet_middleware.wsgi.storlet_request import StorletRequest
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 _counter: Final = itertools.count(1)
@@ -121,22 +114,20 @@ class Run:
         others = ProxyFetcher(proxy.app, environ, request.version)
         fetcher = LibraryFetcher(proxy.catalog.library, others)
         self._outputs = StoredOutputs(proxy, environ, self._steps[-1].request, request.target)
+        self._services = RunServices(proxy, environ, self._outputs)
         self._execution = Execution(
             proxy.launcher,
             self._steps,
             fetcher,
             self._permissions.resolve_again,
-            self._services_of,
+            self._services.of_step,
             self._outputs.sinks,
         )
-        self._outer = nesting_of(environ)
-        #: Of the requests of its storlets.
-        self._nesting: Nesting | None = None
+        self._headers = RunHeaders(self.id, plan, self._times, self._execution, self._disclosure)
         self._output_hash = OutputHash()
         self._watch: ClientWatch | None = None
         self._is_counted = False
         self._has_ended = False
-        self._is_usage_final = False
         self._is_log_lost = False
 
     # --- the run ----------------------------------------------------------------------------------
@@ -154,7 +145,7 @@ class Run:
             self._watch = ClientWatch(self._environ)
             self._disclosure.is_owner = self._permissions.check_access()
             storlets = [step.request.storlet for step in self._steps]
-            self._nesting = self._outer.inside(storlets, self.id)
+            self._services.begin(storlets, self.id)
             self._permissions.resolve()
             if (
                 self._execution.is_pipeline
@@ -201,20 +192,6 @@ class Run:
                 self._execution.run_first(*self._source.inputs())
         return self._execution.run_further(self._inherited_metadata)
 
-    def _services_of(self, step: Step, limits: ServiceLimits) -> Services | None:
-        """The services of a step's storlet, in the caller's name; ``None`` if it has none."""
-        declared, request, nesting = step.storlet.services, step.request, self._nesting
-        if not declared or nesting is None or identity.refusal(self._environ):
-            return None
-        place = Place(request.version, request.account)
-        proxy = self._proxy
-        asked = StoreRequests(proxy.front, proxy.app, self._environ, place, nesting)
-        reserved = reserved_containers(proxy.config)
-        creations = Creations(asked, reserved, self._outputs, limits.creations)
-        self._outputs.may_grow |= CreateObject.SERVICE in declared
-        operations = Operations(asked, reserved, creations)
-        return Channel(operations, declared, limits, proxy.logger, nesting.pace)
-
     def _runs_at_object(self) -> bool:
         """Whether an object node runs the first step."""
         if self._placement == placement.PROXY:
@@ -251,11 +228,11 @@ class Run:
         may_commit = not has_all and (outputs.may_grow or bool(outputs))
         commit = outputs.commit if may_commit else None
         watch.pause()
-        self._is_usage_final = commit is None and result.has_ended()
-        own = self.headers()
+        self._headers.is_usage_final = commit is None and result.has_ended()
+        own = self._headers.now()
         # A client that requested a log may read it when the answer has ended, so no Content-Length
         # may end the answer earlier.
-        if self._is_usage_final and not any(step.request.wants_log for step in self._steps):
+        if self._headers.is_usage_final and not any(step.request.wants_log for step in self._steps):
             own["Content-Length"] = str(result.length)
         body = ResultBody(
             self._environ, self._chunks(result), watch, self._end, commit, self._shown
@@ -278,8 +255,8 @@ class Run:
         # Objects may be stored if the client disconnects during the commit: the run is no failure.
         chunks = watch.until_end(self._chunks(result))
         answer = place.put(result, chunks, self._outputs, self._disclosure, source)
-        self._is_usage_final = True
-        answer.headers.update(self.headers())
+        self._headers.is_usage_final = True
+        answer.headers.update(self._headers.now())
         answer.headers.update(span_headers(result, self._disclosure))
         if source is not None:
             answer.headers.update(self._origin_headers(source))
@@ -299,27 +276,7 @@ class Run:
 
     def headers(self) -> dict[str, str]:
         """The headers of every answer, also of a failed run."""
-        result, times = self._execution.result, self._times
-        sandbox = result.sandbox_seconds if result else 0.0
-        waited = self._execution.waited_seconds
-        authorized = times.authorized or times.began
-        first = (times.first_byte or authorized) - authorized - waited - sandbox
-        headers = {
-            names.INVOCATION: self.id,
-            "Server-Timing": (
-                f"auth;dur={(authorized - times.began) * 1000:.2f},"
-                f" queue;dur={waited * 1000:.2f},"
-                f" sandbox;dur={sandbox * 1000:.2f},"
-                f" first-byte;dur={max(0.0, first) * 1000:.2f}"
-            ),
-        }
-        if self._plan is not None and self._plan.rule:
-            headers[names.RULE] = self._plan.rule
-        if result is not None and result.has_run:
-            headers[names.RAN_ON] = result.ran_on
-        if result is not None and self._is_usage_final and self._disclosure.shows_usage:
-            headers[names.USAGE] = result.usage.as_header()
-        return headers
+        return self._headers.now()
 
     def _shown(self, error: StorletError) -> StorletError:
         """``error`` as the caller may see it."""
@@ -344,8 +301,7 @@ class Run:
         self._has_ended = True
         if self._watch is not None:
             self._watch.stop()
-        if self._nesting is not None:
-            self._nesting.cancellation.cancel()
+        self._services.end()
         result = self._execution.result
         try:
             try:
@@ -354,7 +310,7 @@ class Run:
             finally:
                 if result is not None:
                     result.close()
-                    self._is_usage_final = result.has_run
+                    self._headers.is_usage_final = result.has_run
                 else:
                     self._source.close()
         finally:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from storlet_daemon.protocol import messages
-from tests.unit.middleware.rule_runs import PLAN, RunHarness
 from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import RUN, FakeSwift, Node, Proxy, assert_idle
 
@@ -54,37 +52,6 @@ def test_a_transaction_id_adds_no_folders_to_the_name_of_a_log(
     environ = {"swift.trans_id": "tx1-../../x"}
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Generate-Log": "true"}, environ=environ)
     assert answer.headers["X-Storlet-Invocation"].startswith("tx1-.._.._x-")
-
-
-def test_each_answer_of_a_rules_run_names_the_rule(harness: RunHarness, make: Any) -> None:
-    assert harness.call("GET", PLAN).headers["X-Storlet-Rule"] == "R"
-    answer = make(failing()).call("GET", PLAN)
-    assert (answer.status, answer.headers["X-Storlet-Rule"], answer.error) == (
-        422,
-        "R",
-        "storlet.failed",
-    )
-    assert "X-Storlet-Rule" not in harness.call("GET", None).headers
-
-
-@pytest.mark.parametrize("method", ["GET", "COPY", "PUT"])
-def test_an_answer_names_a_placement_only_if_a_storlet_ran(
-    proxy: Proxy, swift: FakeSwift, node: Node, method: str
-) -> None:
-    for headers, path, status in (
-        ({"X-Run-Storlet": "missing.py"}, "c/o", 400),
-        ({**RUN, "X-Storlet-Nonsense": "1"}, "c/o", 400),
-        (RUN, "c/missing", 404),
-        ({**RUN, "If-None-Match": "*"}, "c/o", 304),
-        ({**RUN, "X-Storlet-Range": "bytes=99-"}, "c/o", 416),
-    ):
-        if method == "PUT" and status != 400:
-            continue
-        answer = proxy.call(method, path, {**headers, "Destination": "c/copy"})
-        assert answer.status >= 300, answer
-        assert answer.headers["X-Storlet-Invocation"].startswith("txtest-")
-        assert "X-Storlet-Ran-On" not in answer.headers
-    assert not node.workers.runs
 
 
 def test_a_copy_of_a_range_names_it(proxy: Proxy) -> None:

@@ -1,0 +1,65 @@
+"""The services of the storlets of one run: requests to the store in the caller's name.
+
+The runs that these requests start are inside this one (:mod:`~storlet_middleware.services.nesting`)
+and end with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from storlet_daemon.protocol.messages import CreateObject
+from storlet_middleware.engine.services import Services
+from storlet_middleware.engine.task import ServiceLimits
+from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.proxy.steps import Step
+from storlet_middleware.proxy.stored_outputs import StoredOutputs
+from storlet_middleware.services import identity
+from storlet_middleware.services.channel import Channel
+from storlet_middleware.services.creations import Creations
+from storlet_middleware.services.nesting import Nesting, nesting_of
+from storlet_middleware.services.operations import Operations
+from storlet_middleware.services.requests import Place, StoreRequests
+from storlet_middleware.wsgi.storlet_request import reserved_containers
+
+
+class RunServices:
+    """See the module.
+
+    :param outputs: of the run; the objects that its storlets create are stored with them.
+    """
+
+    def __init__(self, proxy: Proxy, environ: dict[str, Any], outputs: StoredOutputs) -> None:
+        self._proxy = proxy
+        self._environ = environ
+        self._outputs = outputs
+        self._outer = nesting_of(environ)
+        #: Of the requests of the run's storlets.
+        self._nesting: Nesting | None = None
+
+    def begin(self, storlets: Iterable[str], run_id: str) -> None:
+        """The run of ``storlets`` begins.
+
+        :raises Unprocessable: it would be a cycle, or too deep in other runs.
+        """
+        self._nesting = self._outer.inside(storlets, run_id)
+
+    def of_step(self, step: Step, limits: ServiceLimits) -> Services | None:
+        """The services of a step's storlet; ``None`` if it has none."""
+        declared, request, nesting = step.storlet.services, step.request, self._nesting
+        if not declared or nesting is None or identity.refusal(self._environ):
+            return None
+        place = Place(request.version, request.account)
+        proxy = self._proxy
+        asked = StoreRequests(proxy.front, proxy.app, self._environ, place, nesting)
+        reserved = reserved_containers(proxy.config)
+        creations = Creations(asked, reserved, self._outputs, limits.creations)
+        self._outputs.may_grow |= CreateObject.SERVICE in declared
+        operations = Operations(asked, reserved, creations)
+        return Channel(operations, declared, limits, proxy.logger, nesting.pace)
+
+    def end(self) -> None:
+        """End what the storlets have started."""
+        if self._nesting is not None:
+            self._nesting.cancellation.cancel()
