@@ -192,7 +192,7 @@ def test_a_node_full_of_busy_sandboxes_refuses_with_a_retry_time(
 
 
 def test_an_idle_sandbox_is_stopped_and_restarted_on_demand(make_node: MakeNode) -> None:
-    node = make_node(idle_stop_seconds=1.5)
+    node = make_node(idle_stop_seconds=0.8)
     path = loaded(node.load())
     until(lambda: not node.docker.containers)
     assert not Path(path).exists()
@@ -200,9 +200,9 @@ def test_an_idle_sandbox_is_stopped_and_restarted_on_demand(make_node: MakeNode)
 
 
 def test_a_working_sandbox_is_not_stopped(make_node: MakeNode) -> None:
-    node = make_node(idle_stop_seconds=1.5)
+    node = make_node(idle_stop_seconds=0.8)
     with work(loaded(node.load())):
-        time.sleep(4)
+        time.sleep(2.2)
         assert len(node.docker.containers) == 1
     until(lambda: not node.docker.containers)
 

@@ -45,7 +45,7 @@ def test_a_refused_load_has_a_one_line_reason_and_leaves_no_socket(make_node: Ma
 def test_an_unused_group_is_unloaded(make_node: MakeNode) -> None:
     docker = FakeDocker()
     node = FakeNode(docker)
-    node.invocation["group_idle_seconds"] = 1.5
+    node.invocation["group_idle_seconds"] = 0.5
     try:
         node.start()
         path = loaded(node.load(version=V1))

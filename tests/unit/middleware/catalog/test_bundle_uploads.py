@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, BinaryIO
 
 import pytest
 from swift.common.swob import Response
 
 from storlet_middleware import names
+from storlet_middleware.catalog.bundle_check import BundleChecker
 from tests.support.bundles import tool
 from tests.unit.client.bundle.hostile import CORPUS
 from tests.unit.middleware.support import BrokenInput, FakeSwift, Memcache, Proxy
 
 PATH = "storlet/tool.storlet"
+_VERIFIED: dict[Any, dict[str, Any]] = {}
 
 
 def put(proxy: Proxy, version: str = "one", **more: Any) -> Any:
@@ -25,6 +28,21 @@ def put(proxy: Proxy, version: str = "one", **more: Any) -> Any:
 def held(swift: FakeSwift) -> list[str]:
     """The names of bundles and versions that exist."""
     return sorted(name for name in swift.containers["storlet"].objects if name != "up.py")
+
+
+@pytest.fixture(autouse=True)
+def equal_bundles_are_verified_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check is a process, and depends on nothing but the bytes and the bounds."""
+    verify = BundleChecker._verify
+
+    def once(checker: BundleChecker, packed: BinaryIO) -> dict[str, Any]:
+        packed.seek(0)
+        key = (checker._bounds, packed.read())
+        if key not in _VERIFIED:
+            _VERIFIED[key] = verify(checker, packed)
+        return copy.deepcopy(_VERIFIED[key])
+
+    monkeypatch.setattr(BundleChecker, "_verify", once)
 
 
 def listed(proxy: Proxy) -> list[tuple[int, bool]]:

@@ -43,7 +43,10 @@ def test_an_unexpected_answer_is_an_error(node: Node, short_dir: Path, answer: A
     assert wait_until(lambda: open_descriptors() <= before)
 
 
-def test_a_stopped_or_silent_sandboxd_is_503(short_dir: Path, tmp_path: Path, node: Node) -> None:
+def test_a_stopped_or_silent_sandboxd_is_503(
+    short_dir: Path, tmp_path: Path, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox_client, "_PROMPT_SECONDS", 0.3)
     with pytest.raises(StorletError) as caught:
         SandboxClient(str(tmp_path), 1).prepare("AUTH_test", "up.py")
     assert (caught.value.code, caught.value.retry_after) == ("sandbox.unavailable", 5)
