@@ -38,7 +38,7 @@ class LibraryStorlet:
 
     def values(self, given: Mapping[str, str]) -> dict[str, str]:
         """The parameters of a run, with the defaults."""
-        values, faults = manifest.parameters_of_run(self._document["parameters"], given)
+        values, faults = manifest.parameters_of_run(self._document.get("parameters", {}), given)
         assert faults == []
         return values
 
