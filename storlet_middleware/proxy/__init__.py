@@ -8,7 +8,9 @@ In the order of their use by a run:
 ``placement``       proxy or object node, with the reason
 ``plan``            a rule's requirements of a run
 ``permissions``     checks that the caller may run the storlets and write the result
-``source``          the inputs, as the caller can read them from Swift
+``source``          the inputs: the source or the client's body, and extra resources
+``caller_reads``    reads of objects, as the caller can read them from Swift
+``ranged_source``   an object in which a storlet can seek
 ``object_nodes``    attempts to run the first step on a node that has the object
 ``circuit_breaker`` object nodes that could not run storlets lately
 ``execution``       runs the steps; knows neither WSGI nor Swift

@@ -219,7 +219,7 @@ class ObjectNodes:
             overflow = overflow_modes.REPLICA
         if overflow != overflow_modes.NONE:
             try:
-                return self._source.get(
+                return self._source.reads.get(
                     self._source.path, description | {names.BACKEND_OVERFLOW: overflow}
                 )
             except SwiftRefusal as refusal:
@@ -232,7 +232,7 @@ class ObjectNodes:
             if is_pipeline:
                 return None
         # Nothing has run yet; the first node may queue the invocation.
-        return self._source.get(self._source.path, description)
+        return self._source.reads.get(self._source.path, description)
 
 
 def _node_of(answer: Any) -> str:

@@ -33,7 +33,7 @@ _CONTENT_RANGE: Final = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
 
 class Reader(Protocol):
-    """Reads objects as the caller can read them; see :class:`~.source.Source`."""
+    """Reads objects as the caller can read them; see :class:`~.caller_reads.CallerReads`."""
 
     def get_in_turn(self, path: ObjectPath, headers: dict[str, str]) -> SourceAnswer:
         """Swift's answer to the caller's GET."""

@@ -29,6 +29,7 @@ from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import placement
+from storlet_middleware.proxy.caller_reads import CallerReads
 from storlet_middleware.proxy.completion import Completion, Ending, Fingerprints, LogObjects, Times
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.execution import Execution
@@ -81,7 +82,7 @@ class Run:
     :param requests: of the client or a rule, for each storlet of the run in its order.
     :param plan: a rule's further requirements; ``None`` if the client requested the run.
     :param source_timestamp: ``X-Timestamp`` of the source that the rules were evaluated for; see
-        :class:`~.source.Source`.
+        :class:`~.caller_reads.CallerReads`.
     """
 
     def __init__(
@@ -108,9 +109,10 @@ class Run:
         own = plan.explicit_count if plan is not None else len(requests)
         readers = requests[: len(requests) - own + 1]
         storlets = [each.storlet for each in readers]
-        self._source = Source(
+        reads = CallerReads(
             proxy, context, request, storlets, self._disclosure, used_grants, source_timestamp
         )
+        self._source = Source(proxy, context, request, reads)
         others = ProxyFetcher(proxy.app, environ, request.version)
         fetcher = LibraryFetcher(proxy.catalog.library, others)
         self._outputs = StoredOutputs(proxy, environ, self._steps[-1].request, request.target)
@@ -152,7 +154,7 @@ class Run:
                 and self._request.source
                 and not self._disclosure.is_owner
             ):
-                self._source.require_allowed()
+                self._source.reads.require_allowed(self._source.path)
             if self._steps[0].storlet.services and self._placement != placement.PROXY:
                 self._placement, self._reason = placement.PROXY, placement.Reason.SERVICES
             self._completion.prepare()

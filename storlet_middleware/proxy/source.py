@@ -1,9 +1,6 @@
-"""The inputs of a run, as the caller can read them from Swift.
+"""The inputs of a run: the source, or the client's body, and the extra resources.
 
-Each read is a GET down the rest of the pipeline with the caller's environment, so that Swift's
-authorization, the grants of this run and the rules apply to it.  Conditions (``If-*``) and the
-query of the request belong to the source; extra resources are read without them.  An answer without
-data is Swift's refusal; :class:`~.disclosure.Disclosure` decides whether the client gets all of it.
+Objects are read as the caller can read them (:mod:`~.caller_reads`), all of a run concurrently.
 """
 
 from __future__ import annotations
@@ -11,40 +8,31 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
-from swift.common.header_key_dict import HeaderKeyDict
-from swift.common.swob import HTTPLengthRequired, Range, Request, Response, WsgiBytesIO
-from swift.common.utils import close_if_possible, drain_and_close
+from swift.common.swob import HTTPLengthRequired, Range, Request
+from swift.common.utils import close_if_possible
 
 from storlet_middleware import errors, names
-from storlet_middleware.concurrency import GreenTask, end, result_of, spawn
+from storlet_middleware.concurrency import GreenTask, end, spawn
 from storlet_middleware.engine.task import SeekableInput, StreamInput
 from storlet_middleware.errors import (
     AccessDenied,
-    BackendFailed,
     BadRequest,
     InternalError,
     PreconditionFailed,
     RangeUnsatisfiable,
     StorletError,
 )
-from storlet_middleware.proxy.disclosure import Disclosure
+from storlet_middleware.proxy.caller_reads import CallerReads, unsatisfiable
 from storlet_middleware.proxy.ranged_source import FIRST, RangedSource
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.wsgi import authorization, dynamic_object, gate
-from storlet_middleware.wsgi.bodies import ClientBody, GuardedBody, SourceAnswer
+from storlet_middleware.wsgi.bodies import ClientBody, SourceAnswer
 from storlet_middleware.wsgi.byte_ranges import ByteRange
-from storlet_middleware.wsgi.caller import user_of
-from storlet_middleware.wsgi.context import AuthorizationChain, RequestContext, swift_authorize
-from storlet_middleware.wsgi.grants import GrantedReads, Reader
-from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, ObjectPath, StorletRequest
-from storlet_middleware.wsgi.subrequest import SwiftRefusal, client_environ, path_info
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.context import RequestContext
+from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
+from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
-
-#: Headers of the client's request that select a part of the answer.
-_RANGES: Final = ("HTTP_RANGE", "HTTP_IF_RANGE")
 
 
 @dataclass(frozen=True)
@@ -60,34 +48,16 @@ _Get = Callable[[_Read], SourceAnswer | Exception]
 
 
 class Source:
-    """Reads the inputs of one run.
+    """The inputs of one run."""
 
-    :param storlets: names of the storlets that the bytes pass before a client's own choice: a grant
-        for any of them allows a read.
-    :param used_grants: receives an item when a grant allowed a read.
-    :param timestamp: ``X-Timestamp`` of the object that the rules were evaluated for ("": there was
-        none); an object with another one is refused.  ``None``: no rule was evaluated for the
-        object itself.
-    """
-
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of one run, put together in one place
-        self,
-        proxy: Proxy,
-        context: RequestContext,
-        request: StorletRequest,
-        storlets: list[str],
-        disclosure: Disclosure,
-        used_grants: list[bool],
-        timestamp: str | None,
+    def __init__(
+        self, proxy: Proxy, context: RequestContext, request: StorletRequest, reads: CallerReads
     ) -> None:
         self._proxy = proxy
         self._context = context
         self._environ = context.environ
         self._request = request
-        self._storlets = storlets
-        self._disclosure = disclosure
-        self._used_grants = used_grants
-        self._timestamp = timestamp
+        self.reads = reads
         #: Swift's answer for the source, if it has data.
         self.answer: SourceAnswer | None = None
         #: The ETag of each extra resource, if all were read and all have one.
@@ -119,24 +89,6 @@ class Source:
         """Release the answer if no result owns it."""
         if self.answer is not None:
             close_if_possible(self.answer.app_iter)
-
-    def require_allowed(self) -> None:
-        """Raise Swift's refusal of a caller that may not read the source, before it is read.
-
-        Every caller may run the library, so without this check a caller without any rights could
-        wait for slots of the account.
-        """
-        request = self._request
-        path = object_path(request.version, request.account, self.path.container, self.path.name)
-        refusal = authorization.authorize(self._environ, self._proxy.app, "GET", path).refusal
-        if refusal is None:
-            return
-        asked = Request(self._get_environ(self.path))
-        authorize = asked.environ.get("swift.authorize")
-        grants = authorize.grants if isinstance(authorize, AuthorizationChain) else ()
-        swift = swift_authorize(self._environ)
-        if swift is None or not any(grant.allows(asked, swift) for grant in grants):
-            raise SwiftRefusal(refusal)
 
     # --- inputs -----------------------------------------------------------------------------------
 
@@ -170,7 +122,7 @@ class Source:
                 opened.callback(close_if_possible, answer.app_iter)
             return [
                 SeekableInput(
-                    RangedSource(self, read.path, answer), storlet_metadata(answer.headers)
+                    RangedSource(self.reads, read.path, answer), storlet_metadata(answer.headers)
                 )
                 for read, answer in zip(wanted, answers, strict=True)
             ]
@@ -189,18 +141,7 @@ class Source:
         self.resource_etags = etags if all(etags) else ()
 
     def _input(self, answer: SourceAnswer) -> StreamInput:
-        return StreamInput(self.body(answer), storlet_metadata(answer.headers))
-
-    def body(self, answer: SourceAnswer) -> GuardedBody:
-        """The bytes of an answer; iteration raises unless they are complete."""
-        manifest = answer.headers.get(dynamic_object.MANIFEST)
-        find_length = None if manifest is None else lambda: self._listed_bytes(manifest)
-        context = self._context
-        return GuardedBody(answer, context.refused, context.chain.denied, find_length)
-
-    def _listed_bytes(self, manifest: str) -> int:
-        place = (self._request.version, self._request.account)
-        return dynamic_object.listed_bytes(self._proxy.app, self._environ, place, manifest)
+        return StreamInput(self.reads.body(answer), storlet_metadata(answer.headers))
 
     # --- reads ------------------------------------------------------------------------------------
 
@@ -246,11 +187,11 @@ class Source:
         path, span = read.path, read.span
         try:
             headers = {} if span is None else {"Range": str(_range_header(span))}
-            answer = self.get(path, headers)
+            answer = self.reads.get(path, headers)
             if span is not None and answer.status_int != 206:
                 close_if_possible(answer.app_iter)
-                raise _unsatisfiable(path)  # noqa: TRY301 - an outcome like the others
-            _require_etag(read, answer, has_grant=bool(self._used_grants))
+                raise unsatisfiable(path)  # noqa: TRY301 - an outcome like the others
+            _require_etag(read, answer, has_grant=self.reads.used_grant)
         except Exception as error:  # noqa: BLE001
             if (
                 isinstance(error, SwiftRefusal)
@@ -260,94 +201,6 @@ class Source:
                 return _extra_refused(path, error.answer)
             return error
         return answer
-
-    def get_in_turn(self, path: ObjectPath, headers: dict[str, str]) -> SourceAnswer:
-        """:meth:`get`, among few of the account at a time (:attr:`Proxy.openings`)."""
-        with self._proxy.openings.held(self._request.account):
-            return self.get(path, headers)
-
-    def get(self, path: ObjectPath, headers: dict[str, str]) -> SourceAnswer:
-        """Swift's answer to the caller's GET of ``path``.
-
-        :raises RangeUnsatisfiable: no byte is in the range.
-        :raises SwiftRefusal: Swift answered without data.
-        :raises BackendFailed: the object is not the one that the rules were evaluated for.
-        """
-        request = Request(self._get_environ(path))
-        request.headers.update(headers)
-        # Of extra resources, no storlet and no caller gets headers; their reads are checked.
-        rules = self._context.chain.rules if path == self._request.source else None
-        given = result_of(
-            gate.ask,
-            self._proxy.app,
-            request.environ,
-            rules,
-            release=lambda answer: close_if_possible(answer.chunks),
-        )
-        chunks = given.chunks
-        answer = SourceAnswer(int(given.status[:3]), HeaderKeyDict(given.headers), chunks)
-        operation = self._context.operation
-        if self._used_grants and operation is not None and operation.conditions:
-            close_if_possible(chunks)
-            raise AccessDenied(
-                "a grant does not cover conditions (If-*), which would confirm a guess of the"
-                " object's hash: retry without them"
-            )
-        if answer.status_int == 416:
-            close_if_possible(chunks)
-            raise _unsatisfiable(path)
-        if answer.status_int not in (200, 206):
-            raise SwiftRefusal(self._refusal(request, given.status, answer))
-        # A link that is read as such has no bytes, and the rules were evaluated for its target.
-        is_link = "X-Symlink-Target" in answer.headers
-        is_checked = path == self._request.source and self._timestamp is not None and not is_link
-        if is_checked and answer.headers.get("X-Timestamp", "") != self._timestamp:
-            close_if_possible(chunks)
-            raise BackendFailed(
-                "the object changed while its rules were being evaluated; retry", retry_after=1
-            )
-        return answer
-
-    def _get_environ(self, path: ObjectPath) -> dict[str, Any]:
-        environ = client_environ(self._environ)
-        environ["REQUEST_METHOD"] = "GET"
-        environ["PATH_INFO"] = path_info(self._request, path)
-        environ["swift.source"] = names.SWIFT_SOURCE
-        environ["wsgi.input"] = WsgiBytesIO()
-        # Storlets of a rule work on the whole object; a server may answer a Range with all of the
-        # result (RFC 9110, 14.2).
-        for key in _RANGES:
-            environ.pop(key, None)
-        if path != self._request.source:
-            environ["QUERY_STRING"] = ""
-            for key in [key for key in environ if key.startswith("HTTP_IF_")]:
-                del environ[key]
-        chain = self._context.chain
-        if chain.swift is not None and not self._reads_stored_form():
-            user, account = user_of(self._environ), self._request.account
-            grants = [
-                GrantedReads(Reader(user, account, storlet), self._proxy.app, self._used_grants)
-                for storlet in self._storlets
-            ]
-            chain = chain.with_grants(*grants)
-            environ["swift.authorize"] = chain
-        return environ
-
-    def _reads_stored_form(self) -> bool:
-        """Whether the client's query selects a manifest, link, part or version: no grant covers
-        these.
-        """
-        operation = self._context.operation
-        return operation is not None and not SWIFT_QUERIES.isdisjoint(operation.query)
-
-    def _refusal(self, request: Request, status: str, answer: SourceAnswer) -> Response:
-        refusal = Response(
-            status=status, headers=answer.headers, app_iter=answer.app_iter, request=request
-        )
-        if not self._disclosure.hides_source_answer(answer.status_int):
-            return refusal
-        drain_and_close(refusal)
-        return Response(status=answer.status_int, request=Request(self._environ))
 
 
 def _extra_reads(request: StorletRequest) -> list[_Read]:
@@ -414,10 +267,6 @@ def _cancel(task: GreenTask) -> None:
         outcome = task.wait()
         if not isinstance(outcome, BaseException):
             close_if_possible(outcome.app_iter)
-
-
-def _unsatisfiable(path: ObjectPath) -> RangeUnsatisfiable:
-    return RangeUnsatisfiable(f"no byte of {path.container}/{path.name} is in the range")
 
 
 def _extra_refused(path: ObjectPath, answer: Any) -> StorletError:

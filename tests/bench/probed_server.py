@@ -60,7 +60,7 @@ PROBES: Final = {
         ),
         Probe("storlet_middleware.catalog.storlets", "Catalog.authorize", "", "rights.out"),
         Probe("storlet_middleware.catalog.storlets", "Catalog.resolve", "", "version.out"),
-        Probe("storlet_middleware.proxy.source", "Source.get", "get.in", "get.out"),
+        Probe("storlet_middleware.proxy.caller_reads", "CallerReads.get", "get.in", "get.out"),
         Probe("swift.proxy.server", "Application.__call__", "swift.in", "swift.out"),
         Probe("swift.common.bufferedhttp", "BufferedHTTPConnection.putrequest", "hop.out"),
         Probe("swift.common.bufferedhttp", "BufferedHTTPConnection.getresponse", "", "hop.back"),
