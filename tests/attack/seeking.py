@@ -1,4 +1,6 @@
-"""Attacks through seekable inputs at the proxy server: reads that are not taken, floods, lies."""
+"""Attacks through inputs at the proxy server: reads that are not taken, floods, lies, and inputs
+that are opened by the hundred.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +16,8 @@ from tests.support.http import Answer
 from tests.support.storlets import declaration
 
 STORLET: Final = "seeking.py"
+#: The same without seekable inputs.
+STREAMING: Final = "streaming.py"
 #: Its parameter ``do`` names the attack.
 SOURCE: Final = b"""
 import random
@@ -38,6 +42,9 @@ class Seeking:
                 ask(source, random.randrange(source.size - (1 << 20)), 1 << 20)
         time.sleep(60)
 
+    def take_nothing(self, sources, out):
+        time.sleep(60)
+
     def flood(self, sources, out):
         while True:
             for source in sources:
@@ -59,17 +66,26 @@ OBJECT: Final = "data/sought"
 OBJECT_BYTES: Final = 16 << 20
 #: Inputs of a run: the object and extra resources.
 INPUTS: Final = 8
+#: The most that the configuration allows.
+MAX_INPUTS: Final = 16
 #: Runs at once, which request 64 ranges together, and runs of a crowd.
 SEVERAL: Final = 8
 MANY: Final = 64
 
 
-def at_proxy(attacker: Attacker, runs: int, do: str, *allowed: str) -> str:
+def at_proxy(
+    attacker: Attacker,
+    runs: int,
+    do: str,
+    *allowed: str,
+    storlet: str = STORLET,
+    inputs: int = INPUTS,
+) -> str:
     """``runs`` GETs at once end with an allowed outcome, and the next run works."""
     prepare(attacker)
-    extra = ", ".join([quote(f"/{OBJECT}")] * (INPUTS - 1))
+    extra = ", ".join([quote(f"/{OBJECT}")] * (inputs - 1))
     headers = {
-        "X-Run-Storlet": STORLET,
+        "X-Run-Storlet": storlet,
         "X-Storlet-Run-On-Proxy": "",
         "X-Storlet-Extra-Resources": extra,
     }
@@ -90,6 +106,8 @@ def prepare(attacker: Attacker) -> None:
         return
     headers = declaration("python", "seeking.Seeking", Input="seekable", **DEADLINES)
     must(client.put(f"storlet/{STORLET}", SOURCE, headers).status == 201, "the storlet")
+    headers = declaration("python", "streaming.Seeking", **DEADLINES)
+    must(client.put(f"storlet/{STREAMING}", SOURCE, headers).status == 201, "the storlet")
     must(client.put(OBJECT, b"0123456789abcdef" * (OBJECT_BYTES >> 4)).status == 201, "the object")
 
 
@@ -98,6 +116,18 @@ BUSY: Final = ("429 tenant.busy", "503 node.busy")
 
 def takes_nothing(attacker: Attacker) -> str:
     return at_proxy(attacker, SEVERAL, "ask_and_take_nothing", FIRST_BYTE, TOTAL)
+
+
+def many_inputs(attacker: Attacker) -> str:
+    return at_proxy(
+        attacker,
+        SEVERAL,
+        "take_nothing",
+        FIRST_BYTE,
+        TOTAL,
+        storlet=STREAMING,
+        inputs=MAX_INPUTS,
+    )
 
 
 def crowd(attacker: Attacker) -> str:
@@ -117,6 +147,7 @@ def lie(attacker: Attacker) -> str:
 
 
 ROWS: Final = (
+    Attack("opens 128 inputs by eight requests", "422 first byte or total", many_inputs, PYTHON),
     Attack("seekable inputs: requests bytes and takes none", "422 first byte or total", takes_nothing, PYTHON),
     Attack("seekable inputs: the same by 64 runs at once", "422 first byte or total; 429", crowd, PYTHON, flood=True),
     Attack("seekable inputs: a flood of single bytes", TOTAL, flood, PYTHON),
