@@ -512,7 +512,8 @@ def distribute(session: Session, document: Mapping[str, Any]) -> Flow[Answer]:
         "Accept": "application/x-ndjson",
         "Content-Type": "application/json",
     }
-    body = json.dumps(document).encode()
+    # A text that is not UTF-8 fails here, as in any other request.
+    body = json.dumps(document, ensure_ascii=False).encode()
     answer = yield from session.exchange(Call("POST", headers=headers, body=body, is_streamed=True))
     if "content-length" not in answer.headers and "transfer-encoding" not in answer.headers:
         raise BrokenAnswer("std:distributed: the answer has no length: its end is unknown")

@@ -65,7 +65,7 @@ parameters_option = click.option(
 def pairs(values: Sequence[str], option: str) -> dict[str, str]:
     """``key=value`` words.
 
-    :raises ConfigurationError: a word has another form, or a key is given twice.
+    :raises ConfigurationError: a word has another form or is not UTF-8, or a key is given twice.
     """
     faults: list[str] = []
     found: dict[str, str] = {}
@@ -73,9 +73,20 @@ def pairs(values: Sequence[str], option: str) -> dict[str, str]:
         key, equals, text = value.partition("=")
         if not equals or not key:
             faults.append(f"{option} {value!r}: write {option} KEY=VALUE")
+        elif not _is_utf8(value):
+            faults.append(f"{option} {value!r}: not UTF-8: correct it")
         elif key in found:
             faults.append(f"{option} {key} is given twice")
         found[key] = text
     if faults:
         raise ConfigurationError(faults)
     return found
+
+
+def _is_utf8(text: str) -> bool:
+    """Whether it is; Python has other bytes of a command line as lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import Any, BinaryIO
 
 import click
 
@@ -50,8 +50,9 @@ def declare(group: Group) -> None:
     @click.option(
         "--objects",
         "listed",
-        type=click.File("r", encoding="utf-8"),
-        help="File with CONTAINER/OBJECT on each line, instead of a container.",
+        type=click.File("rb"),
+        help="File with CONTAINER/OBJECT on each line, instead of a container; or with a NUL after"
+        " each, for names with line feeds.",
     )
     @click.option("--merge", default="", help="Storlet that merges the outputs, or 'concat'.")
     @click.option(
@@ -85,13 +86,11 @@ def _document(name: str, container: str, options: Mapping[str, Any]) -> dict[str
     metadata = pairs(options["metadata"], "--metadata")
     if metadata:
         selection["metadata"] = metadata
-    listed: TextIO | None = options["listed"]
+    listed: BinaryIO | None = options["listed"]
     if (listed is None) == (not container) or (listed is not None and selection):
         raise ConfigurationError(["give a container with its options, or --objects FILE"])
     document: dict[str, Any] = {
-        "objects": {"container": container, **selection}
-        if listed is None
-        else [line for line in listed.read().splitlines() if line],
+        "objects": {"container": container, **selection} if listed is None else _paths(listed),
         "split": _part(name, options["parameters"], "-p"),
     }
     merge, more = options["merge"], options["merge_parameters"]
@@ -107,6 +106,27 @@ def _document(name: str, container: str, options: Mapping[str, Any]) -> dict[str
     if options["to"]:
         document["output"] = "/" + "/".join(object_path(options["to"]))
     return document
+
+
+def _paths(listed: BinaryIO) -> list[str]:
+    """The paths of a list, each on a line or before a NUL, which no name in Swift has.
+
+    Other ends of lines than a line feed, with or without a carriage return, are parts of names.
+    """
+    content = listed.read()
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        fault = f"--objects {listed.name}: line {line} is not UTF-8: save the file as UTF-8"
+        raise ConfigurationError([fault]) from None
+    if "\0" in text:
+        return [path for path in text.split("\0") if path]
+    lines = [line for line in text.split("\n") if line]
+    # Of an editor on another system.
+    if all(line.endswith("\r") for line in lines):
+        return [line[:-1] for line in lines if line != "\r"]
+    return lines
 
 
 def _part(name: str, parameters: tuple[str, ...], option: str) -> dict[str, Any]:

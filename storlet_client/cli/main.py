@@ -34,7 +34,7 @@ from storlet_client.cli.context import (
     Options,
 )
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import legible
+from storlet_client.cli.output import in_line, legible
 from storlet_client.cli.progress import STANDARD_OUTPUT
 from storlet_client.errors import (
     BrokenAnswer,
@@ -142,8 +142,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show()
         return MISUSED
-    except StorletsError as error:
-        return _fail(error)
+    except (StorletsError, UnicodeEncodeError) as error:
+        return _fail(_not_encoded(error) if isinstance(error, UnicodeEncodeError) else error)
     except (KeyboardInterrupt, click.Abort):
         click.echo("storlet: interrupted", err=True)
         return INTERRUPTED
@@ -168,11 +168,20 @@ def _fail_locally(error: OSError) -> int:
     if error.filename in {None, STANDARD_OUTPUT}:
         _abandon_output()
     text = f"storlet: {error.filename or STANDARD_OUTPUT}: {error.strerror}"
-    click.echo(legible(text), err=True)
+    click.echo(in_line(text), err=True)
     if error.errno not in _FULL:
         return NOT_CONFIGURED
     click.echo("  the output is not complete; make room, and repeat the command", err=True)
     return FAILED
+
+
+def _not_encoded(error: UnicodeEncodeError) -> ConfigurationError:
+    """An argument is not UTF-8, or the encoding of the output lacks one of its characters."""
+    if error.encoding == "utf-8":
+        text = "is not UTF-8, as names and parameters are: correct it"
+    else:
+        text = f"cannot be written in {error.encoding}: set PYTHONIOENCODING=utf-8"
+    return ConfigurationError([f"{error.object!a}: {text}"])
 
 
 def _fail(error: StorletsError) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -12,6 +14,7 @@ from storlet_client.builder.project import ProjectError
 from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
+from storlet_client.diagnosis.check import command
 from storlet_client.errors import ConfigurationError
 from storlet_client.storlets import Storlets
 
@@ -52,7 +55,7 @@ def declare(group: Group) -> None:
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         click.echo(legible(f"made {folder}/"))
-        click.echo(legible(f"build it: storlet build {folder}"), err=True)
+        click.echo(legible(f"build it: {_command('build', folder)}"), err=True)
 
     @group.example("build", examples="storlet build\nstorlet build thumb -o dist")
     @click.argument("folder", default=".", type=click.Path(path_type=Path))
@@ -74,8 +77,9 @@ def declare(group: Group) -> None:
             bundle = bundler.build(folder, output or folder / "dist", sandbox)
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
-        click.echo(legible(str(bundle)))
-        click.echo(legible(f"deploy it: storlet deploy {bundle}"), err=True)
+        # A script gets the path as it is; a terminal, without its control characters.
+        click.echo(legible(str(bundle)) if sys.stdout.isatty() else os.fsencode(bundle))
+        click.echo(legible(f"deploy it: {_command('deploy', bundle)}"), err=True)
 
     @group.example("versions", examples="storlet versions thumb")
     @with_storlets
@@ -94,3 +98,10 @@ def declare(group: Group) -> None:
         """Make an earlier version of a bundle the current one, at once and for all requests."""
         storlets.roll_back(name, number)
         click.echo(legible(f"{name}: version {number} is current"))
+
+
+def _command(verb: str, path: Path) -> str:
+    """A command line on a file, with quotes where a shell needs them."""
+    # A name that begins with a dash would be an option.
+    end = ["--"] if str(path).startswith("-") else []
+    return command("storlet", verb, *end, str(path))

@@ -19,7 +19,7 @@ from storlet_client.cli.main import cli, main
 from tests.support.accounts import unique
 from tests.support.bundles import tool
 from tests.support.client_package import installed, interpreters
-from tests.support.cluster import CHECKOUT
+from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.http import Client
 from tests.support.waiting import retry_until
 
@@ -306,20 +306,42 @@ class Echo:
         out_files[0].write(json.dumps([own, [each.read().decode() for each in in_files]]).encode())
         out_files[0].close()
 """
+#: Names of objects that a client, a proxy or a shell could take for something else.
+NAMES = [
+    ODD, ".", "..", "../../up", "a/../b", "//", "/first", "last/", "two//slashes", "-n", "--", "-",
+    "%2e%2e", "%", "?query=1", "#part", "line\nfeed", "return\r", "separator\u2028", " ", "\u4e16",
+]  # fmt: skip
+CONTAINERS = ["-c", "..", "c %41?#\n;,\u00e9"]
 
 
-def test_odd_names_and_parameters_arrive_as_they_are(
-    users: dict[str, Client], tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+class Here:
+    """The command in this process, as the owner of an account."""
+
+    def __init__(self, client: Client, captured: pytest.CaptureFixture[str]) -> None:
+        self.client = client
+        self._captured = captured
+
+    def run(self, *words: str) -> str:
+        """Standard output of a command that has to succeed."""
+        self._captured.readouterr()
+        code = main(words)
+        shown = self._captured.readouterr()
+        assert code == 0, shown
+        return shown.out
+
+
+@pytest.fixture
+def odd(
+    users: dict[str, Client], monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Here:
     client = users["admin:admin"].on(f"AUTH_{unique('odd')}")
     monkeypatch.setenv("OS_STORAGE_URL", client.storage_url)
     monkeypatch.setenv("OS_AUTH_TOKEN", client.token)
+    return Here(client, capfd)
 
-    def run(*words: str) -> str:
-        assert main(words) == 0, capfd.readouterr()
-        return capfd.readouterr().out
 
+def test_odd_names_and_parameters_arrive_as_they_are(odd: Here, tmp_path: Path) -> None:
+    client, run = odd.client, odd.run
     code, data = tmp_path / "\u00e9cho\u4e16.py", tmp_path / ODD.replace("/", ":")
     code.write_text(ECHO)
     data.write_text("data")
@@ -366,6 +388,85 @@ def test_odd_names_and_parameters_arrive_as_they_are(
     assert grant == {"user": "test2:t\u00e9ster%41", "storlet": code.name}
     run("revoke", "samples", "test2:t\u00e9ster%41", code.name)
     run("delete", code.name)
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_odd_names_are_distributed_as_they_are(odd: Here, tmp_path: Path, container: str) -> None:
+    code = tmp_path / "\u00e9cho\u4e16.py"
+    code.write_text(ECHO)
+    odd.run("enable")
+    odd.run("deploy", str(code))
+    for name in NAMES:
+        file = tmp_path / "file"
+        file.write_text(f"data of {name}")
+        odd.run("upload", "--", str(file), f"{container}/{name}")
+    assert sorted(each["name"] for each in odd.client.listing(container)) == sorted(NAMES)
+
+    def distributed(*words: str) -> dict[str, Any]:
+        """The parameters and the inputs of each run, by the object."""
+        lines = odd.run("distribute", *words).splitlines()
+        rows = [json.loads(line) for line in lines]
+        found = {row["path"]: json.loads(row["output"]) for row in rows}
+        assert len(found) == len(rows)
+        return found
+
+    def outputs(names: Sequence[str]) -> dict[str, Any]:
+        return {f"/{container}/{name}": [given, [f"data of {name}"]] for name in names}
+
+    given = {f"k {ODD}".partition("=")[0]: f"k {ODD}={ODD}".partition("=")[2]}
+    options = ["-p", f"k {ODD}={ODD}"]
+    assert distributed(*options, "--", code.name, container) == outputs(NAMES)
+    for option, value, names in (
+        ("--prefix", ODD[:-2], [ODD]),
+        ("--prefix", "-", ["-n", "--", "-"]),
+        ("--suffix", "\n../..&+\u00e9", [ODD]),
+        ("--glob", "l*\nf*", ["line\nfeed"]),
+        ("--glob", "%*", ["%2e%2e", "%"]),
+    ):
+        found = distributed(*options, f"{option}={value}", "--", code.name, container)
+        assert found == outputs(names), (option, value)
+    listed = tmp_path / "paths"
+    listed.write_bytes("".join(f"{container}/{name}\0" for name in NAMES).encode())
+    assert distributed(*options, f"--objects={listed}", "--", code.name) == outputs(NAMES)
+    if "\n" not in container:
+        names = [name for name in NAMES if "\n" not in name]
+        listed.write_bytes("".join(f"{container}/{name}\n" for name in names).encode())
+        assert distributed(*options, f"--objects={listed}", "--", code.name) == outputs(names)
+    merged = ["--merge", "concat", "--prefix", "line", *options, "--", code.name, container]
+    expected = json.dumps(outputs(["line\nfeed"])[f"/{container}/line\nfeed"])
+    assert odd.run("distribute", *merged) == expected
+    place = tmp_path / f"-o {ODD}".replace("/", ":")
+    odd.run("distribute", "-o", str(place), *merged)
+    assert place.read_text() == expected
+    for name in (f"to {ODD}", "../..", "-t", "/t//"):
+        odd.run("distribute", f"--to={container}/{name}", *merged)
+        assert odd.run("invoke", "--", code.name, f"{container}/{name}") == json.dumps(
+            [{}, [expected]]
+        )
+
+
+#: Names of files and folders of an author.
+FILES = [ODD.replace("/", ":"), "-n", "--", "..x", "%2F", "?", "#", "a\nb", os.fsdecode(b"r\xe4w")]
+
+
+@pytest.mark.parametrize("where", ["--sandbox", "--no-sandbox"])
+def test_odd_names_of_files_and_projects_run_as_they_are(
+    odd: Here, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setenv("STORLET_LOCAL_CONF", str(cluster.storlet_conf))
+    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))
+    monkeypatch.chdir(tmp_path)
+    odd.run("init", "fruit")
+    for name in FILES:
+        Path("fruit").rename(name)
+        Path(f"-i {name}").write_text("an apple\na pear\n")
+        odd.run("build", "--", name)
+        for subject in (name, f"{name}/dist/fruit-0.1.0.storlet"):
+            # After the end of the options, a dash begins a name.
+            words = [where, "-o", f"-o{name}", "-p", "text=apple", "-m", f"k={ODD[:20]}", "--"]
+            odd.run("run", *words, subject, f"-i {name}")
+            assert Path(f"-o{name}").read_text() == "an apple\n"
+        Path(name).rename("fruit")
 
 
 def test_commands_of_the_server_are_named_as_such(shell: Shell) -> None:

@@ -96,3 +96,31 @@ def test_contradictions_are_refused_before_any_request(
 ) -> None:
     assert command("distribute", *words).code == 3
     assert server.calls() == []
+
+
+@pytest.mark.parametrize(
+    ("content", "paths"),
+    [
+        (b"c/a\nb/x", ["c/a", "b/x"]),
+        (b"c/a\r\n\r\nc/b\r\n", ["c/a", "c/b"]),
+        ("c/a\u2028b\x85\x0c\nc/e\r\n c/ \n".encode(), ["c/a\u2028b\x85\x0c", "c/e\r", " c/ "]),
+        (b"c/a\nb\0\0c/..\0c//\r\0", ["c/a\nb", "c/..", "c//\r"]),
+    ],
+)
+def test_names_of_a_list_are_as_they_are(
+    server: Server, command: Command, tmp_path: Path, content: bytes, paths: list[str]
+) -> None:
+    (tmp_path / "paths").write_bytes(content)
+    server.on("POST", "", Reply(200, body=b"result"))
+    assert command("distribute", "up.py", "--objects", str(tmp_path / "paths")).code == 0
+    assert json.loads(server.received[-1].body)["objects"] == paths
+
+
+def test_a_list_that_is_not_utf_8_names_the_line(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "paths"
+    path.write_bytes(b"c/a\nc/\xff\n")
+    result = command("distribute", "up.py", "--objects", str(path))
+    assert (result.code, result.out) == (3, "")
+    assert result.err == (
+        f"storlet: --objects {path}: line 2 is not UTF-8: save the file as UTF-8\n"
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -159,3 +160,51 @@ def test_long_work_shows_progress_on_a_terminal(server: Server, tmp_path: Path) 
     said = on_a_terminal(server, "invoke", "s.py", "c/o", "-o", str(tmp_path / "out"))
     assert b"MB" in said
     assert (tmp_path / "out").stat().st_size == 1 << 20
+
+
+#: Python has a byte of a command line that is not UTF-8 as a lone surrogate.
+BAD = os.fsdecode(b"c/\xff")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["show", BAD],
+        ["invoke", "a.py", BAD],
+        ["invoke", BAD, "c/a"],
+        ["invoke", "a.py", "c/a", "--resource", BAD],
+        ["invoke", "a.py", "c/a", "--to", BAD],
+        ["invoke", "a.py", "c/a", "-p", f"k={BAD}"],
+        ["distribute", "a.py", BAD],
+        ["distribute", "a.py", "c", "--prefix", BAD],
+        ["grant", "c", f"a:{BAD}", "a.py"],
+        ["runs", BAD],
+        ["rules", "decide", "GET", BAD],
+    ],
+    ids=str,
+)
+def test_an_argument_that_is_not_utf_8_is_one_error(
+    server: Server, command: Command, words: list[str]
+) -> None:
+    server.on("HEAD", "", Reply(204))
+    result = command(*words)
+    assert (result.code, result.out) == (3, "")
+    (line,) = result.err.splitlines()
+    assert line.startswith("storlet: ")
+    assert "\\udcff" in line
+    assert "not UTF-8" in line
+    assert line.endswith(": correct it")
+
+
+@pytest.mark.usefixtures("command")  # which has the credentials in the environment
+def test_an_output_without_the_characters_is_one_error(server: Server) -> None:
+    row = {"name": "\u00e9", "version": "1", "summary": "", "parameters": {}}
+    server.on("GET", "", Reply(body=json.dumps([row]).encode()))
+    words = [sys.executable, "-W", "ignore", "-m", "storlet_client", "library", "-f", "csv"]
+    environment = {**os.environ, "PYTHONPATH": str(CHECKOUT), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 3, done.stderr
+    assert done.stderr.endswith("cannot be written in ascii: set PYTHONIOENCODING=utf-8\n")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from storlet_client.cli.main import main
 from tests.unit.client.conftest import Command
 from tests.unit.client.server import Reply, Server
 
@@ -78,3 +80,31 @@ def test_versions_are_listed_and_changed(server: Server, command: Command) -> No
     assert command("rollback", "thumb", "1").out == "thumb: version 1 is current\n"
     assert server.received[-1].path.endswith("?storlet-version=1")
     assert command("rollback", "thumb", "0").code == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "quoted"),
+    [("a b", "'a b/dist/fruit-0.1.0.storlet'"), ("-n", "-- -n/dist/fruit-0.1.0.storlet")],
+)
+def test_the_next_command_can_be_pasted_into_a_shell(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, quoted: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = command("init", "fruit")
+    assert made.err == "build it: storlet build fruit\n"
+    (tmp_path / "fruit").rename(tmp_path / name)
+    result = command("build", "--", name)
+    assert result.out == f"{name}/dist/fruit-0.1.0.storlet\n"
+    assert result.err == f"deploy it: storlet deploy {quoted}\n"
+
+
+def test_a_script_gets_the_path_of_a_bundle_as_it_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["init", "fruit"]) == 0
+    name = b"r\xe4w\x1b\n"
+    Path("fruit").rename(os.fsdecode(name))
+    capfdbinary.readouterr()
+    assert main(["build", os.fsdecode(name)]) == 0
+    assert capfdbinary.readouterr().out == name + b"/dist/fruit-0.1.0.storlet\n"
