@@ -12,13 +12,13 @@ import os
 import re
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from tests.support import streams
-from tests.support.host import Host, Sandbox, links_of, stream_links
+from tests.support.host import Host, Process, Sandbox, all_processes, links_of, stream_links
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
 DAEMONS: Final = ("proxy", "object-1", "object-2", "sandboxd")
@@ -54,11 +54,11 @@ class State:
 
 def take(host: Host) -> State:
     """Take a snapshot."""
-    sandboxes = host.sandboxes()
+    sandboxes, processes = host.sandboxes(), all_processes()
     return State(
         pids={name: host.cluster.process(name).pid for name in DAEMONS},
         descriptors={name: _descriptors(host, name, len(sandboxes)) for name in DAEMONS},
-        supervisors={one.container: supervisor_descriptors(host, one) for one in sandboxes},
+        supervisors={one.container: supervisor_descriptors(one, processes) for one in sandboxes},
         mounts=host.mounts(),
         files=set(host.temporary_code()) | set(host.run_sockets()) | set(_host_scratch()),
         groups=stale_groups(host, sandboxes),
@@ -113,7 +113,7 @@ def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
     return +counts
 
 
-def supervisor_descriptors(host: Host, sandbox: Sandbox) -> Counter[str]:
+def supervisor_descriptors(sandbox: Sandbox, processes: Mapping[int, Process]) -> Counter[str]:
     """The invocations' descriptors in process 1 of a sandbox: streams, connections, memory files,
     objects.
 
@@ -121,7 +121,7 @@ def supervisor_descriptors(host: Host, sandbox: Sandbox) -> Counter[str]:
     group has one listening socket.
     """
     links = links_of(sandbox.pid)
-    workers = sum(process.parent == sandbox.pid for process in host.inside(sandbox))
+    workers = sum(process.parent == sandbox.pid for process in processes.values())
     objects = sum("/disks/" in link for link in links)
     sockets = sum(link.startswith("socket:") for link in links)
     # More than the listening sockets, the control connection and the workers' descriptors is a
@@ -139,10 +139,11 @@ def strays(host: Host) -> list[str]:
         for link in stream_links(host.cluster.process(name).pid or 0)
         if link in peers
     }
+    sandboxes, processes = host.sandboxes(), all_processes()
     return [
         f"{process.name} ({process.state}) of {sandbox.account}"
-        for sandbox in host.sandboxes()
-        for process in host.inside(sandbox)
+        for sandbox in sandboxes
+        for process in host.inside(sandbox, processes)
         if served & set(links_of(process.pid))
         or process.state in "RDT"
         or process.parent != sandbox.pid

@@ -18,11 +18,14 @@ import subprocess
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
+from storlet_middleware.aio.docker_api import DockerApi
+from storlet_middleware.aio.progress import AioError
 from tests.support import streams
 from tests.support.cluster import Cluster
 from tests.support.waiting import wait_for
@@ -110,25 +113,32 @@ class Host:
 
     def sandboxes(self, account: str = "") -> list[Sandbox]:
         """Running ones, of one account or of all."""
-        filters = [f"label=org.storlets={self.node_id}"] + (
-            [f"label=org.storlets.account={account}"] if account else []
-        )
-        ids = self.docker(
-            "ps", "-q", "--no-trunc", *(word for one in filters for word in ("--filter", one))
-        ).split()
-        if not ids:
-            return []
-        # A Docker container that ends meanwhile is missing from the result, as it should be.
-        with contextlib.suppress(RuntimeError):
-            given = json.loads(self.docker("inspect", *ids))
-            return [
-                Sandbox(
-                    one["Id"], one["Config"]["Labels"]["org.storlets.account"], one["State"]["Pid"]
-                )
-                for one in given
-                if one["State"]["Running"] and one["State"]["Pid"]
-            ]
-        return self.sandboxes(account)
+        labels = [f"org.storlets.account={account}"] if account else []
+        found = []
+        for container in self._containers(*labels):
+            # A Docker container that ends meanwhile is missing from the result, as it should be.
+            with contextlib.suppress(RuntimeError):
+                one = self.inspect(container["Id"])
+                if one["State"]["Running"] and one["State"]["Pid"]:
+                    owner = one["Config"]["Labels"]["org.storlets.account"]
+                    found.append(Sandbox(one["Id"], owner, one["State"]["Pid"]))
+        return found
+
+    def _containers(self, *labels: str, states: Sequence[str] = ()) -> list[dict[str, Any]]:
+        """Containers of the cluster with ``labels``, in one of ``states``; the running ones."""
+        filters = {"label": [f"org.storlets={self.node_id}", *labels]}
+        if states:
+            filters["status"] = list(states)
+        query = urlencode({"all": int(bool(states)), "filters": json.dumps(filters)})
+        found: list[dict[str, Any]] = self._engine(f"/containers/json?{query}")
+        return found
+
+    def _engine(self, path: str) -> Any:
+        """The engine's answer to a GET; starting the command ``docker`` takes longer."""
+        try:
+            return DockerApi(self.cluster.docker_host)._json("GET", path)
+        except AioError as error:
+            raise RuntimeError(path) from error
 
     def sandbox(self, account: str) -> Sandbox:
         """The only running sandbox of an account."""
@@ -137,9 +147,10 @@ class Host:
             raise AssertionError(f"{account} has {len(found)} sandboxes: {found}")
         return found[0]
 
-    def inside(self, sandbox: Sandbox) -> list[Process]:
-        """The processes of a sandbox but its process 1."""
-        processes = all_processes()
+    @staticmethod
+    def inside(sandbox: Sandbox, processes: Mapping[int, Process] | None = None) -> list[Process]:
+        """The processes of a sandbox but its process 1; among ``processes``, or those of now."""
+        processes = all_processes() if processes is None else processes
         found, todo = [], [sandbox.pid]
         while todo:
             parent = todo.pop()
@@ -310,15 +321,7 @@ class Host:
         sandboxes."""
         run_dir = self.cluster.run_dir
         found = [str(path) for path in run_dir.rglob(".*")]
-        keys = set(
-            self.docker(
-                "ps",
-                "--filter",
-                f"label=org.storlets={self.node_id}",
-                "--format",
-                '{{.Label "org.storlets.key"}}',
-            ).split()
-        )
+        keys = {one["Labels"].get("org.storlets.key") for one in self._containers()}
         for folder in ("s", "c"):
             found += [str(path) for path in (run_dir / folder).glob("*") if path.name not in keys]
         return found
@@ -336,10 +339,8 @@ class Host:
 
     def dead_containers(self) -> list[str]:
         """Containers of the cluster that do not run."""
-        return self.docker(
-            "ps", "-aq", "--filter", f"label=org.storlets={self.node_id}", "--filter", "status=exited",
-            "--filter", "status=dead", "--filter", "status=created",
-        ).split()  # fmt: skip
+        states = ("exited", "dead", "created")
+        return [str(one["Id"]) for one in self._containers(states=states)]
 
     def stray_groups(self) -> list[str]:
         """Control groups of the cluster's sandboxes that have no container any more."""
@@ -391,7 +392,7 @@ class Host:
 
     def inspect(self, container: str) -> dict[str, Any]:
         """The answer of ``docker inspect`` for a container."""
-        value: dict[str, Any] = json.loads(self.docker("inspect", container))[0]
+        value: dict[str, Any] = self._engine(f"/containers/{container}/json")
         return value
 
     @contextlib.contextmanager
@@ -441,9 +442,10 @@ def busy(host: Host) -> list[str]:
     """Processes in sandboxes that are not idle workers: strays, and holders of an invocation's
     stream."""
     names = []
-    for sandbox in host.sandboxes():
-        for process in host.inside(sandbox):
-            has_stream = bool(stream_links(process.pid))
+    sandboxes, processes, listed = host.sandboxes(), all_processes(), streams.listed()
+    for sandbox in sandboxes:
+        for process in host.inside(sandbox, processes):
+            has_stream = bool(listed & set(links_of(process.pid)))
             if has_stream or process.state in "RDT" or process.parent != sandbox.pid:
                 names.append(f"{process.name} ({process.state}) of {sandbox.account}")
     return names
