@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.test_services import Author, ask, outcomes, upload
+from tests.functional.test_services import SUFFIXES, Author, ask, outcomes, upload
 from tests.functional.wards import RESEARCHER, RULES, Ward, make_ward
 from tests.support.accounts import remove_container, unique
 from tests.support.cluster import CHECKOUT
@@ -18,15 +18,32 @@ from tests.support.waiting import retry_until
 
 CREATOR = "creator.py"
 METHODS = ("GET", "PUT", "COPY")
+#: The languages and methods of runs that fail: each of both.
+RUNS = [("python", "GET"), ("python", "PUT"), ("java", "COPY"), ("native", "COPY")]
 #: More than a PUT keeps back, also with erasure coding: it begins while the storlet runs.
 MANY = 10 << 20
 
 
 @pytest.fixture(scope="module")
-def creator(owner: Client) -> Client:
-    """The owner, whose account has the storlet."""
-    assert upload(owner, "read, write", CREATOR).status == 201
-    return owner
+def creators(owner: Client, toolbox: Toolbox) -> dict[str, Author]:
+    """The owner, whose account has the storlet in each language."""
+    found = {language: Author.of(owner, language, "creator") for language in SUFFIXES}
+    for author in found.values():
+        jar = toolbox.java.jar("asking")
+        assert upload(author, "read, write", author.storlet, jar).status == 201
+    return found
+
+
+@pytest.fixture(params=SUFFIXES)
+def creator(request: pytest.FixtureRequest, creators: dict[str, Author]) -> Author:
+    """The owner, with the storlet of each language."""
+    return creators[request.param]
+
+
+@pytest.fixture
+def python(creators: dict[str, Author]) -> Author:
+    """The owner, with the Python storlet."""
+    return creators["python"]
 
 
 @pytest.fixture
@@ -39,14 +56,14 @@ def second(owner: Client) -> Iterator[str]:
 
 
 def create(client: Client, path: str, *asked: list[Any], **headers: str) -> list[Any]:
-    """The outcomes of a GET."""
-    return outcomes(ask(client, path, *asked, storlet=CREATOR, **headers))
+    """The outcomes of a GET, with the storlet of an author."""
+    return outcomes(ask(client, path, *asked, **headers))
 
 
-def run(client: Client, method: str, container: str, *asked: list[Any], **headers: str) -> Answer:
+def run(client: Author, method: str, container: str, *asked: list[Any], **headers: str) -> Answer:
     """Run with the input ``in``; the result of a PUT or COPY is stored in ``main``."""
     given = {key.replace("_", "-"): value for key, value in headers.items()}
-    given |= {"X-Run-Storlet": CREATOR, "X-Storlet-Parameter-1": f"ask:{json.dumps(asked)}"}
+    given |= {"X-Run-Storlet": client.storlet, "X-Storlet-Parameter-1": f"ask:{json.dumps(asked)}"}
     if method == "PUT":
         return client.put(f"{container}/main", b"in", given)
     assert client.put(f"{container}/in", b"in").status == 201
@@ -67,7 +84,7 @@ def contents(client: Client, *paths: str) -> list[bytes | None]:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_objects_are_stored_with_the_outputs_of_the_run(
-    creator: Client, container: str, second: str, method: str
+    creator: Author, container: str, second: str, method: str
 ) -> None:
     paths = [f"{container}/mäde 1", f"{second}/made/2", f"{container}/empty"]
     options = {
@@ -83,9 +100,8 @@ def test_objects_are_stored_with_the_outputs_of_the_run(
     )  # fmt: skip
     assert answer.status == (200 if method == "GET" else 201), answer
     assert not answer.is_broken
-    made = json.dumps([["ok"]] * 3).encode()
     main = answer if method == "GET" else creator.get(f"{container}/main")
-    assert main.body == made
+    assert json.loads(main.body) == [["ok"]] * 3
     assert contents(creator, *paths, output) == [b"one", b"x" * MANY, b"", b""]
     stored = creator.head(paths[0])
     assert stored.headers["Content-Type"] == "text/x"
@@ -96,17 +112,17 @@ def test_objects_are_stored_with_the_outputs_of_the_run(
         written = len("one") + MANY
         usage = answer.headers["X-Storlet-Usage"]
         assert f";service-operations=6;service-in=0;service-out={written}" in usage
-        assert f"out={len(made)};" in usage
+        assert f"out={len(main.body)};" in usage
 
 
-def test_a_hundred_mebibytes_are_streamed(creator: Client, container: str, plain: str) -> None:
+def test_a_hundred_mebibytes_are_streamed(creator: Author, container: str, plain: str) -> None:
     path = f"{container}/large"
     assert create(creator, plain, ["create", f"/{path}", "x", None, 100 << 20]) == [["ok"]]
     assert creator.head(path).headers["Content-Length"] == str(100 << 20)
 
 
 def test_objects_may_be_written_at_the_same_time(
-    creator: Client, container: str, plain: str
+    creator: Author, container: str, plain: str
 ) -> None:
     paths = [f"{container}/{number}" for number in range(8)]
     text = "abc" * 40
@@ -116,7 +132,7 @@ def test_objects_may_be_written_at_the_same_time(
 
 
 def test_an_object_is_replaced_when_the_run_has_succeeded(
-    creator: Client, container: str, plain: str
+    creator: Author, container: str, plain: str
 ) -> None:
     path = f"{container}/old"
     assert creator.put(path, b"the old one", {"X-Object-Meta-Old": "yes"}).status == 201
@@ -128,9 +144,9 @@ def test_an_object_is_replaced_when_the_run_has_succeeded(
 
 
 def test_the_record_of_a_run_names_what_it_creates(
-    creator: Client, container: str, plain: str
+    creator: Author, container: str, plain: str
 ) -> None:
-    answer = ask(creator, plain, ["create", f"/{container}/made", "x"], ["fail"], storlet=CREATOR)
+    answer = ask(creator, plain, ["create", f"/{container}/made", "x"], ["fail"])
     assert (answer.status, answer.error) == (422, "storlet.failed")
     record = f"storlet-runs&id={answer.headers['X-Storlet-Invocation']}"
     assert retry_until(lambda: creator.get("", query=record).status == 200)
@@ -138,49 +154,16 @@ def test_the_record_of_a_run_names_what_it_creates(
     assert wanted in creator.get("", query=record).text.replace(": ", ":")
 
 
-def test_a_shared_object_creates_objects(
-    owner: Client, container: str, second: str, plain: str
-) -> None:
-    author = Author.of(owner, "native", "creator")
-    assert upload(author, "read, write", author.storlet).status == 201
-    paths = [f"{container}/mäde 1", f"{second}/made/2", f"{container}/empty"]
-    more = [f"{container}/{number}" for number in range(4)]
-    options = {
-        "content_type": "text/x",
-        "metadata": {"Colour": "röd", "Shape": "round"},
-        "delete_after": 9000,
-    }
-    asked = [
-        ["create", f"/{paths[0]}", "one", options], ["create", f"/{paths[1]}", "x", None, MANY],
-        ["create", f"/{paths[2]}", ""], ["create_many", [f"/{path}" for path in more], "abc"],
-        ["create", "/no-such-container/o", "x"], ["leave", f"/{container}/no", "x", "discarded"],
-        ["leave", f"/{container}/no", "x", "closed and discarded"],
-    ]  # fmt: skip
-    *made, refused, discarded, later = outcomes(ask(author, plain, *asked))
-    assert made == [["ok"]] * 4
-    assert (refused[0], discarded, later) == ("NotFound", ["ok"], ["ok"])
-    assert contents(owner, *paths, *more) == [b"one", b"x" * MANY, b"", *[b"abc"] * 4]
-    assert contents(owner, f"{container}/no") == [None]
-    stored = owner.head(paths[0])
-    assert stored.headers["Content-Type"] == "text/x"
-    assert (stored.meta("Colour"), stored.meta("Shape")) == ("röd", "round")
-    assert stored.headers["X-Delete-At"]
-    for how in ("open", "dropped"):
-        answer = ask(author, plain, ["leave", f"/{container}/no", "half", how])
-        assert (answer.status, answer.error) == (422, "storlet.failed"), answer
-        assert "neither closed nor discarded" in answer.text
-    assert contents(owner, f"{container}/no") == [None]
-
-
 # --- what is not stored ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(("language", "method"), RUNS)
 @pytest.mark.parametrize("times", [1, MANY])
 @pytest.mark.parametrize("end", [["fail"], ["die", "/{path}"], ["die_creating", "/{other}", 160]])
 def test_a_storlet_that_fails_or_is_killed_creates_nothing(
-    creator: Client, container: str, method: str, times: int, end: list[Any]
-) -> None:
+    creators: dict[str, Author], container: str, language: str, method: str, times: int, end: list[Any]
+) -> None:  # fmt: skip
+    creator = creators[language]
     path, other = f"{container}/made", f"{container}/other"
     assert creator.put(path, b"the old one").status == 201
     last = [str(each).format(path=path, other=other) for each in end[:2]] + end[2:]
@@ -191,16 +174,16 @@ def test_a_storlet_that_fails_or_is_killed_creates_nothing(
 
 @pytest.mark.parametrize("how", ["open", "dropped"])
 def test_a_run_that_leaves_an_object_open_fails(
-    creator: Client, container: str, plain: str, how: str
+    creator: Author, container: str, plain: str, how: str
 ) -> None:
     path = f"{container}/open"
-    answer = ask(creator, plain, ["leave", f"/{path}", "half", how], storlet=CREATOR)
+    answer = ask(creator, plain, ["leave", f"/{path}", "half", how])
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer
     assert f"has created /{path}, and has neither closed nor discarded it" in answer.text
     assert contents(creator, path) == [None]
 
 
-def test_a_run_may_discard_an_object(creator: Client, container: str, plain: str) -> None:
+def test_a_run_may_discard_an_object(creator: Author, container: str, plain: str) -> None:
     path = f"{container}/discarded"
     for how in ("discarded", "closed and discarded"):
         assert create(creator, plain, ["leave", f"/{path}", "half", how]) == [["ok"]]
@@ -213,54 +196,25 @@ def test_a_run_may_discard_an_object(creator: Client, container: str, plain: str
     assert contents(creator, path) == [b"whole"]
 
 
-def test_a_java_storlet_creates_objects(
-    owner: Client, container: str, plain: str, toolbox: Toolbox
-) -> None:
-    name, jar = "creator-1.0.jar", toolbox.java.jar("asking")
-    assert upload(owner, "read, write", name, jar).status == 201
-    one, many, left, *both = (f"{container}/{each}" for each in ("one", "many", "left", "a", "b"))
-    options = {"content_type": "text/x", "metadata": {"Colour": "röd"}, "delete_after": 9000}
-    asked = [
-        ["create", f"/{one}", "one", options],
-        ["create", f"/{many}", "x", None, MANY],
-        ["create_many", [f"/{path}" for path in both], "abc"],
-        *(["leave", f"/{left}", "half", how] for how in ("discarded", "closed and discarded")),
-    ]
-    found = outcomes(ask(owner, plain, *asked, storlet=name))
-    assert found == [["ok"]] * 5
-    assert contents(owner, one, many, left, *both) == [b"one", b"x" * MANY, None, b"abc", b"abc"]
-    stored = owner.head(one)
-    assert (stored.headers["Content-Type"], stored.meta("Colour")) == ("text/x", "röd")
-    assert stored.headers["X-Delete-At"]
-    # A stream that is closed is no complete object: an exception may have closed it.
-    answer = ask(owner, plain, ["leave", f"/{left}", "half", "closed only"], storlet=name)
-    assert (answer.status, answer.error) == (422, "storlet.failed"), answer
-    assert f"has created /{left}, and has neither closed nor discarded it" in answer.text
-    for last, error in ((["lie", f"/{left}"], "storlet.services"), (["fail"], "storlet.failed")):
-        answer = ask(owner, plain, ["create", f"/{left}2", "x"], last, storlet=name)
-        assert (answer.status, answer.error) == (422, error), answer
-    assert contents(owner, left, f"{left}2") == [None, None]
-
-
 def test_a_client_that_leaves_gets_no_objects_stored(
-    creator: Client, container: str, plain: str
+    python: Author, container: str, plain: str
 ) -> None:
     path = f"{container}/made"
     asked = [["create", f"/{path}", "x", None, MANY], ["wait", 4 << 20]]
-    headers = {"X-Run-Storlet": CREATOR, "X-Storlet-Parameter-1": f"ask:{json.dumps(asked)}"}
-    connection, response = creator.open("GET", plain, headers)
+    headers = {"X-Run-Storlet": python.storlet, "X-Storlet-Parameter-1": f"ask:{json.dumps(asked)}"}
+    connection, response = python.open("GET", plain, headers)
     assert response.read(10)
     connection.close()
     record = f"storlet-runs&id={response.headers['X-Storlet-Invocation']}"
-    assert retry_until(lambda: creator.get("", query=record).status == 200)
-    assert contents(creator, path) == [None]
+    assert retry_until(lambda: python.get("", query=record).status == 200)
+    assert contents(python, path) == [None]
 
 
 def test_a_storlet_that_lies_about_the_length_creates_nothing(
-    creator: Client, container: str, plain: str
+    creator: Author, container: str, plain: str
 ) -> None:
     path = f"{container}/lie"
-    answer = ask(creator, plain, ["lie", f"/{path}"], storlet=CREATOR)
+    answer = ask(creator, plain, ["lie", f"/{path}"])
     assert (answer.status, answer.error) == (422, "storlet.services"), answer
     assert "3 of 2 bytes arrived" in answer.text
     assert contents(creator, path) == [None]
@@ -270,9 +224,11 @@ def test_a_storlet_that_lies_about_the_length_creates_nothing(
 
 
 def test_a_refusal_at_the_call_is_an_exception_and_no_failure(
-    creator: Client, container: str, plain: str
+    creator: Author, container: str, plain: str
 ) -> None:
     full = unique("full")
+    # In C, 0 is "not set".
+    refused = -1 if creator.storlet.endswith(".so") else 0
     assert creator.put(full, headers={"X-Container-Meta-Quota-Count": "0"}).status == 201
     main, output = f"{container}/main", f"{container}/output"
     asked = [
@@ -280,7 +236,7 @@ def test_a_refusal_at_the_call_is_an_exception_and_no_failure(
         ["create", "/no-such-container/o", "x"],
         ["create", f"/{container}", "x"],
         ["create", f"/{container}/o", "x", {"metadata": {"a" * 300: "x"}}],
-        ["create", f"/{container}/o", "x", {"delete_after": 0}],
+        ["create", f"/{container}/o", "x", {"delete_after": refused}],
         ["create", f"/{main}", "x"],
         ["create", f"/{output}", "x"],
         ["create", f"/{container}/twice", "first"],
@@ -305,11 +261,11 @@ def test_a_refusal_at_the_call_is_an_exception_and_no_failure(
 
 @pytest.mark.parametrize("is_discarded", [True, False])
 def test_a_refusal_while_an_object_is_written_fails_the_run_unless_it_is_discarded(
-    creator: Client, container: str, plain: str, *, is_discarded: bool
+    creator: Author, container: str, plain: str, *, is_discarded: bool
 ) -> None:
     """The limit of bytes fails the file, and not the run."""
     path = f"{container}/much"
-    given = {"X_Storlet_Limit_Service_Bytes": "1M", "storlet": CREATOR}
+    given = {"X_Storlet_Limit_Service_Bytes": "1M"}
     answer = ask(creator, plain, ["refused", f"/{path}", is_discarded], **given)
     if is_discarded:
         found = [each[:2] for each in outcomes(answer)]
@@ -320,7 +276,7 @@ def test_a_refusal_while_an_object_is_written_fails_the_run_unless_it_is_discard
 
 
 def test_limits_of_created_objects_are_refused_by_name(
-    creator: Client, container: str, plain: str
+    creator: Author, container: str, plain: str
 ) -> None:
     paths = [f"/{container}/{number}" for number in range(3)]
     asked = [["create", path, "x"] for path in paths]
@@ -329,12 +285,12 @@ def test_limits_of_created_objects_are_refused_by_name(
     assert refused[:2] == ["LimitExceeded", "storlet.limit.services"]
     assert "Service-Creations" in refused[2]
     asked = [["create", paths[0], "x", None, 2000]]
-    answer = ask(creator, plain, *asked, storlet=CREATOR, X_Storlet_Limit_Output="1K")
+    answer = ask(creator, plain, *asked, X_Storlet_Limit_Output="1K")
     assert (answer.status, answer.error) == (422, "storlet.limit.output"), answer
 
 
 def test_objects_are_created_with_the_rights_of_the_caller(
-    creator: Client, users: dict[str, Client], plain: str, container: str
+    creator: Author, users: dict[str, Client], plain: str, container: str
 ) -> None:
     """tester3 may read the container and the storlets, and then write into one container."""
     guest, own = users["test:tester3"], unique("own")
@@ -343,7 +299,7 @@ def test_objects_are_created_with_the_rights_of_the_caller(
     assert creator.post("storlet", {"X-Container-Read": "test:tester3"}).status == 204
     try:
         asked = [["create", f"/{container}/guests", "x"], ["create", f"/{own}/guests", "x"]]
-        denied, made = create(guest, plain, *asked)
+        denied, made = create(guest, plain, *asked, storlet=creator.storlet)
         assert (denied[:2], made) == (["Denied", "access.denied"], ["ok"])
         assert contents(creator, f"{container}/guests", f"{own}/guests") == [None, b"x"]
     finally:
@@ -373,12 +329,12 @@ rules:
             ["create", "/open/b", "x", {"content_type": "text/y"}],
             ["create", "/patients/new", "x"],
         ]
-        text, other, run_ = create(ward.physician, "open/a.csv", *asked)
+        text, other, run_ = create(ward.physician, "open/a.csv", *asked, storlet=CREATOR)
         assert (text[:2], other) == (["Denied", "access.rule"], ["ok"])
         assert "rule no-text: no text" in text[2]
         assert run_[:2] == ["Denied", "access.rule"]
         assert "rule marked: it runs a storlet on what is stored there" in run_[2]
-        _, denied, _ = create(ward.researcher, "open/a.csv", *asked)
+        _, denied, _ = create(ward.researcher, "open/a.csv", *asked, storlet=CREATOR)
         assert denied[:2] == ["Denied", "access.rule"]
         assert "rule short: not by you" in denied[2]
         found = contents(ward.admin, "open/a", "open/b", "patients/new")

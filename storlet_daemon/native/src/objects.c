@@ -373,6 +373,44 @@ static void give_back(struct file *file) {
     }
 }
 
+/* One operation of a storlet on a file. */
+struct use {
+    /* -1: with a failure. */
+    int64_t (*act)(struct file *file, const struct use *use, struct storlet_error *failure);
+    bool is_created;   /* it is for created files; without, for those that are read */
+    bool is_final;     /* the file stays failed after a failure of it */
+    bool takes_failed; /* it is performed on a file that has failed, too */
+    void *buffer;
+    const char *data;
+    size_t size;
+    int64_t offset;
+    int whence;
+};
+
+/* The result of the operation; -1 with a failure. */
+static int64_t use_file(struct storlet_run *run, const struct storlet_file *given,
+                        const struct use *use, struct storlet_error *error) {
+    struct storlet_error failure = STORLET_ERROR;
+    int64_t result = -1;
+    if (!services_enter(run, &failure)) {
+        return give(error, &failure);
+    }
+    struct file *file = take(given, use->is_created, &failure);
+    if (file != NULL) {
+        if (file->failure.number != 0 && !use->takes_failed) {
+            failure = file->failure;
+        } else {
+            result = use->act(file, use, &failure);
+        }
+        if (result < 0 && use->is_final) {
+            file->failure = failure;
+        }
+        give_back(file);
+    }
+    services_leave();
+    return result >= 0 ? result : give(error, &failure);
+}
+
 static void close_object(struct storlet_run *run, const struct storlet_file *given) {
     struct storlet_error failure = STORLET_ERROR;
     if (!services_enter(run, &failure)) {
@@ -470,65 +508,43 @@ static ssize_t read_some(struct file *file, void *buffer, size_t size,
     }
 }
 
-static ssize_t read_object(struct storlet_run *run, const struct storlet_file *given, void *buffer,
-                           size_t size, struct storlet_error *error) {
-    struct storlet_error failure = STORLET_ERROR;
-    ssize_t count = -1;
-    if (!services_enter(run, &failure)) {
-        return give(error, &failure);
-    }
-    struct file *file = take(given, false, &failure);
-    if (file != NULL) {
-        if (file->failure.number != 0) {
-            failure = file->failure;
-        } else {
-            count = read_some(file, buffer, size < SSIZE_MAX / 2 ? size : SSIZE_MAX / 2, &failure);
-        }
-        if (count < 0) {
-            file->failure = failure;
-        }
-        give_back(file);
-    }
-    services_leave();
-    return count >= 0 ? count : give(error, &failure);
+static int64_t read_at_position(struct file *file, const struct use *use,
+                                struct storlet_error *failure) {
+    size_t size = use->size < SSIZE_MAX / 2 ? use->size : SSIZE_MAX / 2;
+    return read_some(file, use->buffer, size, failure);
 }
 
-static bool seek_to(struct file *file, int64_t offset, int whence, struct storlet_error *failure) {
-    int64_t base = whence == SEEK_SET ? 0 : whence == SEEK_CUR ? file->position : 0;
+static ssize_t read_object(struct storlet_run *run, const struct storlet_file *file, void *buffer,
+                           size_t size, struct storlet_error *error) {
+    struct use use = {.act = read_at_position, .is_final = true, .buffer = buffer, .size = size};
+    return use_file(run, file, &use, error);
+}
+
+static int64_t seek_to(struct file *file, const struct use *use, struct storlet_error *failure) {
+    int64_t base = use->whence == SEEK_CUR ? file->position : 0;
     int64_t position;
     if (!can_seek(file)) {
-        explain_failure(failure, ESPIPE, "", 0,
-                        "the result of a rule's storlet cannot seek");
-        return false;
+        explain_failure(failure, ESPIPE, "", 0, "the result of a storlet cannot seek");
+        return -1;
     }
-    if (whence == SEEK_END) {
+    if (use->whence == SEEK_END) {
         base = file->facts.api.bytes;
-    } else if (whence != SEEK_SET && whence != SEEK_CUR) {
-        return invalid(failure, "whence is not SEEK_SET, SEEK_CUR or SEEK_END");
+    } else if (use->whence != SEEK_SET && use->whence != SEEK_CUR) {
+        invalid(failure, "whence is not SEEK_SET, SEEK_CUR or SEEK_END");
+        return -1;
     }
-    if (__builtin_add_overflow(base, offset, &position) || position < 0) {
-        return invalid(failure, "the position is negative or too large");
+    if (__builtin_add_overflow(base, use->offset, &position) || position < 0) {
+        invalid(failure, "the position is negative or too large");
+        return -1;
     }
     file->position = position;
-    return true;
+    return position;
 }
 
-static int64_t seek_object(struct storlet_run *run, const struct storlet_file *given,
-                           int64_t offset, int whence, struct storlet_error *error) {
-    struct storlet_error failure = STORLET_ERROR;
-    int64_t position = -1;
-    if (!services_enter(run, &failure)) {
-        return give(error, &failure);
-    }
-    struct file *file = take(given, false, &failure);
-    if (file != NULL) {
-        if (seek_to(file, offset, whence, &failure)) {
-            position = file->position;
-        }
-        give_back(file);
-    }
-    services_leave();
-    return position >= 0 ? position : give(error, &failure);
+static int64_t seek_object(struct storlet_run *run, const struct storlet_file *file, int64_t offset,
+                           int whence, struct storlet_error *error) {
+    struct use use = {.act = seek_to, .takes_failed = true, .offset = offset, .whence = whence};
+    return use_file(run, file, &use, error);
 }
 
 /* --- listings ----------------------------------------------------------------------------------
@@ -717,7 +733,9 @@ static bool create_first(struct file *file, const char *path, const struct storl
     if (creation.metadata_count > 0) {
         put_texts(&fields, "metadata", creation.metadata, creation.metadata_count);
     }
-    if (creation.delete_after > 0) {
+    if (creation.delete_after < 0) {
+        refuse(&fields, "delete_after", "from 0");
+    } else if (creation.delete_after > 0) {
         put(&fields, "delete_after", json_integer(creation.delete_after));
     }
     file->is_created = true;
@@ -760,105 +778,88 @@ static bool end_created(struct file *file, const char *operation, struct storlet
     return true;
 }
 
-/* All was written: report it to the store, and close the stream. False with a failure. */
-static bool finish_created(struct file *file, struct storlet_error *failure) {
+static bool require_unfinished(const struct file *file, struct storlet_error *failure) {
     if (file->stream.fd < 0) {
         explain_failure(failure, EBADF, "bad_request", 400, "the file is finished already");
         return false;
-    }
-    shutdown(file->stream.fd, SHUT_WR);
-    bool is_done = end_created(file, "close", failure);
-    close(file->stream.fd);
-    file->stream.fd = -1;
-    return is_done;
-}
-
-static bool write_created(struct file *file, const char *data, size_t size,
-                          struct storlet_error *failure) {
-    if (file->stream.fd < 0) {
-        explain_failure(failure, EBADF, "bad_request", 400, "the file is finished already");
-        return false;
-    }
-    while (size > 0) {
-        ssize_t count = write(file->stream.fd, data, size);
-        if (count < 0 && errno != EINTR) {
-            /* The reason is the answer to "close". */
-            if (finish_created(file, failure)) {
-                explain_failure(failure, EAGAIN, "services.gone", 503,
-                                "the store takes no more bytes");
-            }
-            return false;
-        }
-        if (count > 0) {
-            data += count;
-            size -= (size_t)count;
-            file->position += count;
-        }
     }
     return true;
 }
 
-static int write_object(struct storlet_run *run, const struct storlet_file *given,
-                        const void *data, size_t size, struct storlet_error *error) {
-    struct storlet_error failure = STORLET_ERROR;
-    bool is_written = false;
-    if (!services_enter(run, &failure)) {
-        return give(error, &failure);
+static void close_sink(struct file *file) {
+    if (file->stream.fd >= 0) {
+        close(file->stream.fd);
+        file->stream.fd = -1;
     }
-    struct file *file = take(given, true, &failure);
-    if (file != NULL) {
-        if (file->failure.number != 0) {
-            failure = file->failure;
-        } else if (!(is_written = write_created(file, data, size, &failure))) {
-            file->failure = failure;
-        }
-        give_back(file);
-    }
-    services_leave();
-    return is_written ? 0 : give(error, &failure);
 }
 
-static int finish_object(struct storlet_run *run, const struct storlet_file *given,
+/* All was written: report it to the store, and close the stream. */
+static int64_t finish_created(struct file *file, const struct use *use,
+                              struct storlet_error *failure) {
+    (void)use;
+    if (!require_unfinished(file, failure)) {
+        return -1;
+    }
+    shutdown(file->stream.fd, SHUT_WR);
+    bool is_done = end_created(file, "close", failure);
+    close_sink(file);
+    return is_done ? 0 : -1;
+}
+
+static int64_t write_created(struct file *file, const struct use *use,
+                             struct storlet_error *failure) {
+    const char *data = use->data;
+    if (!require_unfinished(file, failure)) {
+        return -1;
+    }
+    for (size_t left = use->size; left > 0;) {
+        ssize_t count = write(file->stream.fd, data, left);
+        if (count < 0 && errno != EINTR) {
+            /* The reason is the answer to "close". */
+            if (finish_created(file, use, failure) == 0) {
+                explain_failure(failure, EAGAIN, "services.gone", 503,
+                                "the store takes no more bytes");
+            }
+            return -1;
+        }
+        if (count > 0) {
+            data += count;
+            left -= (size_t)count;
+            file->position += count;
+        }
+    }
+    return 0;
+}
+
+static int64_t discard_created(struct file *file, const struct use *use,
+                               struct storlet_error *failure) {
+    (void)use;
+    close_sink(file);
+    bool is_done = end_created(file, "discard", failure);
+    pthread_mutex_lock(&lock);
+    file->is_closed = true;
+    pthread_mutex_unlock(&lock);
+    return is_done ? 0 : -1;
+}
+
+static int write_object(struct storlet_run *run, const struct storlet_file *file, const void *data,
+                        size_t size, struct storlet_error *error) {
+    struct use use = {.act = write_created, .is_created = true, .is_final = true};
+    use.data = data;
+    use.size = size;
+    return (int)use_file(run, file, &use, error);
+}
+
+static int finish_object(struct storlet_run *run, const struct storlet_file *file,
                          struct storlet_error *error) {
-    struct storlet_error failure = STORLET_ERROR;
-    bool is_done = false;
-    if (!services_enter(run, &failure)) {
-        return give(error, &failure);
-    }
-    struct file *file = take(given, true, &failure);
-    if (file != NULL) {
-        if (file->failure.number != 0) {
-            failure = file->failure;
-        } else {
-            is_done = finish_created(file, &failure);
-        }
-        give_back(file);
-    }
-    services_leave();
-    return is_done ? 0 : give(error, &failure);
+    struct use use = {.act = finish_created, .is_created = true};
+    return (int)use_file(run, file, &use, error);
 }
 
-static int discard_object(struct storlet_run *run, const struct storlet_file *given,
+static int discard_object(struct storlet_run *run, const struct storlet_file *file,
                           struct storlet_error *error) {
-    struct storlet_error failure = STORLET_ERROR;
-    bool is_done = false;
-    if (!services_enter(run, &failure)) {
-        return give(error, &failure);
-    }
-    struct file *file = take(given, true, &failure);
-    if (file != NULL) {
-        if (file->stream.fd >= 0) {
-            close(file->stream.fd);
-            file->stream.fd = -1;
-        }
-        is_done = end_created(file, "discard", &failure);
-        pthread_mutex_lock(&lock);
-        file->is_closed = true;
-        pthread_mutex_unlock(&lock);
-        give_back(file);
-    }
-    services_leave();
-    return is_done ? 0 : give(error, &failure);
+    struct use use = {.act = discard_created, .is_created = true, .takes_failed = true};
+    return (int)use_file(run, file, &use, error);
 }
 
 /* --- calls -------------------------------------------------------------------------------------

@@ -193,6 +193,25 @@ static const char *name_of(const struct storlet_error *error) {
     }
 }
 
+/* --- the socket ---------------------------------------------------------------------------------
+ */
+
+/* The socket of the services: the one of its kind without an address, beside the channel, which is
+ * descriptor 4 or has the highest number. */
+static int services_socket(void) {
+    for (int fd = 5; fd < 64; fd++) {
+        struct sockaddr_storage own;
+        socklen_t size = sizeof own;
+        int kind = 0;
+        socklen_t length = sizeof kind;
+        if (getsockname(fd, (struct sockaddr *)&own, &size) == 0 && size <= sizeof own.ss_family &&
+            getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &length) == 0 && kind == SOCK_SEQPACKET) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
 /* --- reading -----------------------------------------------------------------------------------
  */
 
@@ -482,6 +501,35 @@ static int do_refused(run_t *run, json_t *asked, json_t *found, struct storlet_e
     return -1;
 }
 
+/* Report another number of bytes than were written, by a message of our own: the run ends there.
+ * `create` is the first request of the run. */
+static int do_lie(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    static const char text[] = "{\"type\":\"close\",\"id\":1000,\"file\":1,\"bytes\":2}";
+    const struct storlet_file *file;
+    (void)found;
+    if (run->services->create(run, path_of(asked), NULL, &file, error) != 0 ||
+        run->services->write(run, file, "abc", 3, error) != 0) {
+        return -1;
+    }
+    send(services_socket(), text, sizeof text - 1, MSG_NOSIGNAL);
+    sleep(60);
+    return 0;
+}
+
+/* Be killed while an object is being created. */
+static int do_die_creating(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    static const char block[65536];
+    json_int_t times = json_integer_value(json_array_get(asked, 2));
+    (void)found;
+    if (run->services->create(run, path_of(asked), NULL, &file, error) != 0) {
+        return -1;
+    }
+    while (times-- > 0 && run->services->write(run, file, block, sizeof block, error) == 0) {
+    }
+    return kill(getpid(), SIGKILL);
+}
+
 /* --- calls -------------------------------------------------------------------------------------
  */
 
@@ -636,22 +684,6 @@ static int do_hold(run_t *run, json_t *asked, json_t *found, struct storlet_erro
     return 0;
 }
 
-/* The socket of the services: the one of its kind without an address, beside the channel, which is
- * descriptor 4 or has the highest number. */
-static int services_socket(void) {
-    for (int fd = 5; fd < 64; fd++) {
-        struct sockaddr_storage own;
-        socklen_t size = sizeof own;
-        int kind = 0;
-        socklen_t length = sizeof kind;
-        if (getsockname(fd, (struct sockaddr *)&own, &size) == 0 && size <= sizeof own.ss_family &&
-            getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &length) == 0 && kind == SOCK_SEQPACKET) {
-            return fd;
-        }
-    }
-    return -1;
-}
-
 static int do_garbage(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
     (void)run, (void)asked, (void)found, (void)error;
     send(services_socket(), "garbage", 7, MSG_NOSIGNAL);
@@ -696,6 +728,7 @@ static const struct {
     {"create", do_create},   {"create_many", do_create_many}, {"leave", do_leave},
     {"refused", do_refused}, {"call", do_call},       {"store", do_store},
     {"garbage", do_garbage}, {"flood", do_flood},     {"die", do_die},
+    {"lie", do_lie},         {"die_creating", do_die_creating},
 };
 
 static json_t *outcome_of(run_t *run, json_t *asked) {
@@ -728,6 +761,10 @@ int asker(run_t *run) {
     size_t index;
     json_t *each;
     json_array_foreach(asked, index, each) {
+        if (strcmp(json_string_value(json_array_get(each, 0)), "fail") == 0) {
+            run->fail(run, "on purpose");
+            return -1;
+        }
         json_array_append_new(outcomes, outcome_of(run, each));
     }
     char *written = json_dumps(outcomes, JSON_COMPACT);
