@@ -310,10 +310,9 @@ def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
     ):
         if document.get(key) and language != owner:
             faults.append(Fault((key,), f"is of {owner} storlets only; the language is {language}"))
-    if "input" in document and language == "native":
-        faults.append(
-            Fault(("input",), "native storlets have no seekable inputs yet: leave it out")
-        )
+    if "input" in document and language == "native" and ":" not in document["main"]:
+        wanted = "a program has no seekable inputs: use a shared object, with main FILE:FUNCTION"
+        faults.append(Fault(("input",), wanted))
     faults += _faults_of_main(language, document)
     least, most = input_counts(document)
     if most < least:

@@ -73,7 +73,8 @@ struct storlet_field {
 /* One input. */
 struct storlet_input {
     /* The descriptor, at the first byte of the input; for system calls and libraries that need one.
-     * -1 if the input is a part of a file that ends before the file does: use `read`. */
+     * -1 if the input is a part of a file that ends before the file does, or can seek: use `read`
+     * and `read_at`. */
     int fd;
     /* The user metadata of the object. */
     size_t metadata_count;
@@ -379,6 +380,26 @@ struct storlet_run {
     /* The store. In a run without services each operation fails with EACCES. Absent in workers of
      * the first release: test STORLET_HAS(run, services) if the object may run in one. */
     const struct storlet_services *services;
+
+    /* Inputs that can seek: of a storlet whose metadata declares X-Object-Meta-Storlet-Input:
+     * seekable. For all other inputs these three fail with ESPIPE. Absent in workers of the first
+     * releases: test STORLET_HAS(run, read_at) if the object may run in one.
+     *
+     * On the object node the input is the object's own file. Elsewhere ranges of the object are
+     * read, up to 1 MiB at a time, and ahead of the storlet if it reads in order. An object that is
+     * replaced or cannot be read ends the run. */
+
+    /* The number of bytes of an input. Returns -1 with errno on failure. */
+    int64_t (*input_bytes)(struct storlet_run *run, size_t input);
+
+    /* Move the position of the next `read`: `whence` is SEEK_SET, SEEK_CUR or SEEK_END. It may be
+     * beyond the end, where `read` gives nothing. Returns the new position, or -1 with errno. */
+    int64_t (*seek)(struct storlet_run *run, size_t input, int64_t offset, int whence);
+
+    /* Read `size` bytes at `offset`; the position stays. Returns their number, less than `size`
+     * only at the end of the input, or -1 with errno. */
+    ssize_t (*read_at)(struct storlet_run *run, size_t input, void *buffer, size_t size,
+                       int64_t offset);
 };
 
 /*

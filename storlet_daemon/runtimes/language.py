@@ -93,9 +93,9 @@ class Language:
     ``main_is_file``, it begins with the name of an executable file, up to a ``:``: the storlet's
     own, or a dependency's. With ``has_version``, a manifest may select one of the configured
     versions; ``Language-Version`` is ignored otherwise. With ``has_arguments``, a manifest may
-    have ``Arguments``. With ``has_services``, its storlets may declare services: those whose
-    ``main`` has the pattern ``services_main``, if there is one; ``services_rule`` is its rule in
-    words. With ``has_seekable_inputs``, they may declare seekable inputs.
+    have ``Arguments``. With ``has_services``, its storlets may declare services, and with
+    ``has_seekable_inputs`` seekable inputs. With ``full_form``, only those may whose ``main`` has
+    this pattern; ``full_form_rule`` is its rule in words, for what the others lack.
 
     ``worker_cost`` is what an idle worker needs, measured and rounded up. ``worker_share`` is what
     each worker must get of the storlet's own limits; with less, fewer workers run. ``paths`` are
@@ -121,6 +121,12 @@ class Language:
     has_version: bool = False
     has_arguments: bool = False
     has_services: bool = False
-    services_main: re.Pattern[str] | None = None
-    services_rule: str = ""
     has_seekable_inputs: bool = False
+    full_form: re.Pattern[str] | None = None
+    full_form_rule: str = ""
+
+    def fault_of_form(self, main: str, lacks: str) -> str:
+        """Why a storlet of this ``main`` cannot declare what ``lacks`` names; empty if it can."""
+        if self.full_form is None or not main or self.full_form.fullmatch(main):
+            return ""
+        return self.full_form_rule.format(lacks)

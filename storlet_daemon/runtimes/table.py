@@ -104,8 +104,9 @@ LANGUAGES: tuple[Language, ...] = (
         main_is_file=True,
         has_arguments=True,
         has_services=True,
-        services_main=re.compile(r".*:.*", re.DOTALL),
-        services_rule="a program has no services: use a shared object, with Main <file>:<function>",
+        has_seekable_inputs=True,
+        full_form=re.compile(r".*:.*", re.DOTALL),
+        full_form_rule="a program has no {}: use a shared object, with Main <file>:<function>",
     ),
 )
 

@@ -95,7 +95,7 @@ def faults_here(config: Config, account: str, name: str, document: Mapping[str, 
     services = ", ".join(document.get("services", ()))
     wrong_services = read_services(services, document["language"], document["main"])[1]
     faults += [each.replace(names.META_SERVICES, "services") for each in wrong_services]
-    wrong_input = read_input(document.get("input", ""), document["language"])[1]
+    wrong_input = read_input(document.get("input", ""), document["language"], document["main"])[1]
     faults += [each.replace(names.META_INPUT, "input") for each in wrong_input]
     return faults + [f"limits.{each.replace(names.STORLET_META, '').lower()}" for each in wrong]
 

@@ -145,7 +145,7 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     faults += read_types(meta)[1]
     services, more = read_services(value(names.META_SERVICES), language, value(names.META_MAIN))
     faults += more
-    seekable, more = read_input(value(names.META_INPUT), language)
+    seekable, more = read_input(value(names.META_INPUT), language, value(names.META_MAIN))
     faults += more
     if faults:
         raise ManifestError(faults)
@@ -162,18 +162,21 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     )
 
 
-def read_input(text: str, language: str) -> tuple[bool, list[str]]:
-    """Whether a value of metadata declares seekable inputs, and its faults."""
+def read_input(text: str, language: str, main: str) -> tuple[bool, list[str]]:
+    """Whether a value of metadata declares seekable inputs, and its faults.
+
+    :param main: of the storlet: not each form of a language has such inputs.
+    """
     if not text:
         return False, []
     row = table.language(language)
     if row is not None and not row.has_seekable_inputs:
         wanted = f"{row.title} storlets have no seekable inputs yet: leave it out"
-        return False, [fault(names.META_INPUT, text, wanted)]
-    if text.lower() != SEEKABLE:
+    elif text.lower() != SEEKABLE:
         wanted = f"want {SEEKABLE}, or leave it out{nearest(text.lower(), [SEEKABLE])}"
-        return False, [fault(names.META_INPUT, text, wanted)]
-    return True, []
+    else:
+        wanted = row.fault_of_form(main, "seekable inputs") if row is not None else ""
+    return not wanted, [fault(names.META_INPUT, text, wanted)] if wanted else []
 
 
 def read_services(text: str, language: str, main: str) -> tuple[tuple[str, ...], list[str]]:
@@ -185,9 +188,9 @@ def read_services(text: str, language: str, main: str) -> tuple[tuple[str, ...],
     if text and row is not None and not row.has_services:
         wanted = f"{row.title} storlets have no services yet: leave it out"
         return (), [fault(names.META_SERVICES, text, wanted)]
-    form = row.services_main if row is not None else None
-    if row is not None and text and main and form is not None and not form.fullmatch(main):
-        return (), [fault(names.META_SERVICES, text, row.services_rule)]
+    lacking = row.fault_of_form(main, "services") if row is not None and text else ""
+    if lacking:
+        return (), [fault(names.META_SERVICES, text, lacking)]
     given = [part.strip().lower() for part in text.split(",") if part.strip()]
     faults = [
         fault(

@@ -20,6 +20,7 @@ from tests.conformance.daemon_harness import (
     HostSandbox,
     InputFile,
     InputPipe,
+    InputReads,
     Run,
     Storlet,
     count_descriptors,
@@ -165,6 +166,13 @@ def test_a_program_has_no_services(program: Storlet) -> None:
     assert "program is a program, which has no services" in (done.message or "")
 
 
+@pytest.mark.parametrize("given", [InputFile(b"abc", seekable="file"), InputReads(b"abc")])
+def test_a_program_has_no_seekable_inputs(program: Storlet, given: InputPipe) -> None:
+    done = program.run(given).done
+    assert done.code == messages.LOAD
+    assert "program is a program, which has no seekable inputs" in (done.message or "")
+
+
 # --- a shared object ------------------------------------------------------------------------------
 
 
@@ -276,6 +284,55 @@ def test_an_idle_worker_has_at_most_two_mebibytes_of_its_own(single: Storlet) ->
         int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_Dirty:")
     )
     assert 0 < own <= 2048
+
+
+# --- seekable inputs ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [InputFile, InputReads])
+def test_a_read_at_an_offset_is_whole_and_moves_nothing(
+    single: Storlet, kind: type[InputPipe]
+) -> None:
+    data = bytes(range(65, 91)) * 100_000
+    given = kind(data, seekable="file" if kind is InputFile else "reads")
+    result = single.run(given, do="read_at")
+    assert result.done.is_ok, result.done
+    assert result.output == b"AB CD -1 1 0 " + data[1:]
+
+
+@pytest.mark.parametrize("given", [InputPipe(b"abcd"), InputFile(b"abcd", start=0, end=2)])
+def test_another_input_cannot_seek(single: Storlet, given: InputPipe) -> None:
+    has_descriptor = type(given) is InputPipe
+    expected = f"ESPIPE ESPIPE ESPIPE {has_descriptor:d}".encode()
+    assert single.run(given, do="read_at").output == expected
+
+
+def test_an_input_that_broke_off_fails_the_run_although_the_storlet_succeeds(
+    single: Storlet,
+) -> None:
+    result = single.run(InputReads(b"abcd", most=0), do="lines")
+    assert result.done.code == messages.FAILED
+    assert result.done.message == "reading the input: Input/output error"
+
+
+@pytest.mark.parametrize(
+    ("changes", "fault"),
+    [
+        ({"seekable": "often"}, "seekable is none of file, reads"),
+        ({"size": None}, "seekable needs a size"),
+        ({"end": 1}, "seekable has a range"),
+    ],
+)
+def test_a_seekable_input_that_is_not_valid_is_refused(
+    single: Storlet, changes: dict[str, Any], fault: str
+) -> None:
+    class Wrong(InputReads):
+        @property
+        def described(self) -> dict[str, Any]:
+            return {**super().described, **changes}
+
+    done = single.run(Wrong(b"abc")).done
+    assert (done.code, done.message) == (messages.PROTOCOL, fault)
 
 
 # --- services -------------------------------------------------------------------------------------

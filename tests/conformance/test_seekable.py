@@ -17,11 +17,13 @@ DATA = bytes(range(65, 91)) * 100_000
 SIZE = len(DATA)
 
 
-@pytest.fixture(scope="module", params=["python", "java"])
+@pytest.fixture(scope="module", params=["python", "java", "native"])
 def seeker(request: pytest.FixtureRequest) -> Iterator[Storlet]:
     code = Code(CODE / "python", "probe.Probe", "probe.py")
     if request.param == "java":
         code = Code(request.getfixturevalue("java_code"), "Probe", "probe-1.0.jar", "java")
+    if request.param == "native":
+        code = Code(request.getfixturevalue("native_code"), "probe.so:probe", "probe.so", "native")
     with new_sandbox(request.param, request) as sandbox:
         yield sandbox.load(code)
     shutil.rmtree(sandbox.folder)
@@ -34,7 +36,8 @@ def an_input(kind: str, data: bytes = DATA) -> InputPipe:
 
 
 def test_these_are_the_languages_that_have_seekable_inputs() -> None:
-    assert [row.name for row in LANGUAGES if row.has_seekable_inputs] == ["python", "java"]
+    named = [row.name for row in LANGUAGES if row.has_seekable_inputs]
+    assert named == ["python", "java", "native"]
 
 
 @pytest.mark.parametrize("kind", [messages.SEEK_FILE, messages.SEEK_READS])

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.test_seekable import SEEKING, upload_seeker
 from tests.functional.test_services import SUFFIXES, ask, md5, outcomes, upload
 from tests.functional.wards import (
     CONTENT,
@@ -20,7 +21,7 @@ from tests.functional.wards import (
 from tests.support.accounts import unique, users_of
 from tests.support.cluster import Cluster
 from tests.support.http import Client
-from tests.support.storlets import Tool, Toolbox, declaration, seen
+from tests.support.storlets import Tool, Toolbox, seen
 
 SECRET = b"a secret that must never lie on a disk, " * 2000
 
@@ -54,12 +55,11 @@ def test_a_range_of_the_plain_content(there: Tool, secret: str) -> None:
     assert (saw["input.0.bytes"], saw["input.1.bytes"]) == ("10", "11")
 
 
+@pytest.mark.parametrize("language", SEEKING)
 def test_any_place_of_the_plain_content_is_read(
     other_owner: Client, toolbox: Toolbox, language: str, secret: str
 ) -> None:
-    name, content, main = toolbox.multitool(language, "seeker")
-    headers = declaration(language, main, Input="seekable")
-    assert other_owner.put(f"storlet/{name}", content, headers).status == 201
+    name = upload_seeker(other_owner, toolbox, language)
     answer = Tool(other_owner, name).get(secret, "seek", places="70003,11 5,3 -9,9")
     found = [SECRET[70_003:70_014], SECRET[5:8], SECRET[-9:]]
     assert (answer.status, answer.body) == (200, b"|".join([b"%d" % len(SECRET), *found]) + b"\n")

@@ -13,12 +13,14 @@ from urllib.parse import quote
 import pytest
 
 from tests.functional.test_objects import KINDS, WHOLE, expected_placement, object_of
+from tests.support import native
 from tests.support.accounts import prepare_account, remove_container, unique
 from tests.support.bundles import bundle
 from tests.support.http import Answer, Client, read_all
 from tests.support.storlets import LANGUAGES, Tool, Toolbox, declaration
 
 MIB = 1024 * 1024
+SEEKING = (*LANGUAGES, "native")
 PLACES = [(0, 7), (70_003, 11), (5, 3), (-9, 9), (-9, 99), (len(WHOLE), 5), (len(WHOLE) + 9, 5)]
 #: Python storlets of these tests; each begins with the class ``Reader``.
 ARCHIVE = """
@@ -76,25 +78,34 @@ def bytes_in(answer: Answer) -> int:
 @pytest.fixture(scope="module")
 def seekers(owner: Client, toolbox: Toolbox) -> dict[str, str]:
     """The multitool that declares seekable inputs, by language."""
-    return {language: upload_seeker(owner, toolbox, language) for language in LANGUAGES}
+    return {language: upload_seeker(owner, toolbox, language) for language in SEEKING}
 
 
 def upload_seeker(owner: Client, toolbox: Toolbox, language: str) -> str:
-    name, content, main = toolbox.multitool(language, "seeker")
+    if language == "native":
+        name, main = "seeker.so", "seeker.so:seeker"
+        content = native.shared_object(native.SEEKER)
+    else:
+        name, content, main = toolbox.multitool(language, "seeker")
     headers = declaration(language, main, Input="seekable")
     assert owner.put(f"storlet/{name}", content, headers).status == 201
     return name
 
 
+@pytest.fixture(params=SEEKING)
+def language(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
 @pytest.fixture
 def seeker(owner: Client, seekers: dict[str, str], language: str, placement: str) -> Tool:
-    """It, in both languages and placements."""
+    """It, in all languages and placements."""
     return Tool(owner, seekers[language], placement)
 
 
 @pytest.fixture
-def at_proxy(owner: Client, seekers: dict[str, str]) -> Tool:
-    return Tool(owner, seekers["python"], "proxy")
+def at_proxy(owner: Client, seekers: dict[str, str], language: str) -> Tool:
+    return Tool(owner, seekers[language], "proxy")
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -295,7 +306,7 @@ def test_a_later_step_of_a_sequence_is_refused(at_proxy: Tool, owner: Client, pl
 @pytest.mark.parametrize(
     ("language", "main", "value", "fault"),
     [
-        ("native", "a.sh", "seekable", "Native storlets have no seekable inputs yet"),
+        ("native", "a.sh", "seekable", "a program has no seekable inputs: use a shared object"),
         ("python", "a.A", "seekble", "did you mean seekable?"),
     ],
 )

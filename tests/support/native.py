@@ -13,6 +13,7 @@ from tests.support.storlets import SOURCES, Dependency
 
 INCLUDE: Final = CHECKOUT / "storlet_daemon/native"
 ASKER: Final = SOURCES / "native/asker.c"
+SEEKER: Final = SOURCES / "native/seeker.c"
 JANSSON: Final = "libjansson.so.4"
 
 

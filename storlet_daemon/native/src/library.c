@@ -22,14 +22,15 @@ _Static_assert(offsetof(struct storlet_run, inputs) == 40, "the layout of versio
 _Static_assert(offsetof(struct storlet_run, read) == 56, "the layout of version 1");
 _Static_assert(offsetof(struct storlet_run, fail) == 96, "the layout of version 1");
 _Static_assert(offsetof(struct storlet_run, services) == 104, "the layout of version 1");
+_Static_assert(offsetof(struct storlet_run, input_bytes) == 112, "the layout of version 1");
+_Static_assert(sizeof(struct storlet_input) == 24, "the stride of an array cannot grow");
 
 /* One run. `api` comes first: the storlet's pointer is that of the whole. */
 struct call {
     struct storlet_run api;
     struct run *run; /* NULL: it has ended */
     bool has_given;  /* the descriptor of an output, perhaps to a child process */
-    int fds[DESCRIPTORS_MAX];
-    int64_t left[DESCRIPTORS_MAX]; /* bytes of a range that ends within its file */
+    struct reader readers[DESCRIPTORS_MAX];
     struct storlet_input inputs[DESCRIPTORS_MAX];
 };
 
@@ -101,22 +102,39 @@ static void fail_by_errno(struct run *run, const char *what) {
     }
 }
 
+/* The storlet may take no part of an input that has broken off for the whole. */
+static ssize_t note_broken(struct call *call, size_t input, ssize_t count) {
+    if (count < 0 && call->readers[input].is_broken) {
+        fail_by_errno(call->run, "reading the input");
+    }
+    return count;
+}
+
 static ssize_t read_input(struct storlet_run *api, size_t input, void *buffer, size_t size) {
     struct call *call = call_of(api, input, api->input_count);
     if (call == NULL) {
         return -1;
     }
-    if (size > (uint64_t)call->left[input]) {
-        size = (size_t)call->left[input];
+    return note_broken(call, input, reader_read(&call->readers[input], buffer, size));
+}
+
+static ssize_t read_input_at(struct storlet_run *api, size_t input, void *buffer, size_t size,
+                             int64_t offset) {
+    struct call *call = call_of(api, input, api->input_count);
+    if (call == NULL) {
+        return -1;
     }
-    ssize_t count;
-    do {
-        count = read(call->fds[input], buffer, size);
-    } while (count < 0 && errno == EINTR);
-    if (count > 0) {
-        call->left[input] -= count;
-    }
-    return count;
+    return note_broken(call, input, reader_read_at(&call->readers[input], buffer, size, offset));
+}
+
+static int64_t seek_input(struct storlet_run *api, size_t input, int64_t offset, int whence) {
+    struct call *call = call_of(api, input, api->input_count);
+    return call == NULL ? -1 : reader_seek(&call->readers[input], offset, whence);
+}
+
+static int64_t input_bytes(struct storlet_run *api, size_t input) {
+    struct call *call = call_of(api, input, api->input_count);
+    return call == NULL ? -1 : reader_bytes(&call->readers[input]);
 }
 
 static bool ensure_metadata(struct run *run, size_t output) {
@@ -225,10 +243,8 @@ static bool prepare_inputs(struct call *call, const struct invocation *invocatio
     for (size_t i = 0; i < invocation->input_count; i++) {
         const struct input *given = &invocation->inputs[i];
         struct storlet_input *input = &call->inputs[i];
-        set_flags(given->fd, F_GETFL, F_SETFL, 0, O_NONBLOCK);
-        call->fds[i] = given->fd;
-        call->left[i] = bytes_of(given);
-        input->fd = given->end < 0 ? given->fd : -1;
+        reader_open(&call->readers[i], given);
+        input->fd = given->end < 0 && given->seekable == NOT_SEEKABLE ? given->fd : -1;
         input->metadata = fields_of(given->metadata, NULL, NULL, &input->metadata_count);
         is_whole = is_whole && input->metadata != NULL;
     }
@@ -256,6 +272,9 @@ static struct call *next_call(struct run *run) {
         .log = log_line,
         .fail = set_message,
         .services = &store_functions,
+        .input_bytes = input_bytes,
+        .seek = seek_input,
+        .read_at = read_input_at,
     };
     call->api.parameters = fields_of(invocation->parameters, "storlet_execution_path", path,
                                      &call->api.parameter_count);
@@ -266,9 +285,15 @@ static struct call *next_call(struct run *run) {
 }
 
 static void end_call(struct call *call) {
+    struct run *run = call->run;
     call->run = NULL;
     free((void *)call->api.parameters);
     for (size_t i = 0; i < call->api.input_count; i++) {
+        struct reader *reader = &call->readers[i];
+        if (reader->seekable == SEEKABLE_FILE) {
+            run->input_bytes = (run->input_bytes < 0 ? 0 : run->input_bytes) + reader->taken;
+        }
+        reader_close(reader);
         free((void *)call->inputs[i].metadata);
     }
 }

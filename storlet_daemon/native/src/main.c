@@ -80,13 +80,15 @@ static void refuse(struct invocation *invocation, int connection) {
     send_done(connection, &load_failure, NULL);
 }
 
-/* Seek to the start of each range. */
+/* Seek to the start of each range, and of each file in which the storlet seeks. */
 static bool open_ranges(struct invocation *invocation, struct outcome *outcome) {
     for (size_t i = 0; i < invocation->input_count; i++) {
         const struct input *input = &invocation->inputs[i];
-        if (input->start >= 0 && lseek(input->fd, input->start, SEEK_SET) < 0) {
-            fail(outcome, CODE_PROTOCOL, "inputs[%zu] does not support the requested range: %s", i,
-                 strerror(errno));
+        bool is_sought = input->seekable == SEEKABLE_FILE;
+        off_t start = is_sought ? 0 : input->start;
+        if (start >= 0 && lseek(input->fd, start, SEEK_SET) < 0) {
+            fail(outcome, CODE_PROTOCOL, "inputs[%zu] does not support %s: %s", i,
+                 is_sought ? "seeks" : "the requested range", strerror(errno));
             return false;
         }
     }
@@ -117,6 +119,7 @@ static void run_once(struct run *run) {
     close_invocation(invocation);
     struct usage used = usage_now();
     used.cpu_microseconds -= before.cpu_microseconds;
+    used.input_bytes = run->input_bytes;
     send_done(run->connection, &run->outcome, &used);
     /* The filter does not wait for what follows. It still counts as the run: the supervisor kills a
      * worker that hangs here like one whose storlet hangs. */
@@ -152,6 +155,7 @@ static void serve(int connection) {
             run.connection = connection;
             memset(run.has_metadata, 0, sizeof run.has_metadata);
             run.must_recycle = false;
+            run.input_bytes = -1;
             run_once(&run);
             return;
         }

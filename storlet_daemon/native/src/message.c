@@ -191,10 +191,32 @@ static bool texts(struct parser *parser, json_t *object, const char *name, json_
     return true;
 }
 
+static bool parse_seekable(struct parser *parser, json_t *object, struct input *input) {
+    json_t *seekable = field(object, "seekable");
+    const char *name = json_is_string(seekable) ? json_string_value(seekable) : "";
+    input->seekable = strcmp(name, "file") == 0    ? SEEKABLE_FILE
+                      : strcmp(name, "reads") == 0 ? SEEKABLE_READS
+                                                   : NOT_SEEKABLE;
+    if (seekable == NULL) {
+        return true;
+    }
+    if (input->seekable == NOT_SEEKABLE) {
+        return refuse(parser, "seekable is none of file, reads");
+    }
+    if (!number(parser, object, "size", -1, &input->size)) {
+        return false;
+    }
+    if (input->size < 0) {
+        return refuse(parser, "seekable needs a size");
+    }
+    return (input->start < 0 && input->end < 0) || refuse(parser, "seekable has a range");
+}
+
 static bool parse_input(struct parser *parser, json_t *object, struct input *input) {
     if (!descriptor(parser, object, "an input", &input->fd) ||
         !number(parser, object, "start", -1, &input->start) ||
         !number(parser, object, "end", -1, &input->end) ||
+        !parse_seekable(parser, object, input) ||
         !texts(parser, object, "metadata", &input->metadata)) {
         return false;
     }
@@ -540,10 +562,12 @@ bool send_done(int connection, const struct outcome *outcome, const struct usage
         }
     }
     if (usage != NULL) {
-        json_object_set_new(fields, "usage",
-                            json_pack("{sf sI}", "cpu_seconds",
-                                      (double)usage->cpu_microseconds / 1e6, "peak_memory_bytes",
-                                      (json_int_t)usage->peak_bytes));
+        json_t *used = json_pack("{sf sI}", "cpu_seconds", (double)usage->cpu_microseconds / 1e6,
+                                 "peak_memory_bytes", (json_int_t)usage->peak_bytes);
+        if (usage->input_bytes >= 0) {
+            json_object_set_new(used, "input_bytes", json_integer(usage->input_bytes));
+        }
+        json_object_set_new(fields, "usage", used);
     }
     return send_fields(connection, fields);
 }

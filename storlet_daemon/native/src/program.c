@@ -596,10 +596,14 @@ static void close_if_open(int fd) {
 
 void program_run(struct run *run) {
     static struct program program;
-    if (run->invocation->services >= 0) {
+    const char *lacks = run->invocation->services >= 0 ? "services" : NULL;
+    for (size_t i = 0; i < run->invocation->input_count && lacks == NULL; i++) {
+        lacks = run->invocation->inputs[i].seekable != NOT_SEEKABLE ? "seekable inputs" : NULL;
+    }
+    if (lacks != NULL) {
         fail(&run->outcome, CODE_LOAD,
-             "%.200s is a program, which has no services: use the form of a shared object",
-             run->config->main);
+             "%.200s is a program, which has no %s: use the form of a shared object",
+             run->config->main, lacks);
         return;
     }
     program =

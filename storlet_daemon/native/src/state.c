@@ -218,7 +218,9 @@ struct usage usage_now(void) {
     getrusage(RUSAGE_SELF, &own);
     getrusage(RUSAGE_CHILDREN, &children);
     long peak = own.ru_maxrss > children.ru_maxrss ? own.ru_maxrss : children.ru_maxrss;
-    return (struct usage){microseconds(&own) + microseconds(&children), (int64_t)peak * 1024};
+    return (struct usage){.cpu_microseconds = microseconds(&own) + microseconds(&children),
+                          .peak_bytes = (int64_t)peak * 1024,
+                          .input_bytes = -1};
 }
 
 /* Send printed text to `fd`. */

@@ -3,7 +3,8 @@
  * starts for each invocation, or a function of a shared object, which it has loaded.
  *
  * main.c has the loop, message.c the messages of PROTOCOL.rst. The two forms are in program.c and
- * library.c. code.c explains why a file cannot run in this sandbox.
+ * library.c. input.c reads the inputs of a shared object. code.c explains why a file cannot run in
+ * this sandbox.
  *
  * services.c is the way of a shared object to the store: requests and replies. objects.c has the
  * functions of storlet.h that use it: files, facts, listings and changes.
@@ -49,12 +50,33 @@ struct config {
     double seconds;            /* of life */
 };
 
+/* In the file itself, or by reads that the filter answers on a socket. */
+enum seekable { NOT_SEEKABLE, SEEKABLE_FILE, SEEKABLE_READS };
+
 /* One input. `end` is the offset of the last byte, or -1; `start` is -1 without a range. */
 struct input {
     int fd;
     json_t *metadata;
     int64_t start;
     int64_t end;
+    enum seekable seekable;
+    int64_t size; /* of one that can seek */
+};
+
+/* One input of a shared object, and how far it was read. */
+struct reader {
+    int fd;
+    int64_t left; /* bytes of a range that ends within its file */
+    enum seekable seekable;
+    int64_t size;
+    int64_t position; /* of the next read of one that can seek */
+    int64_t taken;    /* bytes that were read of a file that can seek */
+    pid_t process;
+    bool is_broken;   /* the filter answers no more */
+    char *window;     /* the last answer of the filter, where it begins, and its bytes */
+    int64_t start;
+    size_t filled;
+    size_t ahead;     /* bytes of the next read on a socket */
 };
 
 /* One message as it arrived. It owns its descriptors. */
@@ -92,6 +114,7 @@ struct outcome {
 struct usage {
     int64_t cpu_microseconds;
     int64_t peak_bytes;
+    int64_t input_bytes; /* that were read of files that can seek; -1: the run has none */
 };
 
 /* The log of one run: written up to its limit, and the last bytes of it kept. */
@@ -110,6 +133,7 @@ struct run {
     int connection;
     bool has_metadata[DESCRIPTORS_MAX + 1]; /* of each output */
     bool must_recycle;                      /* the process cannot be restored */
+    int64_t input_bytes;                    /* as in the usage */
     struct log log;
     struct outcome outcome;
 };
@@ -159,6 +183,14 @@ void print_into(int fd);
 bool set_flags(int fd, int get, int set, int add, int drop);
 
 /* services.c: declared in services.h, for library.c and objects.c */
+
+/* input.c: as the functions of storlet.h */
+void reader_open(struct reader *reader, const struct input *input);
+void reader_close(struct reader *reader);
+ssize_t reader_read(struct reader *reader, void *buffer, size_t size);
+ssize_t reader_read_at(struct reader *reader, void *buffer, size_t size, int64_t offset);
+int64_t reader_seek(struct reader *reader, int64_t offset, int whence);
+int64_t reader_bytes(const struct reader *reader);
 
 /* counters.c */
 void counters_open(const char *control_group);

@@ -76,6 +76,62 @@ static int do_echo(run_t *run) {
     return size < 0 ? errno : 0;
 }
 
+/* For each input its size; for each place the position after a read, and its bytes. */
+static int do_seek(run_t *run) {
+    char text[64];
+    char data[64];
+    for (size_t i = 0; i < run->input_count; i++) {
+        const char *place = parameter(run, "places", "");
+        snprintf(text, sizeof text, "size %lld", (long long)run->input_bytes(run, i));
+        say(run, text);
+        for (; place != NULL; place = strchr(place + 1, ';')) {
+            long long offset = 0;
+            size_t length = 0;
+            size_t used = 0;
+            ssize_t count = 1;
+            sscanf(place + (*place == ';'), "%lld,%zu", &offset, &length);
+            if (run->seek(run, i, offset, SEEK_SET) < 0) {
+                say(run, "|refused");
+                continue;
+            }
+            while (used < length && count > 0) {
+                count = run->read(run, i, data + used, length - used);
+                used += count > 0 ? (size_t)count : 0;
+            }
+            if (count < 0) {
+                return errno;
+            }
+            long long position = run->seek(run, i, 0, SEEK_CUR);
+            snprintf(text, sizeof text, "|%lld %.*s", position, (int)used, data);
+            say(run, text);
+        }
+    }
+    return 0;
+}
+
+/* All of the input by a read at an offset, around reads in order; or why it cannot. */
+static int do_read_at(run_t *run) {
+    static char data[4 << 20];
+    char text[128];
+    char head[3] = "";
+    char next[3] = "";
+    run->read(run, 0, head, 2);
+    ssize_t count = run->read_at(run, 0, data, sizeof data, 1);
+    if (count < 0) {
+        snprintf(text, sizeof text, "%s %s %s %d", strerrorname_np(errno),
+                 run->seek(run, 0, 0, SEEK_SET) < 0 ? strerrorname_np(errno) : "sought",
+                 run->input_bytes(run, 0) < 0 ? strerrorname_np(errno) : "counted",
+                 run->inputs[0].fd >= 0);
+        return say(run, text);
+    }
+    run->read(run, 0, next, 2);
+    snprintf(text, sizeof text, "%s %s %d %d %d ", head, next, run->inputs[0].fd,
+             run->read_at(run, 0, head, 1, -1) < 0 ? errno == EINVAL : -1,
+             (int)run->read_at(run, 0, head, 1, (int64_t)1 << 62));
+    say(run, text);
+    return run->write(run, 0, data, (size_t)count);
+}
+
 static int do_nothing(run_t *run) {
     (void)run;
     return 0;
@@ -272,7 +328,9 @@ static int do_keep(run_t *run) {
 static int do_use_kept(run_t *run) {
     char data[4096];
     ssize_t size;
-    say(run, kept->read(kept, 0, data, 1) < 0 ? "raised " : "worked ");
+    bool is_refused = kept->read(kept, 0, data, 1) < 0 && kept->read_at(kept, 0, data, 1, 0) < 0 &&
+                      kept->seek(kept, 0, 0, SEEK_SET) < 0 && kept->input_bytes(kept, 0) < 0;
+    say(run, is_refused ? "raised " : "worked ");
     say(run, kept->write(kept, 0, "x", 1) < 0 ? "raised " : "worked ");
     kept->log(kept, "x");
     say(run, "raised "); /* the log of the test is empty */
@@ -516,7 +574,7 @@ static const struct {
     ACTION(open),          ACTION(scratch),        ACTION(signal),       ACTION(spy),
     ACTION(close_all),     ACTION(end_early),      ACTION(forge),        ACTION(outputs),
     ACTION(fill_last),     ACTION(raise_after_further),                  ACTION(further_metadata),
-    ACTION(leave_writer),  ACTION(bytes),
+    ACTION(leave_writer),  ACTION(bytes),          ACTION(seek),         ACTION(read_at),
 };
 
 int probe(run_t *run) {

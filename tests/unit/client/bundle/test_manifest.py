@@ -51,7 +51,7 @@ def test_all_faults_come_at_once_and_unknown_keys_name_the_nearest() -> None:
         ({"input": "seekble"}, "input: 'seekble': want one of seekable"),
         (
             {"language": "native", "main": "a", "files": ["a"], "input": "seekable"},
-            "input: native storlets have no seekable inputs yet",
+            "input: a program has no seekable inputs: use a shared object",
         ),
         ({"engine": "~1"}, "engine: '~1': want"),
         ({"parameters": {"a": {"type": "integer", "default": 9, "max": 3}}}, "more than 3"),

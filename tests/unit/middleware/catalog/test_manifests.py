@@ -86,7 +86,7 @@ def test_a_valid_manifest_is_read(name: str, fields: dict[str, str], expected: M
         ({"Main": "up:1st"}, "Main is incorrect: want the file of a program"),
         ({"Arguments": "-e 's/a/b/"}, "want words as in a shell: no closing quotation"),
         ({"Arguments": "x " * 129}, "want at most 128 words"),
-        ({"Input": "seekable"}, "Native storlets have no seekable inputs yet: leave it out"),
+        ({"Input": "seekable"}, "a program has no seekable inputs: use a shared object, with Main"),
     ],
 )
 def test_a_fault_of_a_native_manifest_is_named(changes: dict[str, str], fault: str) -> None:
@@ -96,6 +96,7 @@ def test_a_fault_of_a_native_manifest_is_named(changes: dict[str, str], fault: s
 def test_a_shared_object_has_services_and_a_program_has_none() -> None:
     shared = storlet("up.so", {**NATIVE, "Main": "up.so:run", "Services": "list, read"})
     assert shared.services == ("read", "list")
+    assert storlet("up.so", {**NATIVE, "Main": "up.so:run", "Input": "seekable"}).seekable
     (text,) = faults_of("up.sh", {**NATIVE, "Services": "read"})
     assert text == (
         "X-Object-Meta-Storlet-Services: 'read': a program has no services: use a shared object,"
