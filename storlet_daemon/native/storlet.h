@@ -239,9 +239,23 @@ struct storlet_call {
     /* The parts of the object that it reads, each an input; none is the whole object. */
     size_t range_count;
     const struct storlet_range *ranges;
+
+    /* Data that it reads instead of an object; `path` is NULL then. The bytes must stay until the
+     * result is closed, or `call_into` has returned. Absent in workers of the first releases: test
+     * STORLET_HAS(run, read_at) if the object may run in one. */
+    const void *data;
+    size_t data_size;
+
+    /* Data of unknown size, instead of `data`: the function puts up to `size` bytes into `buffer`,
+     * and returns their number, 0 at the end, or -1 with errno: then the call fails. It is called
+     * in a thread of its own, until its end or until the result is closed, and may use the
+     * services. The close of the result waits until it returns. */
+    ssize_t (*read_data)(void *context, void *buffer, size_t size);
+    void *context;
 };
 
-#define STORLET_CALL {sizeof(struct storlet_call), NULL, NULL, 0, NULL, 0, NULL}
+#define STORLET_CALL                                                                               \
+    {sizeof(struct storlet_call), NULL, NULL, 0, NULL, 0, NULL, NULL, 0, NULL, NULL}
 
 struct storlet_run;
 

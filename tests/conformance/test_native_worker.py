@@ -300,6 +300,10 @@ def test_a_read_at_an_offset_is_whole_and_moves_nothing(
     assert result.output == b"AB CD -1 1 0 " + data[1:]
 
 
+def test_a_child_process_takes_no_answer_of_the_filter(single: Storlet) -> None:
+    assert single.run(InputReads(b"abc"), do="child_reads").output == b"refused b"
+
+
 @pytest.mark.parametrize("given", [InputPipe(b"abcd"), InputFile(b"abcd", start=0, end=2)])
 def test_another_input_cannot_seek(single: Storlet, given: InputPipe) -> None:
     has_descriptor = type(given) is InputPipe
@@ -399,3 +403,71 @@ def hold(storlet: Storlet, count: int) -> None:
         result = run.finish()
         store.close()
     assert json.loads(result.output) == [["ok", count]], result.done
+
+
+@pytest.mark.parametrize(
+    ("ask", "reply"),
+    [
+        (["store_on", "up.py", "x", "/c/o"], {"type": "described", "facts": {}}),
+        (["stat", "/c/o"], {"type": "feeding"}),
+    ],
+    ids=["facts before the stream for the data", "a stream for the data of no call"],
+)
+def test_data_is_given_to_calls_on_data_only(
+    asking: Storlet, ask: list[Any], reply: dict[str, Any]
+) -> None:
+    with Run(asking.connect(), [InputPipe(b"")]) as run:
+        store = run.serve("read", "call")
+        run.send({"ask": json.dumps([ask])})
+        assert framing.receive(store) is not None
+        ours, theirs = socket.socketpair()
+        fds = [theirs.fileno()] if reply["type"] == "feeding" else []
+        framing.send_bytes(store, framing.encode_fields({**reply, "id": 1}), fds)
+        done = run.finish().done
+        for each in (ours, theirs, store):
+            each.close()
+    fault = "the store's reply is not valid: a reply to another kind of request"
+    assert (done.code, done.message) == (messages.FAILED, fault)
+
+
+def endless(storlet: Storlet, how: str) -> None:
+    """A call on data without an end, whose result has begun."""
+    with Run(storlet.connect(), [InputPipe(b"")]) as run:
+        store = run.serve("call")
+        run.send({"ask": json.dumps([["endless", "up.py", how]])})
+        assert framing.receive(store) is not None
+        (feeding, feeds), (reading, writes) = socket.socketpair(), socket.socketpair()
+        replies = (({"type": "feeding"}, feeds), ({"type": "opened", "facts": {}}, reading))
+        for reply, theirs in replies:
+            framing.send_bytes(store, framing.encode_fields({**reply, "id": 1}), [theirs.fileno()])
+            theirs.close()
+        assert feeding.recv(5, socket.MSG_WAITALL) == b"\0\0\0\1x"
+        writes.sendall(b"r")
+        result = run.finish()
+        for each in (feeding, writes, store):
+            each.close()
+    assert json.loads(result.output) == [["ok", "r"]], result.done
+
+
+def test_the_data_of_a_call_ends_with_its_result_or_its_run(asking: Storlet) -> None:
+    hold(asking, 1)
+    [pid] = asking.sandbox.descendants()
+    before = count_descriptors(pid)
+    for how in ("close", "leave"):
+        endless(asking, how)
+        hold(asking, 1)
+    until(lambda: count_descriptors(pid) == before)
+    assert asking.sandbox.descendants() == [pid]
+
+
+def test_the_function_that_gives_the_data_may_close_the_result(asking: Storlet) -> None:
+    endless(asking, "close inside")
+    hold(asking, 1)
+
+
+def test_a_worker_with_a_function_that_does_not_return_is_replaced(asking: Storlet) -> None:
+    hold(asking, 1)
+    [pid] = asking.sandbox.descendants()
+    endless(asking, "hang")
+    until(lambda: not is_alive(pid), 6)
+    hold(asking, 1)

@@ -31,11 +31,10 @@ from tests.support.native import asker
 SOURCES = REPOSITORY / "tests/functional/storlets"
 TRANSCRIPTS = Path(__file__).parent / "transcripts" / "services.json"
 CASES = json.loads(TRANSCRIPTS.read_text("utf-8"))
-#: Operations that a language has no interface for: in C, calls on data.
-MISSING = {"python": (), "java": (), "native": ("call_on", "store_on")}
+LANGUAGES = ("python", "java", "native")
 
 
-@pytest.fixture(scope="module", params=MISSING)
+@pytest.fixture(scope="module", params=LANGUAGES)
 def language(request: pytest.FixtureRequest) -> str:
     """Every language that has services."""
     return str(request.param)
@@ -70,9 +69,8 @@ def make_jar(java_dir: Path, jar: Path) -> None:
     ("language", "case"),
     [
         pytest.param(language, case, id=f"{language}-{case['name']}")
-        for language, missing in MISSING.items()
+        for language in LANGUAGES
         for case in CASES
-        if case["ask"][0] not in missing
     ],
     indirect=["language"],
 )

@@ -44,6 +44,7 @@ struct file {
     struct storlet_error failure; /* `number` is not 0 after a failure: the file stays failed */
     struct request stream;
     bool has_stream;
+    struct feed feed; /* the data of a call */
     int64_t first;    /* the offset of the file in the object */
     int64_t position; /* of the next read */
     int64_t reached;  /* where the stream is */
@@ -134,11 +135,30 @@ static void put_texts(json_t **fields, const char *key, const struct storlet_fie
     }
 }
 
+/* As services_ask, for a call on data, which is given before the answer. */
+static bool ask_feeding(struct request *request, const char *operation, json_t *fields,
+                        struct storlet_error *failure) {
+    if (!services_send(request, operation, fields, failure)) {
+        return false;
+    }
+    int fd = services_feeding(request);
+    if (fd >= 0) {
+        feed_begin(request->feed, fd);
+    }
+    if (services_await(request, failure)) {
+        return true;
+    }
+    feed_end(request->feed);
+    feed_explain(request->feed, failure);
+    return false;
+}
+
 /* As services_ask, with fields that may be a fault. */
 static bool ask(struct request *request, const char *operation, json_t *fields,
                 struct storlet_error *failure) {
     if (json_is_object(fields)) {
-        return services_ask(request, operation, fields, failure);
+        return request->feed == NULL ? services_ask(request, operation, fields, failure)
+                                     : ask_feeding(request, operation, fields, failure);
     }
     if (fields == NULL) {
         return no_memory(failure);
@@ -191,11 +211,12 @@ static void release_facts(struct facts *facts) {
     json_decref(facts->reply);
 }
 
-/* A request whose answer is facts. Returns 0 or -1. */
+/* A request whose answer is facts; `feed` may be NULL. Returns 0 or -1. */
 static int facts_by(struct storlet_run *run, const char *operation, json_t *fields,
-                    const struct storlet_object **object, struct storlet_error *error) {
+                    struct feed *feed, const struct storlet_object **object,
+                    struct storlet_error *error) {
     struct storlet_error failure = STORLET_ERROR;
-    struct request request = {.kind = ANSWER_FACTS};
+    struct request request = {.kind = ANSWER_FACTS, .feed = feed};
     if (!services_enter(run, &failure)) {
         json_decref(fields);
         return give(error, &failure);
@@ -211,6 +232,9 @@ static int facts_by(struct storlet_run *run, const char *operation, json_t *fiel
             facts = NULL;
         }
         services_drop(&request);
+        if (feed != NULL) {
+            feed_end(feed);
+        }
     }
     if (facts != NULL) {
         pthread_mutex_lock(&lock);
@@ -227,7 +251,7 @@ static int stat_object(struct storlet_run *run, const char *path,
                        const struct storlet_object **object, struct storlet_error *error) {
     json_t *fields = json_object();
     put_name(&fields, "path", path);
-    return facts_by(run, "stat", fields, object, error);
+    return facts_by(run, "stat", fields, NULL, object, error);
 }
 
 static void forget_object(struct storlet_run *run, const struct storlet_object *object) {
@@ -264,6 +288,9 @@ static void drop_stream(struct file *file) {
 
 static void free_file(struct file *file) {
     drop_stream(file);
+    if (!feed_end(&file->feed)) {
+        return;
+    }
     release_facts(&file->facts);
     free(file->path);
     free(file);
@@ -511,7 +538,11 @@ static ssize_t read_some(struct file *file, void *buffer, size_t size,
 static int64_t read_at_position(struct file *file, const struct use *use,
                                 struct storlet_error *failure) {
     size_t size = use->size < SSIZE_MAX / 2 ? use->size : SSIZE_MAX / 2;
-    return read_some(file, use->buffer, size, failure);
+    ssize_t count = read_some(file, use->buffer, size, failure);
+    if (count < 0) {
+        feed_explain(&file->feed, failure);
+    }
+    return count;
 }
 
 static ssize_t read_object(struct storlet_run *run, const struct storlet_file *file, void *buffer,
@@ -881,17 +912,37 @@ static void put_ranges(json_t **fields, const struct storlet_call *call) {
     put(fields, "ranges", ranges);
 }
 
-static json_t *fields_of_call(const struct storlet_call *given, const char *output) {
+/* The call of a storlet, which may have been compiled with an older header. */
+static struct storlet_call read_call(const struct storlet_call *given) {
     struct storlet_call call = STORLET_CALL;
-    json_t *fields = json_object();
     memcpy(&call, given, given->size < sizeof call ? given->size : sizeof call);
-    put_name(&fields, "storlet", call.storlet);
-    put_name(&fields, "path", call.path);
-    if (call.parameter_count > 0) {
-        put_texts(&fields, "parameters", call.parameters, call.parameter_count);
+    return call;
+}
+
+static bool has_data(const struct storlet_call *call) {
+    return call->data != NULL || call->read_data != NULL;
+}
+
+static struct feed feed_of(const struct storlet_call *call) {
+    return (struct feed){.data = call->data,
+                         .size = call->data_size,
+                         .read_data = call->read_data,
+                         .context = call->context};
+}
+
+static json_t *fields_of_call(const struct storlet_call *call, const char *output) {
+    json_t *fields = json_object();
+    put_name(&fields, "storlet", call->storlet);
+    if (!has_data(call)) {
+        put_name(&fields, "path", call->path);
+    } else if (call->path != NULL || (call->data != NULL && call->read_data != NULL)) {
+        refuse(&fields, "data", "the one input: set path, data or read_data");
     }
-    if (call.range_count > 0) {
-        put_ranges(&fields, &call);
+    if (call->parameter_count > 0) {
+        put_texts(&fields, "parameters", call->parameters, call->parameter_count);
+    }
+    if (call->range_count > 0) {
+        put_ranges(&fields, call);
     }
     if (output != NULL) {
         put_name(&fields, "output", output);
@@ -902,6 +953,10 @@ static json_t *fields_of_call(const struct storlet_call *given, const char *outp
 static bool call_first(struct file *file, const struct storlet_call *call,
                        struct storlet_error *failure) {
     file->stream.kind = ANSWER_STREAM;
+    if (has_data(call)) {
+        file->feed = feed_of(call);
+        file->stream.feed = &file->feed;
+    }
     file->has_stream = ask(&file->stream, "call", fields_of_call(call, NULL), failure);
     if (!file->has_stream || !read_facts(&file->facts, file->stream.answer, failure)) {
         return false;
@@ -911,14 +966,15 @@ static bool call_first(struct file *file, const struct storlet_call *call,
     return true;
 }
 
-static int call_storlet(struct storlet_run *run, const struct storlet_call *call,
+static int call_storlet(struct storlet_run *run, const struct storlet_call *given,
                         const struct storlet_file **result, struct storlet_error *error) {
     struct storlet_error failure = STORLET_ERROR;
+    struct storlet_call call = read_call(given);
     if (!services_enter(run, &failure)) {
         return give(error, &failure);
     }
     struct file *file = calloc(1, sizeof *file);
-    bool is_open = file == NULL ? no_memory(&failure) : call_first(file, call, &failure);
+    bool is_open = file == NULL ? no_memory(&failure) : call_first(file, &call, &failure);
     if (is_open) {
         *result = enlist(file);
     } else if (file != NULL) {
@@ -928,11 +984,13 @@ static int call_storlet(struct storlet_run *run, const struct storlet_call *call
     return is_open ? 0 : give(error, &failure);
 }
 
-static int call_storlet_into(struct storlet_run *run, const struct storlet_call *call,
+static int call_storlet_into(struct storlet_run *run, const struct storlet_call *given,
                              const char *output, const struct storlet_object **object,
                              struct storlet_error *error) {
-    return facts_by(run, "call", fields_of_call(call, output == NULL ? "" : output), object,
-                    error);
+    struct storlet_call call = read_call(given);
+    struct feed feed = feed_of(&call);
+    return facts_by(run, "call", fields_of_call(&call, output == NULL ? "" : output),
+                    has_data(&call) ? &feed : NULL, object, error);
 }
 
 /* --- changes -----------------------------------------------------------------------------------
@@ -984,12 +1042,18 @@ const struct storlet_services store_functions = {
     .call_into = call_storlet_into,
 };
 
-/* No thread uses the services any more. */
-void objects_close(void) {
+/* No thread is in an operation any more. */
+bool objects_close(void) {
+    bool is_over = true;
     while (files != NULL) {
         struct file *file = files;
         files = file->next;
-        free_file(file);
+        drop_stream(file);
+        if (feed_end_of_run(&file->feed)) {
+            free_file(file);
+        } else {
+            is_over = false; /* its thread has the memory until this process is replaced */
+        }
     }
     while (known != NULL) {
         struct facts *facts = known;
@@ -997,4 +1061,5 @@ void objects_close(void) {
         release_facts(facts);
         free(facts);
     }
+    return is_over;
 }

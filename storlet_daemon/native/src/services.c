@@ -183,7 +183,7 @@ static bool is_failure(json_t *reply) {
            json_integer_value(status) <= 999;
 }
 
-enum place { OF_ANSWER, OF_END, OF_EITHER };
+enum place { OF_FEED, OF_ANSWER, OF_END, OF_EITHER };
 
 static const struct kind {
     const char *type;
@@ -192,6 +192,7 @@ static const struct kind {
     size_t descriptors;
     bool (*is_valid)(json_t *reply);
 } kinds[] = {
+    {"feeding", OF_FEED, ANSWER_STREAM, 1, is_performed},
     {"opened", OF_ANSWER, ANSWER_STREAM, 1, is_opened},
     {"created", OF_ANSWER, ANSWER_SINK, 1, is_performed},
     {"described", OF_ANSWER, ANSWER_FACTS, 0, is_described},
@@ -234,11 +235,23 @@ static const char *deliver(json_t *reply, struct record *record) {
     int64_t id = json_integer_value(number);
     struct request *request = find(id);
     if (request == NULL) {
-        bool is_of_dropped_stream = kind->place != OF_ANSWER && id > 0 && id <= store.last;
+        bool is_of_dropped_stream =
+            (kind->place == OF_END || kind->place == OF_EITHER) && id > 0 && id <= store.last;
         return is_of_dropped_stream ? NULL : "a reply to no request";
     }
+    bool is_first = !request->is_begun;
+    request->is_begun = true;
+    if (kind->place == OF_FEED) {
+        if (request->feed == NULL || !is_first) {
+            return "a reply to another kind of request";
+        }
+        request->feeding = record->fds[0];
+        record->count = 0;
+        return NULL;
+    }
     if (!request->is_answered && kind->place != OF_END) {
-        if (kind->place == OF_ANSWER && kind->answer != request->kind) {
+        if (kind->place == OF_ANSWER &&
+            (kind->answer != request->kind || (request->feed != NULL && is_first))) {
             return "a reply to another kind of request";
         }
         request->answer = json_incref(reply);
@@ -376,12 +389,12 @@ static bool send_request(struct request *request, const char *operation, json_t 
     return is_sent;
 }
 
-bool services_ask(struct request *request, const char *operation, json_t *fields,
-                  struct storlet_error *failure) {
+bool services_send(struct request *request, const char *operation, json_t *fields,
+                   struct storlet_error *failure) {
     bool is_sent = false;
     request->id = 0;
-    request->is_answered = request->is_ended = false;
-    request->fd = -1;
+    request->is_begun = request->is_answered = request->is_ended = false;
+    request->fd = request->feeding = -1;
     request->taken = 0;
     request->answer = request->end = NULL;
     if (require_declared(operation, failure)) {
@@ -390,14 +403,32 @@ bool services_ask(struct request *request, const char *operation, json_t *fields
         pthread_mutex_unlock(&sending);
     }
     json_decref(fields);
-    if (is_sent && !wait_for(&request->is_answered)) {
-        gone(failure);
-        is_sent = false;
-    } else if (is_sent && kind_of(request->answer)->place == OF_EITHER) {
-        refused(request->answer, failure);
-        is_sent = false;
-    }
     if (!is_sent) {
+        note_exceeded(failure);
+        services_drop(request);
+    }
+    return is_sent;
+}
+
+int services_feeding(struct request *request) {
+    wait_for(&request->is_begun);
+    int fd = request->feeding;
+    request->feeding = -1;
+    if (fd >= 0) {
+        set_flags(fd, F_GETFL, F_SETFL, 0, O_NONBLOCK);
+    }
+    return fd;
+}
+
+bool services_await(struct request *request, struct storlet_error *failure) {
+    bool is_answered = wait_for(&request->is_answered);
+    if (!is_answered) {
+        gone(failure);
+    } else if (kind_of(request->answer)->place == OF_EITHER) {
+        refused(request->answer, failure);
+        is_answered = false;
+    }
+    if (!is_answered) {
         note_exceeded(failure);
         services_drop(request);
         return false;
@@ -406,6 +437,11 @@ bool services_ask(struct request *request, const char *operation, json_t *fields
         set_flags(request->fd, F_GETFL, F_SETFL, 0, O_NONBLOCK);
     }
     return true;
+}
+
+bool services_ask(struct request *request, const char *operation, json_t *fields,
+                  struct storlet_error *failure) {
+    return services_send(request, operation, fields, failure) && services_await(request, failure);
 }
 
 /* The end of a stream: false with a failure if it is not complete. */
@@ -467,6 +503,10 @@ void services_drop(struct request *request) {
         close(request->fd);
         request->fd = -1;
     }
+    if (request->feeding >= 0) {
+        close(request->feeding);
+        request->feeding = -1;
+    }
     json_decref(request->answer);
     json_decref(request->end);
     request->answer = request->end = NULL;
@@ -503,10 +543,9 @@ bool services_end(struct outcome *outcome) {
     pthread_cond_broadcast(&store.changed);
     bool is_free = store.users == 0;
     pthread_mutex_unlock(&store.lock);
-    if (!is_free) {
+    if (!is_free || !objects_close()) {
         return false;
     }
-    objects_close();
     if (store.socket >= 0) {
         close(store.socket);
         store.socket = -1;

@@ -132,6 +132,20 @@ static int do_read_at(run_t *run) {
     return run->write(run, 0, data, (size_t)count);
 }
 
+/* A read by a child, which would take the answers of this process, then one of its own. */
+static int do_child_reads(run_t *run) {
+    char byte = '-';
+    pid_t pid = fork();
+    if (pid == 0) {
+        _exit(run->read_at(run, 0, &byte, 1, 0) < 0 ? errno : 0);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    run->read_at(run, 0, &byte, 1, 1);
+    say(run, WEXITSTATUS(status) == EIO ? "refused " : "read ");
+    return run->write(run, 0, &byte, 1);
+}
+
 static int do_nothing(run_t *run) {
     (void)run;
     return 0;
@@ -575,6 +589,7 @@ static const struct {
     ACTION(close_all),     ACTION(end_early),      ACTION(forge),        ACTION(outputs),
     ACTION(fill_last),     ACTION(raise_after_further),                  ACTION(further_metadata),
     ACTION(leave_writer),  ACTION(bytes),          ACTION(seek),         ACTION(read_at),
+    ACTION(child_reads),
 };
 
 int probe(run_t *run) {

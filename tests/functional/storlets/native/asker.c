@@ -533,55 +533,244 @@ static int do_die_creating(run_t *run, json_t *asked, json_t *found, struct stor
 /* --- calls -------------------------------------------------------------------------------------
  */
 
-static int do_call(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
-    const struct storlet_file *file;
+/* A call, and the room for its parts. */
+struct asked_call {
+    struct storlet_call call;
     struct storlet_field fields[64];
     struct storlet_range ranges[64];
-    struct storlet_call call = STORLET_CALL;
+};
+
+static void read_call(json_t *asked, json_t *parameters, json_t *spans, struct asked_call *made) {
     size_t index;
     json_t *span;
-    call.storlet = json_string_value(json_array_get(asked, 1));
-    call.path = json_string_value(json_array_get(asked, 2));
-    call.parameter_count = fields_of(json_array_get(asked, 3), fields);
-    call.parameters = fields;
-    call.ranges = ranges;
-    json_array_foreach(json_array_get(asked, 4), index, span) {
+    made->call = (struct storlet_call)STORLET_CALL;
+    made->call.storlet = json_string_value(json_array_get(asked, 1));
+    made->call.parameter_count = fields_of(parameters, made->fields);
+    made->call.parameters = made->fields;
+    made->call.ranges = made->ranges;
+    json_array_foreach(spans, index, span) {
         json_t *last = json_array_get(span, 1);
-        ranges[call.range_count++] =
+        made->ranges[made->call.range_count++] =
             (struct storlet_range){json_integer_value(json_array_get(span, 0)),
                                    json_is_integer(last) ? json_integer_value(last) : -1};
     }
-    static unsigned char head[5000];
-    size_t head_size = sizeof head;
+}
+
+struct called {
+    unsigned char head[5000];
+    size_t head_size;
     size_t size;
     char sum[33];
-    if (run->services->call(run, &call, &file, error) != 0 ||
-        sum_up(run, file, sum, head, &head_size, &size, error) != 0) {
+};
+
+/* The result of a call; MD5, size and metadata are added to `found`. */
+static int read_result(run_t *run, const struct storlet_call *call, struct called *called,
+                       json_t *found, const struct storlet_file **file,
+                       struct storlet_error *error) {
+    called->head_size = sizeof called->head;
+    if (run->services->call(run, call, file, error) != 0 ||
+        sum_up(run, *file, called->sum, called->head, &called->head_size, &called->size, error) !=
+            0) {
         return -1;
     }
-    json_array_append_new(found, json_string(sum));
-    json_array_append_new(found, json_integer((json_int_t)size));
-    json_array_append_new(found, metadata_of(file->object));
+    json_array_append_new(found, json_string(called->sum));
+    json_array_append_new(found, json_integer((json_int_t)called->size));
+    json_array_append_new(found, metadata_of((*file)->object));
+    return 0;
+}
+
+static int do_call(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    struct asked_call made;
+    struct called called;
+    read_call(asked, json_array_get(asked, 3), json_array_get(asked, 4), &made);
+    made.call.path = json_string_value(json_array_get(asked, 2));
+    if (read_result(run, &made.call, &called, found, &file, error) != 0) {
+        return -1;
+    }
     json_array_append_new(found, text_or_null(file->object->content_type));
-    json_array_append_new(found, latin_1(head, head_size));
+    json_array_append_new(found, latin_1(called.head, called.head_size));
     run->services->close(run, file);
+    return 0;
+}
+
+/* Data that is read piece by piece. */
+struct source {
+    const char *data;
+    size_t left;
+};
+
+static ssize_t read_source(void *context, void *buffer, size_t size) {
+    struct source *source = context;
+    /* Pieces of another size than those that are sent. */
+    size_t part = source->left < size - 7 ? source->left : size - 7;
+    memcpy(buffer, source->data, part);
+    source->data += part;
+    source->left -= part;
+    return (ssize_t)part;
+}
+
+/* Call a storlet on data, as bytes and by a function; both outputs. */
+static int do_call_on(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    const char *text = json_string_value(json_array_get(asked, 2));
+    size_t length = strlen(text);
+    size_t times = (size_t)json_integer_value(json_array_get(asked, 3));
+    char *whole = malloc(length * times + 1);
+    for (size_t i = 0; i < times; i++) {
+        memcpy(whole + i * length, text, length);
+    }
+    struct source source = {whole, length * times};
+    struct asked_call made;
+    struct called called;
+    read_call(asked, json_array_get(asked, 4), json_array_get(asked, 5), &made);
+    made.call.data = whole;
+    made.call.data_size = length * times;
+    int result = read_result(run, &made.call, &called, found, &file, error);
+    if (result == 0) {
+        run->services->close(run, file);
+        made.call.data = NULL;
+        made.call.read_data = read_source;
+        made.call.context = &source;
+        result = read_result(run, &made.call, &called, found, &file, error);
+    }
+    if (result == 0) {
+        json_array_append_new(found, latin_1(called.head, called.head_size));
+        run->services->close(run, file);
+    }
+    free(whole);
+    return result;
+}
+
+static int store_result(run_t *run, const struct storlet_call *call, json_t *output, json_t *found,
+                        struct storlet_error *error) {
+    const struct storlet_object *object;
+    if (run->services->call_into(run, call, json_string_value(output), &object, error) != 0) {
+        return -1;
+    }
+    json_array_append_new(found, facts_of(object));
     return 0;
 }
 
 /* Call a storlet, and store its output. */
 static int do_store(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
-    const struct storlet_object *object;
-    struct storlet_field fields[64];
-    struct storlet_call call = STORLET_CALL;
-    call.storlet = json_string_value(json_array_get(asked, 1));
-    call.path = json_string_value(json_array_get(asked, 2));
-    call.parameter_count = fields_of(json_array_get(asked, 4), fields);
-    call.parameters = fields;
-    const char *output = json_string_value(json_array_get(asked, 3));
-    if (run->services->call_into(run, &call, output, &object, error) != 0) {
+    struct asked_call made;
+    read_call(asked, json_array_get(asked, 4), json_array_get(asked, 5), &made);
+    made.call.path = json_string_value(json_array_get(asked, 2));
+    return store_result(run, &made.call, json_array_get(asked, 3), found, error);
+}
+
+static int do_store_on(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    struct asked_call made;
+    read_call(asked, json_array_get(asked, 4), json_array_get(asked, 5), &made);
+    made.call.data = json_string_value(json_array_get(asked, 2));
+    made.call.data_size = strlen(made.call.data);
+    return store_result(run, &made.call, json_array_get(asked, 3), found, error);
+}
+
+/* Read the first bytes of a result, and close it. */
+static int do_head_of(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    struct asked_call made;
+    unsigned char data[4096];
+    struct storlet_field fields[] = {{"do", "flood"}, {"bytes", "50000000"}};
+    read_call(asked, NULL, NULL, &made);
+    made.call.path = json_string_value(json_array_get(asked, 2));
+    made.call.parameters = fields;
+    made.call.parameter_count = 2;
+    size_t size = (size_t)json_integer_value(json_array_get(asked, 3));
+    if (run->services->call(run, &made.call, &file, error) != 0) {
         return -1;
     }
-    json_array_append_new(found, facts_of(object));
+    ssize_t count = read_fully(run, file, data, size, error);
+    run->services->close(run, file);
+    json_array_append_new(found, json_integer(count));
+    return count < 0 ? -1 : 0;
+}
+
+static ssize_t read_and_die(void *context, void *buffer, size_t size) {
+    int *pieces = context;
+    if ((*pieces)++ > 0) {
+        sleep(1);
+        kill(getpid(), SIGKILL);
+    }
+    memset(buffer, 'x', size);
+    return (ssize_t)size;
+}
+
+/* Be killed while the input of a called storlet is being written. */
+static int do_cut(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    struct asked_call made;
+    int pieces = 0;
+    read_call(asked, NULL, NULL, &made);
+    made.call.read_data = read_and_die;
+    made.call.context = &pieces;
+    return store_result(run, &made.call, json_array_get(asked, 2), found, error);
+}
+
+static ssize_t read_badly(void *context, void *buffer, size_t size) {
+    (void)context, (void)buffer, (void)size;
+    errno = EBADMSG;
+    return -1;
+}
+
+/* Call a storlet on data that cannot be read to its end. */
+static int do_broken(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    struct asked_call made;
+    struct called called;
+    read_call(asked, NULL, NULL, &made);
+    made.call.read_data = read_badly;
+    return read_result(run, &made.call, &called, found, &file, error);
+}
+
+/* Data without an end. */
+struct endless {
+    run_t *run;
+    const char *how;
+    const struct storlet_file *file; /* NULL until the result has begun */
+    int pieces;
+};
+
+/* A byte in 50 ms; after the first one, none or the end of the result, if that is how. */
+static ssize_t read_endless(void *context, void *buffer, size_t size) {
+    struct endless *endless = context;
+    (void)size;
+    if (endless->pieces++ > 0 && strcmp(endless->how, "hang") == 0) {
+        sleep(60);
+    }
+    if (endless->file != NULL && strcmp(endless->how, "close inside") == 0) {
+        endless->run->services->close(endless->run, endless->file);
+        endless->how = "closed";
+    }
+    usleep(50 * 1000);
+    *(char *)buffer = 'x';
+    return 1;
+}
+
+/* The first byte of a result on such data; then close it, leave it open, or leave the function. */
+static int do_endless(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    const struct storlet_file *file;
+    const char *how = json_string_value(json_array_get(asked, 2));
+    struct asked_call made;
+    static volatile struct endless endless;
+    char byte;
+    endless = (struct endless){.run = run, .how = strdup(how)}; /* it outlives the run */
+    read_call(asked, NULL, NULL, &made);
+    made.call.read_data = read_endless;
+    made.call.context = (void *)&endless;
+    if (run->services->call(run, &made.call, &file, error) != 0 ||
+        run->services->read(run, file, &byte, 1, error) < 0) {
+        return -1;
+    }
+    json_array_append_new(found, json_stringn(&byte, 1));
+    if (strcmp(how, "close") == 0) {
+        run->services->close(run, file);
+    }
+    endless.file = file;
+    while (strcmp(how, "close inside") == 0 && strcmp(endless.how, "closed") != 0) {
+        usleep(1000);
+    }
     return 0;
 }
 
@@ -668,6 +857,42 @@ static int do_parts(run_t *run, json_t *asked, json_t *found, struct storlet_err
     return result;
 }
 
+static json_t *outcome_of(run_t *run, json_t *asked);
+
+struct calling {
+    run_t *run;
+    json_t *asked;
+    json_t *outcome;
+};
+
+static void *call_once(void *given) {
+    struct calling *calling = given;
+    calling->outcome = outcome_of(calling->run, calling->asked);
+    return NULL;
+}
+
+/* Call a storlet in many threads; the outcomes. */
+static int do_call_many(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
+    pthread_t threads[THREADS_MAX];
+    struct calling parts[THREADS_MAX];
+    size_t count = (size_t)json_integer_value(json_array_get(asked, 3));
+    json_t *outcomes = json_array();
+    json_t *once = json_pack("[s, O, O]", "call", json_array_get(asked, 1),
+                             json_array_get(asked, 2));
+    (void)error;
+    for (size_t i = 0; i < count; i++) {
+        parts[i] = (struct calling){run, once, NULL};
+        pthread_create(&threads[i], NULL, call_once, &parts[i]);
+    }
+    for (size_t i = 0; i < count; i++) {
+        pthread_join(threads[i], NULL);
+        json_array_append_new(outcomes, parts[i].outcome);
+    }
+    json_decref(once);
+    json_array_append_new(found, outcomes);
+    return 0;
+}
+
 /* --- hostile uses ------------------------------------------------------------------------------
  */
 
@@ -729,6 +954,9 @@ static const struct {
     {"refused", do_refused}, {"call", do_call},       {"store", do_store},
     {"garbage", do_garbage}, {"flood", do_flood},     {"die", do_die},
     {"lie", do_lie},         {"die_creating", do_die_creating},
+    {"call_on", do_call_on}, {"store_on", do_store_on},
+    {"head_of", do_head_of}, {"call_many", do_call_many},
+    {"cut", do_cut},         {"broken", do_broken},   {"endless", do_endless},
 };
 
 static json_t *outcome_of(run_t *run, json_t *asked) {

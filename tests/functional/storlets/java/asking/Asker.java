@@ -28,6 +28,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.concurrent.locks.LockSupport;
 import org.json.simple.JSONArray;
 import org.json.simple.parser.JSONParser;
 import org.json.simple.parser.ParseException;
@@ -133,6 +134,13 @@ public class Asker implements IStorlet {
                 InputStream data = new ByteArrayInputStream(utf8((String) args.get(1)));
                 StorletCall onData = call(path, null, args.subList(3, args.size()));
                 return List.of(facts(services.callInto(onData, data, (String) args.get(2))));
+            case "cut":
+                services.callInto(call(path, null, List.of()), dying(), (String) args.get(1));
+                return List.of();
+            case "broken":
+                return broken(services, call(path, null, List.of()));
+            case "head_of":
+                return headOf(services, call(path, (String) args.get(1), List.of()), (Long) args.get(2));
             case "call_many":
                 return callMany(services, call(path, (String) args.get(1), List.of()), (Long) args.get(2));
             case "create":
@@ -316,6 +324,50 @@ public class Asker implements IStorlet {
         }
         found.add(latin(Arrays.copyOf(output, Math.min(5000, output.length))));
         return found;
+    }
+
+    /** Data after whose first piece the process is killed. */
+    private static InputStream dying() {
+        return new InputStream() {
+            private boolean hasBegun;
+
+            @Override
+            public int read() throws IOException {
+                if (hasBegun) {
+                    new ProcessBuilder("sh", "-c", "kill -9 " + ProcessHandle.current().pid()).start();
+                    LockSupport.parkNanos(60_000_000_000L);
+                }
+                hasBegun = true;
+                return 'x';
+            }
+
+            @Override
+            public int read(byte[] data, int offset, int length) throws IOException {
+                data[offset] = (byte) read();
+                return 1;
+            }
+        };
+    }
+
+    /** Calls a storlet on data that cannot be read to its end. */
+    private static List<?> broken(Services services, StorletCall call) throws IOException {
+        InputStream source = new InputStream() {
+            @Override
+            public int read() throws IOException {
+                throw new IOException("the data is broken");
+            }
+        };
+        try (StoredInputStream result = services.call(call, source)) {
+            return List.of(result.readAllBytes().length);
+        }
+    }
+
+    /** Reads the first bytes of a result, and closes it. */
+    private static List<?> headOf(Services services, StorletCall call, long count) throws IOException {
+        StorletCall flood = call.withParameter("do", "flood").withParameter("bytes", "50000000");
+        try (StoredInputStream result = services.call(flood)) {
+            return List.of(result.readNBytes((int) count).length);
+        }
     }
 
     /** Calls a storlet in many threads; the outcomes. */
