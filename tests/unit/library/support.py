@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 import tomllib
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -62,12 +63,19 @@ class LibraryStorlet:
 
 
 def imported(path: Path) -> ModuleType:
-    """The module in the file ``path``, under a name that no other module has."""
+    """The module in the file ``path``, under a name that no other module has.
+
+    The modules that it imports have names of their own; no two storlets use the same one.
+    """
     spec = importlib.util.spec_from_file_location(f"library_{path.parts[-3]}_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.insert(0, str(path.parent))
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.remove(str(path.parent))
     return module
 
 

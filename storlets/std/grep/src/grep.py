@@ -1,13 +1,18 @@
-"""Keeps or counts the lines that match a pattern."""
+"""Keeps or counts the lines that match a pattern.
+
+``matching`` searches blocks of whole lines, and ``report`` makes the output of them.
+"""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from itertools import islice
+from collections.abc import Iterator
 from typing import Any
 
-FLUSH_BYTES = 64 * 1024
+import matching
+import report
+
+BLOCK_BYTES = 256 * 1024
+MOST_LINE_BYTES = 8 << 20
 #: ``storlet run`` and the cluster accept the same words.
 TRUE = ("true", "1", "yes", "on")
 
@@ -19,45 +24,74 @@ class Grep:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        expression = compiled(params)
-        is_wanted = not is_true(params, "invert")
-        out_files[0].set_metadata({"Content-Type": "text/plain; charset=utf-8"})
-        lines = (
-            line
-            for line in in_files[0]
-            if (expression.search(line.rstrip(b"\r\n")) is not None) is is_wanted
+        find = matching.matcher(
+            params["pattern"],
+            is_fixed=is_true(params, "fixed"),
+            ignores_case=is_true(params, "ignore-case"),
         )
-        chosen = islice(lines, int(params["max-count"]) or None)
-        if is_true(params, "count"):
-            out_files[0].write(b"%d\n" % sum(1 for _ in chosen))
-            return
-        for block in blocks(chosen):
-            out_files[0].write(block)
-
-
-def compiled(params: dict[str, str]) -> re.Pattern[bytes]:
-    """The parameters as one expression."""
-    pattern = params["pattern"].encode()
-    if is_true(params, "fixed"):
-        pattern = re.escape(pattern)
-    return re.compile(pattern, re.IGNORECASE if is_true(params, "ignore-case") else 0)
+        sink = sink_of(params)
+        target = out_files[0]
+        target.set_metadata({"Content-Type": "text/plain; charset=utf-8"})
+        of_match, of_others = sink.take, sink.skip
+        if is_true(params, "invert"):
+            of_match, of_others = of_others, of_match
+        for block in whole_lines(in_files[0]):
+            place = 0
+            for start, end in find(block):
+                if place < start:
+                    of_others(block, place, start)
+                of_match(block, start, end)
+                place = end
+                if sink.is_done:
+                    break
+            if place < len(block) and not sink.is_done:
+                of_others(block, place, len(block))
+            target.write(sink.output())
+            if sink.is_done:
+                break
+        target.write(sink.end())
 
 
 def is_true(params: dict[str, str], name: str) -> bool:
     return params[name].lower() in TRUE
 
 
-def blocks(lines: Iterable[bytes]) -> Iterator[bytes]:
-    """Lines in blocks of about 64 KiB: a write for each line would dominate the cost.
+def sink_of(params: dict[str, str]) -> report.Sink:
+    """The output that the parameters request.
+
+    :raises ValueError: they exclude each other.
+    """
+    most, before, after = (int(params[name]) for name in ("max-count", "before", "after"))
+    is_numbered, has_offsets = (is_true(params, name) for name in ("line-numbers", "byte-offsets"))
+    places = {
+        "before": before, "after": after, "line-numbers": is_numbered, "byte-offsets": has_offsets
+    }  # fmt: skip
+    given = [name for name, value in places.items() if value]
+    if is_true(params, "count"):
+        if given:
+            raise ValueError(f"count has no lines: leave out {', '.join(given)}")
+        return report.Number(most)
+    if given:
+        return report.Places(
+            most, before, after, is_numbered=is_numbered, has_offsets=has_offsets
+        )
+    return report.Lines(most)
+
+
+def whole_lines(source: Any) -> Iterator[bytes]:
+    """Blocks that end with a line feed.
 
     A last line without an end gets one, so that outputs of several objects can be concatenated.
     """
-    gathered: list[bytes] = []
-    size = 0
-    for line in lines:
-        gathered.append(line if line.endswith(b"\n") else line + b"\n")
-        size += len(line)
-        if size >= FLUSH_BYTES:
-            yield b"".join(gathered)
-            gathered, size = [], 0
-    yield b"".join(gathered)
+    rest = b""
+    while block := source.read(BLOCK_BYTES):
+        end = block.rfind(b"\n") + 1
+        if end:
+            yield rest + block[:end]
+            rest = block[end:]
+        else:
+            rest += block
+        if len(rest) > MOST_LINE_BYTES:
+            raise ValueError(f"a line of more than {MOST_LINE_BYTES} bytes: this is not text")
+    if rest:
+        yield rest + b"\n"

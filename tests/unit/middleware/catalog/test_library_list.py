@@ -14,7 +14,7 @@ def test_the_list_has_versions_and_parameters(proxy: Proxy) -> None:
         "application/json; charset=utf-8",
     )
     rows = {row["name"]: row for row in json.loads(answer.data)}
-    assert rows["std:grep"]["version"] == "1.0"
+    assert rows["std:grep"]["version"] == "1.1"
     assert rows["std:grep"]["parameters"]["pattern"]["type"] == "string"
     assert sorted(rows) == list(rows)
 

@@ -1,0 +1,143 @@
+"""The lines of a block that match a pattern.
+
+The pattern is searched in each line without its line break, that is ``\\r`` and ``\\n`` at its end.
+A call of Python for each line would dominate the cost, so where the result is the same, a whole
+block is searched, and calls are made for lines that match only:
+
+* A plain text is found by ``bytes.find``.
+* An expression is searched in the block with ``re.MULTILINE``, and then in the line that has the
+  match.  This finds all lines if each match within a line is one within the block, too
+  (:func:`is_fit_for_blocks`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+try:
+    from re import _parser as parser
+except ImportError:  # before Python 3.11
+    import sre_parse as parser
+
+Spans = Iterator[tuple[int, int]]
+#: Start and end of each line of a block that matches; the block ends with a line feed.
+Matcher = Callable[[bytes], Spans]
+LINE_FEED = 10
+#: Classes with the line feed.
+CLASSES = ("CATEGORY_SPACE", "CATEGORY_NOT_DIGIT", "CATEGORY_NOT_WORD")
+#: They hold at the ends of a line as at the ends of a text, with ``re.MULTILINE``.
+PLACES = ("AT_BEGINNING", "AT_END", "AT_BOUNDARY")
+
+
+def matcher(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Matcher:
+    """The function for a pattern.
+
+    :raises re.error: it is no regular expression.
+    """
+    text = pattern.encode()
+    flags = re.IGNORECASE if ignores_case else 0
+    line = re.compile(re.escape(text) if is_fixed else text, flags)
+    if b"\n" in text or b"\r" in text:
+        return lambda block: by_lines(line, block)
+    if is_fixed or not re.search(rb"[^\w\s,:;=<>@/'\"%!_-]", text):
+        if ignores_case:
+            return lambda block: by_text(text.lower(), block, block.lower())
+        return lambda block: by_text(text, block, block)
+    if not is_fit_for_blocks(text, flags):
+        return lambda block: by_lines(line, block)
+    whole = re.compile(text, flags | re.MULTILINE)
+
+    def search(block: bytes) -> Spans:
+        # At the end of a line, $ does not match before \r.
+        return by_lines(line, block) if b"\r" in block else by_block(line, whole, block)
+
+    return search
+
+
+def by_lines(line: re.Pattern[bytes], block: bytes) -> Spans:
+    """Search line by line."""
+    search, start = line.search, 0
+    for text in block.split(b"\n")[:-1]:
+        end = start + len(text) + 1
+        if search(text.rstrip(b"\r")):
+            yield start, end
+        start = end
+
+
+def by_text(text: bytes, block: bytes, searched: bytes) -> Spans:
+    """Find a plain text without line breaks; ``searched`` is the block with letters folded."""
+    end = 0
+    while (place := searched.find(text, end)) >= 0 and place < len(block):
+        start = block.rfind(b"\n", end, place) + 1 or end
+        end = block.find(b"\n", place) + 1
+        yield start, end
+
+
+def by_block(line: re.Pattern[bytes], whole: re.Pattern[bytes], block: bytes) -> Spans:
+    """Search the block, and then each line that has a match."""
+    end = 0
+    while (match := whole.search(block, end)) and (place := match.start()) < len(block):
+        start = block.rfind(b"\n", end, place) + 1 or end
+        end = block.find(b"\n", place) + 1
+        if line.search(block[start : end - 1]):
+            yield start, end
+
+
+def is_fit_for_blocks(text: bytes, flags: int) -> bool:
+    """Whether each match within a line is one within the block, too, and a search never runs
+    through many lines.
+
+    The second holds if nothing that is repeated can be a line feed.  Negative assertions, the ends
+    of the whole text, and repetitions that do not give back are not fit.
+    """
+    parsed = parser.parse(text, flags)
+    is_plain = not parsed.state.flags & (re.DOTALL | re.LOCALE)
+    return is_plain and all(_is_fit(*each, is_repeated=False) for each in parsed)
+
+
+def _is_fit(code: Any, value: Any, *, is_repeated: bool) -> bool:
+    """One node of a parsed expression; those of later versions of Python are not fit."""
+    name = str(code)
+    if name == "ANY":
+        return True
+    if name in ("LITERAL", "NOT_LITERAL"):
+        return not is_repeated or (value == LINE_FEED) != (name == "LITERAL")
+    if name == "IN":
+        return not is_repeated or not _has_line_feed(value)
+    if name == "AT":
+        return str(value) in PLACES
+    if name == "GROUPREF":
+        return not is_repeated
+    if name in ("MAX_REPEAT", "MIN_REPEAT"):
+        _, most, inner = value
+        nested, is_repeated = [inner], is_repeated or most > 1
+    elif name == "BRANCH":
+        nested = value[1]
+    elif name == "SUBPATTERN":
+        _, added, removed, inner = value
+        if (added | removed) & ~re.IGNORECASE:
+            return False
+        nested = [inner]
+    elif name == "ASSERT":
+        nested = [value[1]]
+    else:
+        return False
+    return all(_is_fit(*each, is_repeated=is_repeated) for inner in nested for each in inner)
+
+
+def _has_line_feed(members: Any) -> bool:
+    """Whether a set such as ``[^a-z]`` has the line feed."""
+    is_negated = has = False
+    for code, value in members:
+        name = str(code)
+        if name == "NEGATE":
+            is_negated = True
+        elif name == "LITERAL":
+            has |= value == LINE_FEED
+        elif name == "RANGE":
+            has |= value[0] <= LINE_FEED <= value[1]
+        else:
+            has |= name != "CATEGORY" or str(value) in CLASSES
+    return has is not is_negated

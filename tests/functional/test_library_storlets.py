@@ -1,0 +1,217 @@
+"""Each storlet of the system library on a cluster: GET at the object node, PUT, COPY, in a rule."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import json
+import lzma
+import time
+
+import pytest
+
+from tests.functional.wards import RESEARCHER, Ward, make_ward
+from tests.support.http import Answer, Client
+
+HEBREW = "שלום"
+TEXT = b"the first line\n" * 2000 + f"{HEBREW}\n".encode() * 2 + b"the last line\n"
+RULE = """\
+version: 1
+rules:
+- name: filter
+  when: {{method: GET, container: patients, user: "{user}"}}
+  run: {{storlet: "{storlet}", parameters: {parameters}}}
+"""
+PAIR = """\
+version: 1
+rules:
+- name: compress
+  when: {method: PUT, container: patients}
+  run: {storlet: "std:compress"}
+- name: decompress
+  when: {method: GET, container: patients, user: "test2:tester2"}
+  run: {storlet: "std:decompress", parameters: {accept-plain: "true"}}
+"""
+
+
+def run_headers(storlet: str, parameters: dict[str, str]) -> dict[str, str]:
+    given = enumerate(parameters.items())
+    numbered = {f"X-Storlet-Parameter-{n}": f"{name}:{value}" for n, (name, value) in given}
+    return {"X-Run-Storlet": storlet} | numbered
+
+
+@pytest.fixture(scope="module")
+def ward(users: dict[str, Client]) -> Ward:
+    return make_ward(users)
+
+
+@pytest.fixture
+def text(owner: Client, container: str) -> str:
+    path = f"{container}/text.txt"
+    headers = {"X-Object-Meta-Colour": "red", "Content-Type": "text/csv"}
+    assert owner.put(path, TEXT, headers).status == 201
+    return path
+
+
+def got(owner: Client, path: str, storlet: str, **parameters: str) -> Answer:
+    """The output of a GET, which ran on the object node."""
+    answer = owner.get(path, run_headers(storlet, parameters))
+    assert (answer.status, answer.headers["X-Storlet-Ran-On"]) == (200, "object"), answer
+    assert not answer.is_broken
+    return answer
+
+
+def stored(owner: Client, path: str, storlet: str, body: bytes, **parameters: str) -> Answer:
+    """The object that a PUT with the storlet has made."""
+    answer = owner.put(path, body, run_headers(storlet, parameters))
+    assert answer.status == 201, answer
+    return owner.get(path)
+
+
+def copied(owner: Client, source: str, path: str, storlet: str, **parameters: str) -> Answer:
+    """The object that a COPY with the storlet has made."""
+    copy = run_headers(storlet, parameters) | {"X-Copy-From": source}
+    answer = owner.put(path, b"", copy)
+    assert answer.status == 201, answer
+    return owner.get(path)
+
+
+def ruled(ward: Ward, storlet: str, body: bytes, **parameters: str) -> Answer:
+    """The response to a GET for which a rule runs the storlet."""
+    assert ward.admin.put("storlet_rules/rules.yaml", b"version: 1\nrules: []\n").status == 201
+    assert ward.admin.put("patients/ruled", body).status == 201
+    ward.rule(RULE.format(user=RESEARCHER, storlet=storlet, parameters=json.dumps(parameters)))
+    return ward.researcher.get("patients/ruled")
+
+
+def test_fixity(owner: Client, container: str, text: str, ward: Ward) -> None:
+    sha256, md5 = hashlib.sha256(TEXT).hexdigest(), hashlib.md5(TEXT).hexdigest()  # noqa: S324
+    report = {"bytes": len(TEXT), "digests": {"md5": md5, "sha256": sha256}}
+    answer = got(owner, text, "std:fixity", algorithms="md5,sha256")
+    assert json.loads(answer.body) == report
+    assert answer.headers["Content-Type"] == "application/json"
+    target = f"{container}/checked"
+    given = {"mode": "fail", "output": "data"}
+    right = {**given, "expected": f"sha256:{sha256}"}
+    assert stored(owner, target, "std:fixity", TEXT, **right).body == TEXT
+    wrong = {**given, "expected": f"sha256:{'0' * 64}"}
+    refused = owner.put(f"{container}/wrong", TEXT, run_headers("std:fixity", wrong))
+    assert refused.error == "storlet.failed"
+    assert f"sha256 is {sha256}, not 000" in refused.text
+    assert owner.get(f"{container}/wrong").status == 404
+    copy = copied(owner, text, target, "std:fixity", **right)
+    assert (copy.body, copy.meta("Colour")) == (TEXT, "red")
+    assert json.loads(ruled(ward, "std:fixity", TEXT, algorithms="md5,sha256").body) == report
+
+
+def test_compress_and_decompress(owner: Client, container: str, text: str, ward: Ward) -> None:
+    small, back = f"{container}/small", f"{container}/back"
+    answer = got(owner, text, "std:compress", format="xz", policy="best")
+    assert lzma.decompress(answer.body) == TEXT
+    assert answer.meta("Compression") == "xz"
+    answer = stored(owner, small, "std:compress", TEXT, format="bz2")
+    assert bz2.decompress(answer.body) == TEXT
+    answer = copied(owner, text, small, "std:compress")
+    assert gzip.decompress(answer.body) == TEXT
+    assert (answer.meta("Compression"), answer.meta("Colour")) == ("gzip", "red")
+    assert answer.headers["Content-Type"] == "text/csv"
+    assert got(owner, small, "std:decompress").body == TEXT
+    answer = copied(owner, small, back, "std:decompress")
+    assert (answer.body, answer.meta("Compression"), answer.meta("Colour")) == (TEXT, None, "red")
+    cut = owner.put(back, gzip.compress(TEXT)[:-1], run_headers("std:decompress", {}))
+    assert cut.error == "storlet.failed"
+    assert "the object is cut" in cut.text
+    bomb = run_headers("std:decompress", {}) | {"X-Storlet-Limit-Output": "1M"}
+    refused = owner.put(back, gzip.compress(bytes(1 << 24)), bomb)
+    assert refused.error == "storlet.limit.output"
+    assert owner.get(back).body == TEXT
+
+
+def test_a_pair_of_rules_stores_objects_compressed(ward: Ward) -> None:
+    ward.rule("version: 1\nrules: []\n")
+    assert ward.admin.put("patients/old", b"was there before").status == 201
+    ward.rule(PAIR)
+    assert ward.physician.put("patients/new", TEXT).status == 201
+    kept = ward.admin.get("patients/new")
+    assert gzip.decompress(kept.body) == TEXT
+    read = ward.researcher.get("patients/new")
+    assert (read.status, read.body, read.meta("Compression")) == (200, TEXT, None)
+    assert ward.researcher.get("patients/old").body == b"was there before"
+
+
+def test_grep(owner: Client, container: str, text: str, ward: Ward) -> None:
+    given = {"pattern": "^the l[a-z]+", "before": "1", "line-numbers": "true"}
+    shown = f"2002-{HEBREW}\n2003:the last line\n".encode()
+    assert got(owner, text, "std:grep", **given).body == shown
+    count = {"pattern": "the f.*t", "count": "true"}
+    assert stored(owner, f"{container}/put", "std:grep", TEXT, **count).body == b"2000\n"
+    assert copied(owner, text, f"{container}/copy", "std:grep", **given).body == shown
+    assert ruled(ward, "std:grep", TEXT, **given).body == shown
+
+
+@pytest.mark.parametrize(
+    ("limit", "error"),
+    [
+        ("First-Byte", "storlet.timeout.first_byte"),
+        ("Total", "storlet.timeout.total"),
+    ],
+)
+def test_a_deadline_ends_the_search_of_a_line(
+    owner: Client, container: str, limit: str, error: str
+) -> None:
+    path = f"{container}/long"
+    assert owner.put(path, b"a" * 80 + b"\n").status == 201
+    deadline = {f"X-Storlet-Limit-Timeout-{limit}": "2s"}
+    answer = owner.get(path, run_headers("std:grep", {"pattern": "(a+)+b"}) | deadline)
+    assert answer.error == error, answer
+
+
+def test_text(owner: Client, container: str, text: str, ward: Ward) -> None:
+    assert got(owner, text, "std:text", do="tail", count="1").body == b"the last line\n"
+    assert got(owner, text, "std:text", do="head", count="1").body == b"the first line\n"
+    sample = got(owner, text, "std:text", do="sample", count="2000", seed="1").body
+    assert sample == got(owner, text, "std:text", do="sample", count="2000", seed="1").body
+    assert sample.count(b"\n") == 2000
+    words = got(owner, text, "std:text", do="wc")
+    assert words.body.splitlines()[2:] == [b"lines\t2003", b"words\t6005"]
+    hebrew = stored(
+        owner, f"{container}/utf8", "std:text", HEBREW.encode("iso-8859-8"),
+        do="to-utf8", charset="iso-8859-8",
+    )  # fmt: skip
+    assert (hebrew.text, hebrew.headers["Content-Type"]) == (HEBREW, "text/plain; charset=utf-8")
+    unique = copied(owner, text, f"{container}/unique", "std:text", do="uniq", counts="true")
+    assert unique.text == f"the first line\t2000\n{HEBREW}\t2\nthe last line\t1\n"
+    assert unique.headers["Content-Type"] == "text/csv"
+    assert ruled(ward, "std:text", TEXT, do="head", count="1").body == b"the first line\n"
+    refused = owner.get(text, run_headers("std:text", {"do": "sort", "lines": "3"}))
+    assert (refused.status, refused.error) == (400, "bad_request")
+    assert "parameter 'do': 'sort': want one of to-utf8, head" in refused.text
+    assert "parameter 'lines': unknown" in refused.text
+
+
+@pytest.mark.parametrize(
+    ("storlet", "parameters"), [("std:xor", {"key": "5a0f01"}), ("std:bitrev", {})]
+)
+def test_filters_that_undo_themselves(
+    owner: Client, container: str, text: str, ward: Ward, storlet: str, parameters: dict[str, str]
+) -> None:
+    once = got(owner, text, storlet, **parameters)
+    assert once.body != TEXT
+    assert len(once.body) == len(TEXT)
+    path = f"{container}/once"
+    assert stored(owner, path, storlet, TEXT, **parameters).body == once.body
+    twice = copied(owner, path, f"{container}/twice", storlet, **parameters)
+    assert twice.body == TEXT
+    assert ruled(ward, storlet, TEXT, **parameters).body == once.body
+
+
+def test_delay(owner: Client, container: str, text: str, ward: Ward) -> None:
+    given = {"latency-ms": "300", "cpu-ms": "50"}
+    began = time.monotonic()
+    answer = got(owner, text, "std:delay", **given)
+    assert time.monotonic() - began >= 0.35
+    assert (answer.body, answer.meta("Colour")) == (TEXT, "red")
+    assert stored(owner, f"{container}/put", "std:delay", TEXT, **given).body == TEXT
+    assert copied(owner, text, f"{container}/copy", "std:delay", **given).body == TEXT
+    assert ruled(ward, "std:delay", TEXT, **given).body == TEXT
