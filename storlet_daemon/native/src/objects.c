@@ -315,8 +315,9 @@ static bool open_stream(struct file *file, int64_t start, int64_t end,
     return file->has_stream;
 }
 
-static bool open_first(struct file *file, const char *path, const struct storlet_range *range,
+static bool open_first(struct file *file, const char *path, const void *given,
                        struct storlet_error *failure) {
+    const struct storlet_range *range = given;
     if (path == NULL || (range != NULL && (range->first < 0 || range->last < -1))) {
         return invalid(failure, path == NULL ? "the path is NULL" : "the range is negative");
     }
@@ -344,21 +345,32 @@ static const struct storlet_file *enlist(struct file *file) {
     return &file->api;
 }
 
-static int open_object(struct storlet_run *run, const char *path, const struct storlet_range *range,
-                       const struct storlet_file **opened, struct storlet_error *error) {
+/* The first request of a file, with what the storlet has given for it. False with a failure. */
+typedef bool first_request(struct file *file, const char *path, const void *given,
+                           struct storlet_error *failure);
+
+/* A new file, which begins with `first`. Returns 0 or -1. */
+static int new_file(struct storlet_run *run, first_request *first, const char *path,
+                    const void *given, const struct storlet_file **made,
+                    struct storlet_error *error) {
     struct storlet_error failure = STORLET_ERROR;
     if (!services_enter(run, &failure)) {
         return give(error, &failure);
     }
     struct file *file = calloc(1, sizeof *file);
-    bool is_open = file == NULL ? no_memory(&failure) : open_first(file, path, range, &failure);
+    bool is_open = file == NULL ? no_memory(&failure) : first(file, path, given, &failure);
     if (is_open) {
-        *opened = enlist(file);
+        *made = enlist(file);
     } else if (file != NULL) {
         free_file(file);
     }
     services_leave();
     return is_open ? 0 : give(error, &failure);
+}
+
+static int open_object(struct storlet_run *run, const char *path, const struct storlet_range *range,
+                       const struct storlet_file **file, struct storlet_error *error) {
+    return new_file(run, open_first, path, range, file, error);
 }
 
 /* The file of a storlet's pointer, which this thread then uses; NULL with a failure. */
@@ -752,12 +764,13 @@ static int list_container(struct storlet_run *run, const char *container,
 /* --- created objects ---------------------------------------------------------------------------
  */
 
-static bool create_first(struct file *file, const char *path, const struct storlet_creation *given,
+static bool create_first(struct file *file, const char *path, const void *given,
                          struct storlet_error *failure) {
+    const struct storlet_creation *asked = given;
     struct storlet_creation creation = STORLET_CREATION;
     json_t *fields = json_object();
-    if (given != NULL) {
-        memcpy(&creation, given, given->size < sizeof creation ? given->size : sizeof creation);
+    if (asked != NULL) {
+        memcpy(&creation, asked, asked->size < sizeof creation ? asked->size : sizeof creation);
     }
     put_name(&fields, "path", path);
     put_text_if_any(&fields, "content_type", creation.content_type);
@@ -776,22 +789,9 @@ static bool create_first(struct file *file, const char *path, const struct storl
 }
 
 static int create_object(struct storlet_run *run, const char *path,
-                         const struct storlet_creation *creation,
-                         const struct storlet_file **created, struct storlet_error *error) {
-    struct storlet_error failure = STORLET_ERROR;
-    if (!services_enter(run, &failure)) {
-        return give(error, &failure);
-    }
-    struct file *file = calloc(1, sizeof *file);
-    bool is_open =
-        file == NULL ? no_memory(&failure) : create_first(file, path, creation, &failure);
-    if (is_open) {
-        *created = enlist(file);
-    } else if (file != NULL) {
-        free_file(file);
-    }
-    services_leave();
-    return is_open ? 0 : give(error, &failure);
+                         const struct storlet_creation *creation, const struct storlet_file **file,
+                         struct storlet_error *error) {
+    return new_file(run, create_first, path, creation, file, error);
 }
 
 /* `close` or `discard` of a created file. False with a failure. */
@@ -950,14 +950,16 @@ static json_t *fields_of_call(const struct storlet_call *call, const char *outpu
     return fields;
 }
 
-static bool call_first(struct file *file, const struct storlet_call *call,
+static bool call_first(struct file *file, const char *path, const void *given,
                        struct storlet_error *failure) {
+    struct storlet_call call = read_call(given);
+    (void)path;
     file->stream.kind = ANSWER_STREAM;
-    if (has_data(call)) {
-        file->feed = feed_of(call);
+    if (has_data(&call)) {
+        file->feed = feed_of(&call);
         file->stream.feed = &file->feed;
     }
-    file->has_stream = ask(&file->stream, "call", fields_of_call(call, NULL), failure);
+    file->has_stream = ask(&file->stream, "call", fields_of_call(&call, NULL), failure);
     if (!file->has_stream || !read_facts(&file->facts, file->stream.answer, failure)) {
         return false;
     }
@@ -966,22 +968,9 @@ static bool call_first(struct file *file, const struct storlet_call *call,
     return true;
 }
 
-static int call_storlet(struct storlet_run *run, const struct storlet_call *given,
+static int call_storlet(struct storlet_run *run, const struct storlet_call *call,
                         const struct storlet_file **result, struct storlet_error *error) {
-    struct storlet_error failure = STORLET_ERROR;
-    struct storlet_call call = read_call(given);
-    if (!services_enter(run, &failure)) {
-        return give(error, &failure);
-    }
-    struct file *file = calloc(1, sizeof *file);
-    bool is_open = file == NULL ? no_memory(&failure) : call_first(file, &call, &failure);
-    if (is_open) {
-        *result = enlist(file);
-    } else if (file != NULL) {
-        free_file(file);
-    }
-    services_leave();
-    return is_open ? 0 : give(error, &failure);
+    return new_file(run, call_first, NULL, call, result, error);
 }
 
 static int call_storlet_into(struct storlet_run *run, const struct storlet_call *given,
