@@ -1,5 +1,5 @@
 /*
- * The services of storlet.h: files, facts, listings and changes, each by requests of services.c.
+ * The services of storlet.h: files, facts, calls and changes, each by requests of request.c.
  *
  * A file begins with one stream of the whole object or part. After a seek, ranges of the version
  * that was opened are requested, each further one longer, up to AHEAD_MAX.
@@ -7,7 +7,7 @@
  * A pointer of a storlet is only used if it is in the list of open files or of known facts.
  */
 #define _GNU_SOURCE
-#include "services.h"
+#include "request.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,8 +23,6 @@
 #define AHEAD_MAX (8 << 20)
 /* A seek forward by at most this distance reads on; a longer one is a new request. */
 #define SKIP (256 * 1024)
-/* More than any page of a listing has. */
-#define PAGE_BYTES (16 << 20)
 
 /* Facts of an object, with the reply that holds their texts. `api` comes first. */
 struct facts {
@@ -56,134 +54,9 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of both lists and `i
 static struct file *files;
 static struct facts *known;
 
-/* --- failures ----------------------------------------------------------------------------------
- */
-
-/* Give a failure to the storlet, whose structure may be an older one. Returns -1. */
-static int give(struct storlet_error *error, const struct storlet_error *failure) {
-    if (error != NULL) {
-        uint32_t size = error->size;
-        memcpy(error, failure, size < sizeof *failure ? size : sizeof *failure);
-        error->size = size;
-    }
-    errno = failure->number;
-    return -1;
-}
-
-static bool no_memory(struct storlet_error *failure) {
-    explain_failure(failure, ENOMEM, "", 0, "the worker has no memory");
-    return false;
-}
-
 static bool invalid(struct storlet_error *failure, const char *reason) {
     explain_failure(failure, EINVAL, "bad_request", 400, "%s", reason);
     return false;
-}
-
-/* --- requests ----------------------------------------------------------------------------------
- */
-
-/* The fields of a request are a JSON object; with a wrong argument they become a text that says so,
- * and without memory NULL. */
-static void refuse(json_t **fields, const char *key, const char *what) {
-    if (json_is_object(*fields)) {
-        json_decref(*fields);
-        *fields = json_sprintf("%.100s is not %s", key, what);
-    }
-}
-
-/* Add a value, which is given away. */
-static void put(json_t **fields, const char *key, json_t *value) {
-    if (!json_is_object(*fields)) {
-        json_decref(value);
-    } else if (json_object_set_new(*fields, key, value) != 0) {
-        refuse(fields, key, "text in UTF-8");
-    }
-}
-
-static void put_text(json_t **fields, const char *key, const char *text) {
-    put(fields, key, text == NULL ? NULL : json_string(text));
-}
-
-/* A text that must have a character: the store ends a run whose requests are not valid. */
-static void put_name(json_t **fields, const char *key, const char *text) {
-    if (text == NULL || text[0] == '\0') {
-        refuse(fields, key, "text of at least one character");
-    } else {
-        put_text(fields, key, text);
-    }
-}
-
-static void put_text_if_any(json_t **fields, const char *key, const char *text) {
-    if (text != NULL && text[0] != '\0') {
-        put_text(fields, key, text);
-    }
-}
-
-static void put_texts(json_t **fields, const char *key, const struct storlet_field *given,
-                      size_t count) {
-    json_t *texts = json_object();
-    for (size_t i = 0; i < count; i++) {
-        const char *value = given[i].value;
-        put_text(&texts, given[i].name == NULL ? "" : given[i].name, value == NULL ? "" : value);
-    }
-    if (json_is_object(texts) || !json_is_object(*fields)) {
-        put(fields, key, texts);
-    } else {
-        json_decref(*fields);
-        *fields = texts;
-    }
-}
-
-/* As services_ask, for a call on data, which is given before the answer. */
-static bool ask_feeding(struct request *request, const char *operation, json_t *fields,
-                        struct storlet_error *failure) {
-    if (!services_send(request, operation, fields, failure)) {
-        return false;
-    }
-    int fd = services_feeding(request);
-    if (fd >= 0) {
-        feed_begin(request->feed, fd);
-    }
-    if (services_await(request, failure)) {
-        return true;
-    }
-    feed_end(request->feed);
-    feed_explain(request->feed, failure);
-    return false;
-}
-
-/* As services_ask, with fields that may be a fault. */
-static bool ask(struct request *request, const char *operation, json_t *fields,
-                struct storlet_error *failure) {
-    if (json_is_object(fields)) {
-        return request->feed == NULL ? services_ask(request, operation, fields, failure)
-                                     : ask_feeding(request, operation, fields, failure);
-    }
-    if (fields == NULL) {
-        return no_memory(failure);
-    }
-    explain_failure(failure, EINVAL, "bad_request", 400, "%s: %s", operation,
-                    json_string_value(fields));
-    json_decref(fields);
-    return false;
-}
-
-/* A request whose answer is that it was performed. Returns 0 or -1. */
-static int perform(struct storlet_run *run, const char *operation, json_t *fields,
-                   struct storlet_error *error) {
-    struct storlet_error failure = STORLET_ERROR;
-    struct request request = {.kind = ANSWER_NOTHING};
-    if (!services_enter(run, &failure)) {
-        json_decref(fields);
-        return give(error, &failure);
-    }
-    bool is_done = ask(&request, operation, fields, &failure);
-    if (is_done) {
-        services_drop(&request);
-    }
-    services_leave();
-    return is_done ? 0 : give(error, &failure);
 }
 
 /* --- facts -------------------------------------------------------------------------------------
@@ -203,7 +76,7 @@ static bool read_facts(struct facts *facts, json_t *reply, struct storlet_error 
     facts->api.metadata =
         fields_of(field(fields, "metadata"), NULL, NULL, &facts->api.metadata_count);
     facts->reply = json_incref(reply);
-    return facts->api.metadata != NULL || no_memory(failure);
+    return facts->api.metadata != NULL || explain_no_memory(failure);
 }
 
 static void release_facts(struct facts *facts) {
@@ -219,12 +92,12 @@ static int facts_by(struct storlet_run *run, const char *operation, json_t *fiel
     struct request request = {.kind = ANSWER_FACTS, .feed = feed};
     if (!services_enter(run, &failure)) {
         json_decref(fields);
-        return give(error, &failure);
+        return give_failure(error, &failure);
     }
     struct facts *facts = NULL;
-    if (ask(&request, operation, fields, &failure)) {
+    if (store_ask(&request, operation, fields, &failure)) {
         facts = calloc(1, sizeof *facts);
-        bool is_read = facts == NULL ? no_memory(&failure)
+        bool is_read = facts == NULL ? explain_no_memory(&failure)
                                      : read_facts(facts, request.answer, &failure);
         if (facts != NULL && !is_read) {
             release_facts(facts);
@@ -244,13 +117,13 @@ static int facts_by(struct storlet_run *run, const char *operation, json_t *fiel
         *object = &facts->api;
     }
     services_leave();
-    return facts != NULL ? 0 : give(error, &failure);
+    return facts != NULL ? 0 : give_failure(error, &failure);
 }
 
 static int stat_object(struct storlet_run *run, const char *path,
                        const struct storlet_object **object, struct storlet_error *error) {
     json_t *fields = json_object();
-    put_name(&fields, "path", path);
+    fields_put_name(&fields, "path", path);
     return facts_by(run, "stat", fields, NULL, object, error);
 }
 
@@ -300,18 +173,18 @@ static void free_file(struct file *file) {
 static bool open_stream(struct file *file, int64_t start, int64_t end,
                         struct storlet_error *failure) {
     json_t *fields = json_object();
-    put_name(&fields, "path", file->path);
+    fields_put_name(&fields, "path", file->path);
     if (start >= 0) {
-        put(&fields, "start", json_integer(start));
+        fields_put(&fields, "start", json_integer(start));
     }
     if (end >= 0) {
-        put(&fields, "end", json_integer(end));
+        fields_put(&fields, "end", json_integer(end));
     }
     if (file->facts.api.etag != NULL) {
-        put_text(&fields, "etag", file->facts.api.etag);
+        fields_put_text(&fields, "etag", file->facts.api.etag);
     }
     file->stream.kind = ANSWER_STREAM;
-    file->has_stream = ask(&file->stream, "open", fields, failure);
+    file->has_stream = store_ask(&file->stream, "open", fields, failure);
     return file->has_stream;
 }
 
@@ -323,7 +196,7 @@ static bool open_first(struct file *file, const char *path, const void *given,
     }
     file->path = strdup(path);
     if (file->path == NULL) {
-        return no_memory(failure);
+        return explain_no_memory(failure);
     }
     int64_t last = range == NULL ? -1 : range->last;
     if (!open_stream(file, range == NULL ? -1 : range->first, last, failure) ||
@@ -355,17 +228,17 @@ static int new_file(struct storlet_run *run, first_request *first, const char *p
                     struct storlet_error *error) {
     struct storlet_error failure = STORLET_ERROR;
     if (!services_enter(run, &failure)) {
-        return give(error, &failure);
+        return give_failure(error, &failure);
     }
     struct file *file = calloc(1, sizeof *file);
-    bool is_open = file == NULL ? no_memory(&failure) : first(file, path, given, &failure);
+    bool is_open = file == NULL ? explain_no_memory(&failure) : first(file, path, given, &failure);
     if (is_open) {
         *made = enlist(file);
     } else if (file != NULL) {
         free_file(file);
     }
     services_leave();
-    return is_open ? 0 : give(error, &failure);
+    return is_open ? 0 : give_failure(error, &failure);
 }
 
 static int open_object(struct storlet_run *run, const char *path, const struct storlet_range *range,
@@ -432,7 +305,7 @@ static int64_t use_file(struct storlet_run *run, const struct storlet_file *give
     struct storlet_error failure = STORLET_ERROR;
     int64_t result = -1;
     if (!services_enter(run, &failure)) {
-        return give(error, &failure);
+        return give_failure(error, &failure);
     }
     struct file *file = take(given, use->is_created, &failure);
     if (file != NULL) {
@@ -447,7 +320,7 @@ static int64_t use_file(struct storlet_run *run, const struct storlet_file *give
         give_back(file);
     }
     services_leave();
-    return result >= 0 ? result : give(error, &failure);
+    return result >= 0 ? result : give_failure(error, &failure);
 }
 
 static void close_object(struct storlet_run *run, const struct storlet_file *given) {
@@ -590,177 +463,6 @@ static int64_t seek_object(struct storlet_run *run, const struct storlet_file *f
     return use_file(run, file, &use, error);
 }
 
-/* --- listings ----------------------------------------------------------------------------------
- */
-
-struct listing {
-    struct storlet_query query;
-    const char *container;
-    json_t *page;      /* the last one; NULL before the first */
-    const char *after; /* the last name of it, or the marker */
-    int64_t left;      /* entries that are still wanted; -1: all */
-    bool has_more;
-    bool is_over; /* the storlet wants no more */
-};
-
-static json_t *fields_of_listing(const struct listing *listing) {
-    json_t *fields = json_object();
-    put_name(&fields, "container", listing->container);
-    put_text_if_any(&fields, "prefix", listing->query.prefix);
-    put_text_if_any(&fields, "delimiter", listing->query.delimiter);
-    put_text_if_any(&fields, "marker", listing->after);
-    put_text_if_any(&fields, "end_marker", listing->query.end_marker);
-    if (listing->query.reverse != 0) {
-        put(&fields, "reverse", json_true());
-    }
-    if (listing->left > 0) {
-        put(&fields, "limit", json_integer(listing->left));
-    }
-    return fields;
-}
-
-/* All bytes of a stream, which the caller frees; NULL with a failure. */
-static char *read_all(struct request *stream, size_t *size, struct storlet_error *failure) {
-    size_t capacity = 65536;
-    char *data = malloc(capacity);
-    *size = 0;
-    while (data != NULL) {
-        ssize_t count = services_read(stream, data + *size, capacity - *size, failure);
-        if (count == 0) {
-            return data;
-        }
-        *size += count > 0 ? (size_t)count : 0;
-        bool is_full = *size == capacity;
-        if (count < 0 || (is_full && capacity >= PAGE_BYTES)) {
-            if (count > 0) {
-                services_distrust("a page of a listing is too long", failure);
-            }
-            free(data);
-            return NULL;
-        }
-        if (is_full) {
-            char *grown = realloc(data, capacity *= 2);
-            if (grown == NULL) {
-                free(data);
-            }
-            data = grown;
-        }
-    }
-    no_memory(failure);
-    return NULL;
-}
-
-static bool is_text(json_t *value) {
-    return value == NULL || json_is_string(value);
-}
-
-/* Swift writes an empty text for what it does not know. */
-static const char *text_of(json_t *value) {
-    return json_string_length(value) > 0 ? json_string_value(value) : NULL;
-}
-
-/* False: it is no entry of a listing. */
-static bool read_entry(json_t *found, struct storlet_entry *entry) {
-    json_t *prefix = field(found, "subdir");
-    json_t *name = prefix != NULL ? prefix : field(found, "name");
-    json_t *bytes = field(found, "bytes");
-    json_t *etag = field(found, "hash");
-    json_t *type = field(found, "content_type");
-    json_t *modified = field(found, "last_modified");
-    if (!json_is_string(name) || !(bytes == NULL || json_is_integer(bytes)) || !is_text(etag) ||
-        !is_text(type) || !is_text(modified)) {
-        return false;
-    }
-    *entry = (struct storlet_entry){.size = sizeof *entry,
-                                    .is_prefix = prefix != NULL,
-                                    .name = json_string_value(name),
-                                    .bytes = bytes == NULL ? -1 : json_integer_value(bytes),
-                                    .etag = text_of(etag),
-                                    .content_type = text_of(type),
-                                    .last_modified = text_of(modified)};
-    return true;
-}
-
-/* Replace the page by the next one. False with a failure. */
-static bool next_page(struct listing *listing, struct storlet_error *failure) {
-    struct request request = {.kind = ANSWER_STREAM};
-    if (!ask(&request, "list", fields_of_listing(listing), failure)) {
-        return false;
-    }
-    size_t size;
-    char *data = read_all(&request, &size, failure);
-    listing->has_more = json_is_true(field(request.answer, "has_more"));
-    services_drop(&request);
-    if (data == NULL) {
-        return false;
-    }
-    json_error_t error;
-    json_t *page = json_loadb(data, size, 0, &error);
-    free(data);
-    if (!json_is_array(page)) {
-        json_decref(page);
-        services_distrust("a page of a listing is no list in JSON", failure);
-        return false;
-    }
-    json_decref(listing->page);
-    listing->page = page;
-    return true;
-}
-
-/* Give the entries of the page to the storlet. False with a failure. */
-static bool give_entries(struct listing *listing,
-                         int (*each)(void *context, const struct storlet_entry *entry),
-                         void *context, struct storlet_error *failure) {
-    size_t index;
-    json_t *found;
-    json_array_foreach(listing->page, index, found) {
-        struct storlet_entry entry;
-        if (!read_entry(found, &entry)) {
-            services_distrust("an entry of a listing has no name", failure);
-            return false;
-        }
-        listing->after = entry.name;
-        listing->is_over = each(context, &entry) != 0;
-        if (listing->is_over || (listing->left > 0 && --listing->left == 0)) {
-            listing->is_over = true;
-            return true;
-        }
-    }
-    return true;
-}
-
-static bool list_all(struct listing *listing,
-                     int (*each)(void *context, const struct storlet_entry *entry), void *context,
-                     struct storlet_error *failure) {
-    do {
-        if (!next_page(listing, failure) || !give_entries(listing, each, context, failure)) {
-            return false;
-        }
-    } while (!listing->is_over && listing->has_more && json_array_size(listing->page) > 0);
-    return true;
-}
-
-static int list_container(struct storlet_run *run, const char *container,
-                          const struct storlet_query *query,
-                          int (*each)(void *context, const struct storlet_entry *entry),
-                          void *context, struct storlet_error *error) {
-    struct storlet_error failure = STORLET_ERROR;
-    struct listing listing = {.query = STORLET_QUERY, .container = container};
-    if (query != NULL) {
-        size_t size = query->size < sizeof listing.query ? query->size : sizeof listing.query;
-        memcpy(&listing.query, query, size);
-    }
-    listing.after = listing.query.marker;
-    listing.left = listing.query.limit > 0 ? listing.query.limit : -1;
-    if (!services_enter(run, &failure)) {
-        return give(error, &failure);
-    }
-    bool is_listed = list_all(&listing, each, context, &failure);
-    json_decref(listing.page);
-    services_leave();
-    return is_listed ? 0 : give(error, &failure);
-}
-
 /* --- created objects ---------------------------------------------------------------------------
  */
 
@@ -772,19 +474,19 @@ static bool create_first(struct file *file, const char *path, const void *given,
     if (asked != NULL) {
         memcpy(&creation, asked, asked->size < sizeof creation ? asked->size : sizeof creation);
     }
-    put_name(&fields, "path", path);
-    put_text_if_any(&fields, "content_type", creation.content_type);
+    fields_put_name(&fields, "path", path);
+    fields_put_if_any(&fields, "content_type", creation.content_type);
     if (creation.metadata_count > 0) {
-        put_texts(&fields, "metadata", creation.metadata, creation.metadata_count);
+        fields_put_texts(&fields, "metadata", creation.metadata, creation.metadata_count);
     }
     if (creation.delete_after < 0) {
-        refuse(&fields, "delete_after", "from 0");
+        fields_refuse(&fields, "delete_after", "from 0");
     } else if (creation.delete_after > 0) {
-        put(&fields, "delete_after", json_integer(creation.delete_after));
+        fields_put(&fields, "delete_after", json_integer(creation.delete_after));
     }
     file->is_created = true;
     file->stream.kind = ANSWER_SINK;
-    file->has_stream = ask(&file->stream, "create", fields, failure);
+    file->has_stream = store_ask(&file->stream, "create", fields, failure);
     return file->has_stream && read_facts(&file->facts, file->stream.answer, failure);
 }
 
@@ -798,11 +500,11 @@ static int create_object(struct storlet_run *run, const char *path,
 static bool end_created(struct file *file, const char *operation, struct storlet_error *failure) {
     struct request request = {.kind = ANSWER_NOTHING};
     json_t *fields = json_object();
-    put(&fields, "file", json_integer(file->stream.id));
+    fields_put(&fields, "file", json_integer(file->stream.id));
     if (strcmp(operation, "close") == 0) {
-        put(&fields, "bytes", json_integer(file->position));
+        fields_put(&fields, "bytes", json_integer(file->position));
     }
-    if (!ask(&request, operation, fields, failure)) {
+    if (!store_ask(&request, operation, fields, failure)) {
         return false;
     }
     services_drop(&request);
@@ -901,15 +603,15 @@ static void put_ranges(json_t **fields, const struct storlet_call *call) {
     for (size_t i = 0; i < call->range_count; i++) {
         json_t *range = json_object();
         if (call->ranges[i].first < 0) {
-            refuse(fields, "ranges", "from 0");
+            fields_refuse(fields, "ranges", "from 0");
         }
-        put(&range, "start", json_integer(call->ranges[i].first));
+        fields_put(&range, "start", json_integer(call->ranges[i].first));
         if (call->ranges[i].last >= 0) {
-            put(&range, "end", json_integer(call->ranges[i].last));
+            fields_put(&range, "end", json_integer(call->ranges[i].last));
         }
         json_array_append_new(ranges, range);
     }
-    put(fields, "ranges", ranges);
+    fields_put(fields, "ranges", ranges);
 }
 
 /* The call of a storlet, which may have been compiled with an older header. */
@@ -932,20 +634,20 @@ static struct feed feed_of(const struct storlet_call *call) {
 
 static json_t *fields_of_call(const struct storlet_call *call, const char *output) {
     json_t *fields = json_object();
-    put_name(&fields, "storlet", call->storlet);
+    fields_put_name(&fields, "storlet", call->storlet);
     if (!has_data(call)) {
-        put_name(&fields, "path", call->path);
+        fields_put_name(&fields, "path", call->path);
     } else if (call->path != NULL || (call->data != NULL && call->read_data != NULL)) {
-        refuse(&fields, "data", "the one input: set path, data or read_data");
+        fields_refuse(&fields, "data", "the one input: set path, data or read_data");
     }
     if (call->parameter_count > 0) {
-        put_texts(&fields, "parameters", call->parameters, call->parameter_count);
+        fields_put_texts(&fields, "parameters", call->parameters, call->parameter_count);
     }
     if (call->range_count > 0) {
         put_ranges(&fields, call);
     }
     if (output != NULL) {
-        put_name(&fields, "output", output);
+        fields_put_name(&fields, "output", output);
     }
     return fields;
 }
@@ -959,7 +661,7 @@ static bool call_first(struct file *file, const char *path, const void *given,
         file->feed = feed_of(&call);
         file->stream.feed = &file->feed;
     }
-    file->has_stream = ask(&file->stream, "call", fields_of_call(&call, NULL), failure);
+    file->has_stream = store_ask(&file->stream, "call", fields_of_call(&call, NULL), failure);
     if (!file->has_stream || !read_facts(&file->facts, file->stream.answer, failure)) {
         return false;
     }
@@ -989,23 +691,23 @@ static int change_metadata(struct storlet_run *run, const char *path,
                            const struct storlet_field *changes, size_t count,
                            struct storlet_error *error) {
     json_t *fields = json_object();
-    put_name(&fields, "path", path);
-    put_texts(&fields, "changes", changes, count);
-    return perform(run, "set_metadata", fields, error);
+    fields_put_name(&fields, "path", path);
+    fields_put_texts(&fields, "changes", changes, count);
+    return store_perform(run, "set_metadata", fields, error);
 }
 
 static int copy_object(struct storlet_run *run, const char *source, const char *target,
                        struct storlet_error *error) {
     json_t *fields = json_object();
-    put_name(&fields, "source", source);
-    put_name(&fields, "target", target);
-    return perform(run, "copy", fields, error);
+    fields_put_name(&fields, "source", source);
+    fields_put_name(&fields, "target", target);
+    return store_perform(run, "copy", fields, error);
 }
 
 static int remove_object(struct storlet_run *run, const char *path, struct storlet_error *error) {
     json_t *fields = json_object();
-    put_name(&fields, "path", path);
-    return perform(run, "delete", fields, error);
+    fields_put_name(&fields, "path", path);
+    return store_perform(run, "delete", fields, error);
 }
 
 /* --- the run -----------------------------------------------------------------------------------

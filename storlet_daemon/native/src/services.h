@@ -1,4 +1,4 @@
-/* services.c and feed.c for library.c and objects.c: requests to the store. */
+/* services.c and feed.c for library.c and request.c: requests to the store. */
 #ifndef STORLET_SERVICES_H
 #define STORLET_SERVICES_H
 

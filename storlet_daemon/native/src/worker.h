@@ -6,14 +6,14 @@
  * library.c. input.c reads the inputs of a shared object. code.c explains why a file cannot run in
  * this sandbox.
  *
- * services.c is the way of a shared object to the store: requests and replies. objects.c has the
- * functions of storlet.h that use it: files, facts, listings and changes. feed.c gives data to a
+ * services.c is the way of a shared object to the store: requests and replies. objects.c and
+ * listing.c have the functions of storlet.h that use it, by request.c. feed.c gives data to a
  * storlet that is called.
  *
  * text.c bounds texts that come from a tenant. log.c is the invocation's log. state.c restores the
  * process after a run, and counters.c reads the kernel's counters of the worker group.
  *
- * Single-threaded, except these three, which threads of a storlet may use. Descriptors are
+ * Single-threaded, except these five, which threads of a storlet may use. Descriptors are
  * close-on-exec without exception; a program gets its own by number.
  */
 #ifndef STORLET_WORKER_H
@@ -183,7 +183,7 @@ void discard_output(void);
 void print_into(int fd);
 bool set_flags(int fd, int get, int set, int add, int drop);
 
-/* services.c and feed.c: declared in services.h, for library.c and objects.c */
+/* services.c and what uses it: declared in services.h and request.h */
 
 /* input.c: as the functions of storlet.h */
 void reader_open(struct reader *reader, const struct input *input);
