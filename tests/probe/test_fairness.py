@@ -41,7 +41,7 @@ SMALL_NODE: dict[str, dict[str, object]] = {
         "queue_per_tenant": 10,
         "weights": f"{HEAVY}:3",
     },
-    "storlet.conf:invocation": {"queue_seconds": 12, "workers_python": 16},
+    "storlet.conf:invocation": {"queue_seconds": 8, "workers_python": 16},
 }
 
 
@@ -95,7 +95,7 @@ def test_a_flood_beyond_a_tenants_share_gets_429_and_does_not_delay_the_neighbou
 ) -> None:
     assert tenant.is_well()
     flood = [
-        background.submit(tenant.tool().get, tenant.path, "numbered", before="20", lines="1")
+        background.submit(tenant.tool().get, tenant.path, "numbered", before="14", lines="1")
         for _ in range(40)
     ]
     assert retry_until(lambda: usage(cluster, tenant) == (PLACES // 2, 10)), snapshot(
@@ -113,7 +113,7 @@ def test_a_flood_beyond_a_tenants_share_gets_429_and_does_not_delay_the_neighbou
     assert {answer.error for answer in refused} == {"tenant.busy"}
     assert all(1 <= int(answer.headers["Retry-After"]) <= 60 for answer in refused)
     assert sum("wait already" in answer.text for answer in refused) == 26
-    assert sum("within 12 s" in answer.text for answer in refused) == 10
+    assert sum("within 8 s" in answer.text for answer in refused) == 10
     assert len(latencies) > 10
     assert max(latencies) < 8, latencies
     assert retry_until(lambda: is_idle(cluster))
@@ -126,7 +126,7 @@ def test_a_weight_is_a_larger_share(
     heavy = new_tenant(HEAVY)
     assert heavy.is_well()
     flood = [
-        background.submit(heavy.tool().get, heavy.path, "numbered", before="8", lines="1")
+        background.submit(heavy.tool().get, heavy.path, "numbered", before="5", lines="1")
         for _ in range(10)
     ]
     assert retry_until(lambda: usage(cluster, heavy) == (6, 4)), snapshot(cluster.run_dir)
@@ -234,18 +234,19 @@ class OtherTable:
         gid = (cluster.run_dir / shared_table.FILE_NAME).stat().st_gid
         shared_table.create(self._folder / shared_table.FILE_NAME, gid)
 
-    def follow(self, conf: Path) -> None:
+    def follow(self, conf: Path, overflow: str) -> None:
         """Take all other options of ``conf``."""
-        self.conf.write_text(
-            re.sub(r"(?m)^run_dir = .*", f"run_dir = {self._folder}", conf.read_text())
-        )
+        text = re.sub(r"(?m)^run_dir = .*", f"run_dir = {self._folder}", conf.read_text())
+        self.conf.write_text(text.replace("[placement]", f"[placement]\noverflow = {overflow}"))
 
     def remove(self) -> None:
         shutil.rmtree(self._folder)
 
 
 @pytest.fixture(params=["proxy", "replica"])
-def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tuple[str, Holder]]:
+def overflowing(
+    request: pytest.FixtureRequest, cluster: Cluster, small_node: None
+) -> Iterator[tuple[str, Holder]]:
     """Object nodes without a free slot (``replica``: one of the two nodes) and without a queue."""
     other = OtherTable(cluster)
     servers = (1, 2) if request.param == "proxy" else (1,)
@@ -256,16 +257,15 @@ def overflowing(request: pytest.FixtureRequest, cluster: Cluster) -> Iterator[tu
     options: dict[str, dict[str, object]] = {
         "storlet.conf:placement": {"overflow": request.param}
     } | SMALL_NODE
-    other.follow(cluster.storlet_conf)
-    cluster.configure(options)
-    other.follow(cluster.storlet_conf)
+    other.follow(cluster.storlet_conf, request.param)
     try:
-        with cluster.configured(options | elsewhere):
-            holder = Holder(other.conf)
-            assert holder.fill() == PLACES
-            yield request.param, holder
-            holder.release()
+        cluster.configure(options | elsewhere)
+        holder = Holder(other.conf)
+        assert holder.fill() == PLACES
+        yield request.param, holder
+        holder.release()
     finally:
+        cluster.configure(SMALL_NODE)
         other.remove()
 
 

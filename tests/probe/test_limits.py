@@ -88,7 +88,9 @@ def test_a_stall_in_the_body_exceeds_the_idle_deadline(
     host: Host, tenant: Tenant, placement: str
 ) -> None:
     key = new_key()
-    answer = tenant.tool(placement).get(tenant.path, "end", how="stall", lines="40000", key=key)
+    answer = tenant.tool(placement).get(
+        tenant.path, "end", GOES_ON, how="stall", lines="40000", key=key
+    )
     assert (answer.status, answer.is_broken) == (200, True)
     wait_for(lambda: not host.runs_named(key), 5, "its process to end")
     assert tenant.count(key) == 1
