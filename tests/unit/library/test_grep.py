@@ -14,7 +14,7 @@ from tests.unit.library.support import LibraryStorlet
 
 STORLET = LibraryStorlet("grep")
 PATTERNS = [
-    "", "a", "ab", "A", "a|b", "^a", "b$", "^$", "^", "$", "a.b", ".", "a*", "[ab]c", "[^a]", "[^a]*b",
+    "", "a", "ab", "A", "a|b", "ab|a|c", "a|", "|", "bb|B|a ", "^a", "b$", "^$", "^", "$", "a.b", ".", "a*", "[ab]c", "[^a]", "[^a]*b",
     r"\s", r"\sa", r"a\s+b", r"\bab\b", r"\Ba", r"a\Z", r"\Aa", r"a\n", r"\r", "(a)\\1", "(a|b)*c",
     "a(?=b)", "a(?!b)", "(?<=a)b", "(?<!a)b", "(?i)AB", "(?s)a.", "(?s:a.b)", "(?m)^b", "a{2,3}",
     r"\W", r"\D+b", r"[\s]b", r"[^\S]b", "x*$", "(?x) a b", "(?-i:a)b", "a?b", r"\s?a", "(?P<n>a)(?P=n)",

@@ -32,24 +32,25 @@ class Grep:
         sink = sink_of(params)
         target = out_files[0]
         target.set_metadata({"Content-Type": "text/plain; charset=utf-8"})
-        of_match, of_others = sink.take, sink.skip
-        if is_true(params, "invert"):
-            of_match, of_others = of_others, of_match
+        is_inverted = is_true(params, "invert")
         for block in whole_lines(in_files[0]):
-            place = 0
-            for start, end in find(block):
-                if place < start:
-                    of_others(block, place, start)
-                of_match(block, start, end)
-                place = end
-                if sink.is_done:
-                    break
-            if place < len(block) and not sink.is_done:
-                of_others(block, place, len(block))
+            spans = find(block)
+            sink.add_block(block, others(block, spans) if is_inverted else spans)
             target.write(sink.output())
             if sink.is_done:
                 break
         target.write(sink.end())
+
+
+def others(block: bytes, spans: matching.Spans) -> matching.Spans:
+    """The runs of lines between the spans."""
+    place = 0
+    for start, end in spans:
+        if place < start:
+            yield place, start
+        place = end
+    if place < len(block):
+        yield place, len(block)
 
 
 def is_true(params: dict[str, str], name: str) -> bool:

@@ -4,10 +4,10 @@ The pattern is searched in each line without its line break, that is ``\\r`` and
 A call of Python for each line would dominate the cost, so where the result is the same, a whole
 block is searched, and calls are made for lines that match only:
 
-* A plain text is found by ``bytes.find``.
-* An expression is searched in the block with ``re.MULTILINE``, and then in the line that has the
-  match.  This finds all lines if each match within a line is one within the block, too
-  (:func:`is_fit_for_blocks`).
+* Plain texts, such as ``WARN|ERROR``, are found by ``bytes.find``.
+* An expression is searched in the block with ``re.MULTILINE``.  This finds all lines if each match
+  within a line is one within the block, too (:func:`is_fit_for_blocks`).  If a match may have a
+  line feed, the line where it begins is searched, too.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ Spans = Iterator[tuple[int, int]]
 #: Start and end of each line of a block that matches; the block ends with a line feed.
 Matcher = Callable[[bytes], Spans]
 LINE_FEED = 10
+#: Bytes of an expression that is not one plain text, or several with | between them.
+SPECIAL = re.compile(rb"[^\w\s,:;=<>@/'\"%!_|-]")
 #: Classes with the line feed.
 CLASSES = ("CATEGORY_SPACE", "CATEGORY_NOT_DIGIT", "CATEGORY_NOT_WORD")
 #: They hold at the ends of a line as at the ends of a text, with ``re.MULTILINE``.
@@ -41,13 +43,19 @@ def matcher(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Matcher:
     line = re.compile(re.escape(text) if is_fixed else text, flags)
     if b"\n" in text or b"\r" in text:
         return lambda block: by_lines(line, block)
-    if is_fixed or not re.search(rb"[^\w\s,:;=<>@/'\"%!_-]", text):
-        if ignores_case:
-            return lambda block: by_text(text.lower(), block, block.lower())
-        return lambda block: by_text(text, block, block)
+    if is_fixed or not SPECIAL.search(text):
+        folded = text.lower() if ignores_case else text
+        texts = [folded] if is_fixed else folded.split(b"|")
+
+        def find(block: bytes) -> Spans:
+            searched = block.lower() if ignores_case else block
+            return by_text(texts[0], searched) if len(texts) == 1 else by_texts(texts, searched)
+
+        return find
     if not is_fit_for_blocks(text, flags):
         return lambda block: by_lines(line, block)
     whole = re.compile(text, flags | re.MULTILINE)
+    by_block = by_exact_block if is_within_lines(text, flags) else by_checked_block
 
     def search(block: bytes) -> Spans:
         # At the end of a line, $ does not match before \r.
@@ -66,21 +74,44 @@ def by_lines(line: re.Pattern[bytes], block: bytes) -> Spans:
         start = end
 
 
-def by_text(text: bytes, block: bytes, searched: bytes) -> Spans:
-    """Find a plain text without line breaks; ``searched`` is the block with letters folded."""
-    end = 0
-    while (place := searched.find(text, end)) >= 0 and place < len(block):
-        start = block.rfind(b"\n", end, place) + 1 or end
-        end = block.find(b"\n", place) + 1
+def by_text(text: bytes, block: bytes) -> Spans:
+    """Find a plain text without line breaks."""
+    find, rfind, size, end = block.find, block.rfind, len(block), 0
+    while 0 <= (place := find(text, end)) < size:
+        start = rfind(b"\n", end, place) + 1 or end
+        end = find(b"\n", place) + 1
         yield start, end
 
 
-def by_block(line: re.Pattern[bytes], whole: re.Pattern[bytes], block: bytes) -> Spans:
-    """Search the block, and then each line that has a match."""
-    end = 0
-    while (match := whole.search(block, end)) and (place := match.start()) < len(block):
-        start = block.rfind(b"\n", end, place) + 1 or end
-        end = block.find(b"\n", place) + 1
+def by_texts(texts: list[bytes], block: bytes) -> Spans:
+    """Find any of several plain texts without line breaks."""
+    find, rfind, size, end = block.find, block.rfind, len(block), 0
+    # The next place of each text; -1 is not known yet.
+    places = [-1] * len(texts)
+    while True:
+        for number, place in enumerate(places):
+            if place < end:
+                found = find(texts[number], end)
+                places[number] = size if found < 0 else found
+        if (place := min(places)) >= size:
+            return
+        start = rfind(b"\n", end, place) + 1 or end
+        end = find(b"\n", place) + 1
+        yield start, end
+
+
+def by_exact_block(_line: re.Pattern[bytes], whole: re.Pattern[bytes], block: bytes) -> Spans:
+    """Search the block; no match has a line feed."""
+    search, find, rfind, size, end = whole.search, block.find, block.rfind, len(block), 0
+    while (match := search(block, end)) and (place := match.start()) < size:
+        start = rfind(b"\n", end, place) + 1 or end
+        end = find(b"\n", place) + 1
+        yield start, end
+
+
+def by_checked_block(line: re.Pattern[bytes], whole: re.Pattern[bytes], block: bytes) -> Spans:
+    """Search the block, and then each line where a match begins."""
+    for start, end in by_exact_block(line, whole, block):
         if line.search(block[start : end - 1]):
             yield start, end
 
@@ -95,6 +126,11 @@ def is_fit_for_blocks(text: bytes, flags: int) -> bool:
     parsed = parser.parse(text, flags)
     is_plain = not parsed.state.flags & (re.DOTALL | re.LOCALE)
     return is_plain and all(_is_fit(*each, is_repeated=False) for each in parsed)
+
+
+def is_within_lines(text: bytes, flags: int) -> bool:
+    """Whether nothing in the expression can be a line feed."""
+    return all(_is_fit(*each, is_repeated=True) for each in parser.parse(text, flags))
 
 
 def _is_fit(code: Any, value: Any, *, is_repeated: bool) -> bool:

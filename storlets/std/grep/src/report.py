@@ -1,12 +1,13 @@
 """Outputs of a search: lines, their number, or lines with their places and context.
 
-Each sink gets the blocks in runs: ``take`` those that are selected, ``skip`` the others.  A run is
-``block[start:end]``, one line or several.
+Each sink gets blocks with the runs of lines that are selected.  A run is ``block[start:end]``, one
+line or several.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
 
 def first_lines(block: bytes, start: int, end: int, count: int) -> int:
@@ -37,6 +38,17 @@ class Sink:
     @property
     def _is_full(self) -> bool:
         return 0 < self._most <= self._count
+
+    def add_block(self, block: bytes, spans: Iterable[tuple[int, int]]) -> None:
+        """Add a block; the spans are the selected lines."""
+        place = 0
+        for start, end in spans:
+            self.skip(block, place, start)
+            self.take(block, start, end)
+            place = end
+            if self.is_done:
+                return
+        self.skip(block, place, len(block))
 
     def take(self, block: bytes, start: int, end: int) -> None:
         """Add selected lines."""
@@ -70,12 +82,24 @@ class Sink:
 class Number(Sink):
     """The number of selected lines."""
 
+    def add_block(self, block: bytes, spans: Iterable[tuple[int, int]]) -> None:
+        if self._most:
+            super().add_block(block, spans)
+        else:
+            self._count += sum(block.count(b"\n", start, end) for start, end in spans)
+
     def end(self) -> bytes:
         return b"%d\n" % self._count
 
 
 class Lines(Sink):
     """The selected lines."""
+
+    def add_block(self, block: bytes, spans: Iterable[tuple[int, int]]) -> None:
+        if self._most:
+            super().add_block(block, spans)
+        else:
+            self._parts = [block[start:end] for start, end in spans]
 
     def add(self, block: bytes, start: int, end: int) -> None:
         self._parts.append(block[start:end])
