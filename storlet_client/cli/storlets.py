@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_one, show_rows
 from storlet_client.cli.progress import watched, written
 from storlet_client.cli.watch import at_each_save
-from storlet_client.errors import ConfigurationError
-from storlet_client.operations import Manifest, language_of
+from storlet_client.errors import ConfigurationError, NotThere, Refused
+from storlet_client.operations import BundleVersion, Manifest, language_of
 from storlet_client.overview import ALL_COLUMNS, COLUMNS, Overview
 from storlet_client.storlets import Storlets
 
 #: A class of a Python file that can be a storlet.
 _CLASS = re.compile(r"^class\s+([A-Za-z_]\w*)", re.MULTILINE)
+_FORBIDDEN = 403
 
 
 def declare(group: Group) -> None:
@@ -169,9 +171,40 @@ def _deploy_bundle(
         except archive.BundleError as error:
             raise ConfigurationError([f"{file}: {fault}" for fault in error.faults]) from None
     name = manifest["name"]
-    number = storlets.deploy_bundle(name, file.read_bytes(), check=check)
+    code = file.read_bytes()
+    before = _current_version(storlets, name)
+    number = storlets.deploy_bundle(name, code, check=check)
     click.echo(legible(f"deployed {name} {manifest['version']} as version {number}"))
+    for line in _changes(before, code, manifest):
+        click.echo(legible(f"  {line}"))
     click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
+
+
+def _current_version(storlets: Storlets, name: str) -> BundleVersion | None:
+    """The version that a deployment replaces; ``None`` if there is none, or none to be read."""
+    try:
+        return next((each for each in storlets.versions(name) if each.current), None)
+    except NotThere:
+        return None
+    except Refused as error:
+        # The right to write the container does not include that to read it.
+        if error.status != _FORBIDDEN:
+            raise
+        return None
+
+
+def _changes(
+    before: BundleVersion | None, code: bytes, manifest: Mapping[str, Any]
+) -> Iterator[str]:
+    """The differences of a bundle, each as one line."""
+    if before is None:
+        yield f"new: {len(code):,} bytes of {manifest['language']}"
+    elif before.sha256 == hashlib.sha256(code).hexdigest():
+        yield "unchanged"
+    else:
+        yield f"code: {before.bytes:,} -> {len(code):,} bytes"
+        if before.version != manifest["version"]:
+            yield f"version: {before.version} -> {manifest['version']}"
 
 
 def _language(given: str | None, name: str) -> str:

@@ -502,7 +502,10 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     project = tmp_path / "fruit"
     shell.run("init", str(project))
     bundle = shell.run("build", str(project)).strip()
-    assert shell.run("deploy", bundle) == "deployed fruit 0.1.0 as version 1\n"
+    deployed = "deployed fruit 0.1.0 as version 1\n"
+    assert shell.run("deploy", bundle).startswith(f"{deployed}  new: ")
+    assert shell.run("deploy", bundle) == "deployed fruit 0.1.0 as version 2\n  unchanged\n"
+    shell.run("rollback", "fruit", "1")
     assert shell.client.put("samples").status == 201
     assert shell.client.put("samples/list", (project / "sample.txt").read_bytes()).status == 201
     run = ("invoke", "fruit", "samples/list", "-p", "text=apple")
@@ -513,11 +516,14 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     refused = shell.run("deploy", bundle, code=4)
     assert "test case 'lines with apples' failed: the output differs" in refused
     assert shell.run(*run) == "one apple\nthree apples\n"
-    assert "version 2" in shell.run("deploy", bundle, "--no-check")
+    changed = shell.run("deploy", bundle, "--no-check")
+    assert changed.startswith("deployed fruit 0.1.0 as version 3\n  code: ")
     assert shell.run(*run) == "two pears\n"
     assert shell.run("invoke", "fruit@1", *run[2:]) == "one apple\nthree apples\n"
     rows = json.loads(shell.run("versions", "fruit", "-f", "json"))
-    assert [(row["number"], row["current"]) for row in rows] == [(2, True), (1, False)]
+    assert [(row["number"], row["current"]) for row in rows] == [
+        (3, True), (2, False), (1, False)
+    ]  # fmt: skip
     shell.run("rollback", "fruit", "1")
     assert shell.run(*run) == "one apple\nthree apples\n"
     assert "FAIL" not in shell.run("doctor")
@@ -536,9 +542,9 @@ def test_a_project_becomes_versions_and_failures_leave_records(
         return values
 
     assert retry_until(lambda: described()["failures"] == 1, 20)
-    assert (described()["version"], described()["number"]) == ("0.1.0", 3)
+    assert (described()["version"], described()["number"]) == ("0.1.0", 4)
     assert described()["grants"] == [{"container": "samples", "user": "test2:tester2"}]
-    assert "0.1.0 @3" in shell.run("list")
+    assert "0.1.0 @4" in shell.run("list")
     records = retry_until(
         lambda: json.loads(shell.run("runs", "fruit", "--failed", "-f", "json")), 20
     )

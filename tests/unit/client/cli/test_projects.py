@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from storlet_client.cli.main import main
 from tests.unit.client.conftest import Command
 from tests.unit.client.server import Reply, Server
 
-VERSIONS = {
+VERSIONS: dict[str, Any] = {
     "name": "thumb",
     "versions": [
         {"number": 2, "version": "1.1", "sha256": "b", "bytes": 9, "time": "t", "current": True},
@@ -36,8 +38,29 @@ def test_a_new_project_is_built_and_deployed(
     assert str(bundle) == "thumb/dist/thumb-0.1.0.storlet"
     server.on("PUT", "/storlet/thumb.storlet", Reply(201, {"X-Storlet-Version": "3"}))
     result = command("deploy", str(bundle))
-    assert (result.code, result.out) == (0, "deployed thumb 0.1.0 as version 3\n"), result.err
+    size = f"{bundle.stat().st_size:,}"
+    expected = f"deployed thumb 0.1.0 as version 3\n  new: {size} bytes of python\n"
+    assert (result.code, result.out) == (0, expected), result.err
     assert server.received[-1].body == bundle.read_bytes()
+
+
+def test_the_changes_of_a_bundle_are_printed(
+    server: Server, command: Command, bundle: Path
+) -> None:
+    server.on("PUT", "/storlet/thumb.storlet", Reply(201, {"X-Storlet-Version": "3"}))
+    row = {**VERSIONS["versions"][0], "sha256": hashlib.sha256(bundle.read_bytes()).hexdigest()}
+    size = f"{bundle.stat().st_size:,}"
+    for changes, expected in (
+        ({"version": "0.1.0"}, "  unchanged\n"),
+        ({"version": "0.1.0", "sha256": "b"}, f"  code: 9 -> {size} bytes\n"),
+        ({"sha256": "b"}, f"  code: 9 -> {size} bytes\n  version: 1.1 -> 0.1.0\n"),
+    ):
+        document = json.dumps({"versions": [{**row, **changes}]}).encode()
+        server.on("GET", "/storlet/thumb.storlet", Reply(body=document))
+        assert command("deploy", str(bundle)).out.partition("\n")[2] == expected
+    # The right to write the container does not include that to read it.
+    server.on("GET", "/storlet/thumb.storlet", Reply(403))
+    assert f"new: {size} bytes" in command("deploy", str(bundle)).out
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,146 @@
+"""A bad input of each command of ``storlet``: one error that says what and where, and no traceback.
+
+``test_rules_bad_files`` has those of the offline commands of ``storlet rules``.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from storlet_client.cli.main import cli, main
+from tests.support.accounts import unique
+from tests.support.bundles import tool
+from tests.support.cluster import Cluster
+from tests.support.http import Client
+
+PLAIN = """\
+class Tool:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        out_files[0].write(in_files[0].read())
+        out_files[0].close()
+"""
+
+#: Command, exit code, and a part of the error.
+BAD = [
+    ("doctor samples/none", 1, "FAIL  object samples/none: missing"),
+    ("enable extra", 2, "unexpected extra argument"),
+    ("info -f xml", 2, "'xml' is not one of 'table', 'json', 'yaml', 'csv'"),
+    ("init Fruit", 3, "'Fruit': want a lower-case letter"),
+    ("init there", 3, "there/src: it exists already"),
+    ("build none", 3, "none/storlet.toml: No such file or directory"),
+    ("build broken", 3, "broken/storlet.toml:1:1: name: missing"),
+    ("versions none", 4, "there is no bundle none"),
+    ("rollback fruit 9", 4, "bundle fruit has no version 9; there are 1"),
+    ("rollback none 1", 4, "there is no bundle none"),
+    ("rollback fruit zero", 2, "'zero' is not a valid integer"),
+    ("run none file", 2, "Path 'none' does not exist"),
+    ("run --no-sandbox there none", 2, "File 'none' does not exist"),
+    ("run --no-sandbox broken file", 3, "broken/storlet.toml:1:1: name: missing"),
+    ("run --no-sandbox there file -p txt=a", 3, "'txt': unknown: the storlet has text"),
+    ("run --no-sandbox there file -p text=a -o none/out", 3, "none/out: No such file"),
+    ("test none", 2, "Path 'none' does not exist"),
+    ("test --no-sandbox broken", 3, "broken/storlet.toml:1:1: name: missing"),
+    ("check file", 1, "file: not a zip file: make it with storlet build"),
+    ("list extra", 2, "unexpected extra argument"),
+    ("show none.py", 4, "there is no storlet none.py"),
+    ("deploy none.py", 2, "File 'none.py' does not exist"),
+    ("deploy file", 3, "the language of file is unknown: add --language"),
+    ("deploy bad.storlet", 3, "bad.storlet: "),
+    ("deploy tool.py --limit memory=lots", 4, "registration.invalid"),
+    ("delete none.py", 4, "there is no storlet none.py"),
+    ("download none.py", 4, "there is no storlet none.py"),
+    ("download tool.py -o none/out", 3, "none/out: No such file or directory"),
+    ("upload none samples/b", 2, "'none': No such file or directory"),
+    ("upload file samples", 3, "'samples' is not an object: write container/object"),
+    ("invoke none.py samples/a", 4, "storlet.not_found"),
+    ("invoke tool.py samples/none", 4, "404"),
+    ("invoke tool.py samples", 3, "'samples' is not an object: write container/object"),
+    ("invoke tool.py samples/a -p text", 3, "-p 'text': write -p KEY=VALUE"),
+    ("invoke tool.py samples/a --limit memory=lots", 4, "lots"),
+    ("logs tool.py --since soon", 3, "write a time such as"),
+    ("logs tool.py tx-none", 4, "tool.py has no log tx-none"),
+    ("library extra", 2, "unexpected extra argument"),
+    ("distribute std:nop none", 4, "none"),
+    ("distribute std:nop", 3, "give a container with its options, or --objects FILE"),
+    ("distribute std:nop --objects file", 4, "want /container/object"),
+    ("runs --since soon", 3, "write a time such as"),
+    ("show-run tx-none", 4, "tx-none"),
+    ("replay tx-none", 4, "tx-none"),
+    ("grants none", 4, "404"),
+    ("grant none a:b tool.py", 4, "404"),
+    ("grant samples a:b", 2, "Missing argument 'NAME'"),
+    ("revoke none a:b tool.py", 4, "404"),
+    ("rules put none.yaml", 2, "'none.yaml': No such file or directory"),
+    ("rules put broken/storlet.toml", 4, "rules.invalid"),
+    ("rules show extra", 2, "unexpected extra argument"),
+    ("rules decide TAKE samples/a", 2, "'TAKE' is not one of"),
+    ("rules decide GET samples", 3, "'samples' is not an object: write container/object"),
+    ("rules delete extra", 2, "unexpected extra argument"),
+    ("sandboxes extra", 2, "unrecognized arguments: extra"),
+    ("completion tcsh", 2, "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
+    ("deployx tool.py", 2, "deploy"),
+]
+OFFLINE = {("rules", verb) for verb in ("check", "test", "explain", "who-can", "diff")}
+
+
+@pytest.fixture(scope="module")
+def place(
+    users: dict[str, Client], cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """A working directory, as the owner of an account with a storlet, a bundle and an object."""
+    client = users["admin:admin"].on(f"AUTH_{unique('refusals')}")
+    folder = tmp_path_factory.mktemp("refusals")
+    (folder / "tool.py").write_text(PLAIN)
+    (folder / "file").write_text("data\n")
+    (folder / "bad.storlet").write_text("no bundle")
+    (folder / "fruit.storlet").write_bytes(tool("fruit", "one"))
+    (folder / "broken").mkdir()
+    (folder / "broken/storlet.toml").write_text("version = '1'\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("OS_STORAGE_URL", client.storage_url)
+        patch.setenv("OS_AUTH_TOKEN", client.token)
+        patch.setenv("STORLET_LOCAL_CONF", str(cluster.storlet_conf))
+        for words in (
+            "enable", "init there", "deploy tool.py", "deploy fruit.storlet",
+            "upload file samples/a",
+        ):  # fmt: skip
+            assert main(words.split()) == 0, words
+        yield folder
+
+
+@pytest.mark.usefixtures("place")
+@pytest.mark.parametrize(("line", "code", "text"), BAD, ids=[line for line, _, _ in BAD])
+def test_a_bad_input_is_one_error(
+    line: str, code: int, text: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    try:
+        result = main(shlex.split(line))
+    except SystemExit as ended:  # argparse, of the server's package
+        result = int(str(ended.code))
+    shown = capfd.readouterr()
+    # The findings of doctor are its result.
+    told = shown.err or shown.out
+    assert (result, text in told) == (code, True), shown
+    assert "Traceback" not in shown.err
+    assert code == 1 or not shown.out
+
+
+def test_each_command_has_a_bad_input() -> None:
+    commands: set[tuple[str, ...]] = set()
+    for name, each in cli.commands.items():
+        inner = each.commands if isinstance(each, click.Group) else {"": None}
+        commands |= {(name, verb) if verb else (name,) for verb in inner}
+    lines = [tuple(line.split()) for line, _, _ in BAD]
+    without = {words for words in commands - OFFLINE if not any(
+        line[: len(words)] == words for line in lines
+    )}  # fmt: skip
+    assert without == set()
