@@ -7,15 +7,23 @@ import gzip
 import hashlib
 import json
 import lzma
+import re
+import subprocess
 import time
+from pathlib import Path
 
 import pytest
 
 from tests.functional.wards import RESEARCHER, Ward, make_ward
+from tests.support.accounts import prepare_account, unique
+from tests.support.cluster import CHECKOUT
 from tests.support.http import Answer, Client
 
 HEBREW = "שלום"
 TEXT = b"the first line\n" * 2000 + f"{HEBREW}\n".encode() * 2 + b"the last line\n"
+PAGE = CHECKOUT / "docs/user/library.rst"
+#: The commands of the page fail with the status of the response.
+CURL = 'set -eu\ncurl() { command curl -sS --fail-with-body "$@"; }\n'
 RULE = """\
 version: 1
 rules:
@@ -215,3 +223,42 @@ def test_delay(owner: Client, container: str, text: str, ward: Ward) -> None:
     assert stored(owner, f"{container}/put", "std:delay", TEXT, **given).body == TEXT
     assert copied(owner, text, f"{container}/copy", "std:delay", **given).body == TEXT
     assert ruled(ward, "std:delay", TEXT, **given).body == TEXT
+
+
+def blocks_of(language: str) -> list[str]:
+    """The code blocks of the users' page."""
+    pattern = rf"^\.\. code-block:: {language}\n\n((?:   .*\n|\n)+)"
+    found = re.findall(pattern, PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+    return [block.replace("\n   ", "\n").removeprefix("   ") for block in found]
+
+
+def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path) -> None:
+    client = users["admin:admin"].on(f"AUTH_{unique('page')}")
+    prepare_account(client)
+    assert client.put("samples").status == 201
+    sample = (CHECKOUT / "storlets/csv_filter/input.csv").read_bytes()
+    assert client.put("samples/input.csv", sample).status == 201
+    (tmp_path / "photo.tiff").write_bytes(b"II*\0")
+    environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
+    commands = blocks_of("bash")
+    assert len(commands) == 6
+    for command in commands:
+        done = subprocess.run(
+            ["/bin/bash", "-c", CURL + command],
+            cwd=tmp_path, env=environment, capture_output=True, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{command}\n{done.stdout!r}\n{done.stderr!r}"
+        assert done.stdout
+    assert client.get("samples/photo.tiff").body == b"II*\0"
+    (rules,) = blocks_of("yaml")
+    assert client.put("storlet_rules").status == 201
+    answer = client.put("storlet_rules/rules.yaml", rules.encode())
+    assert answer.status == 201, answer
+
+
+def test_a_compressed_object_is_searched_in_a_sequence(owner: Client, container: str) -> None:
+    path = f"{container}/text.xz"
+    assert owner.put(path, lzma.compress(TEXT)).status == 201
+    steps = ["std:decompress", {"storlet": "std:grep", "parameters": {"pattern": "last"}}]
+    answer = owner.get(path, run_headers("std:sequence", {"steps": json.dumps(steps)}))
+    assert (answer.status, answer.body) == (200, b"the last line\n"), answer
