@@ -262,3 +262,34 @@ def test_a_compressed_object_is_searched_in_a_sequence(owner: Client, container:
     steps = ["std:decompress", {"storlet": "std:grep", "parameters": {"pattern": "last"}}]
     answer = owner.get(path, run_headers("std:sequence", {"steps": json.dumps(steps)}))
     assert (answer.status, answer.body) == (200, b"the last line\n"), answer
+
+
+@pytest.fixture(scope="module")
+def large(owner: Client) -> str:
+    container = unique("large")
+    assert owner.put(container).status == 201
+    lines = b"".join(b"line %d of the object\n" % number for number in range(50_000))
+    assert owner.put(f"{container}/text", lines * 40).status == 201
+    return f"{container}/text"
+
+
+@pytest.mark.parametrize(
+    ("storlet", "parameters"),
+    [
+        ("std:fixity", {"algorithms": "md5,sha1,sha256,sha512,blake2b,crc32"}),
+        ("std:compress", {"format": "gzip", "policy": "fast"}),
+        ("std:grep", {"pattern": "line 4+ of", "count": "true"}),
+        ("std:grep", {"pattern": "line", "line-numbers": "true"}),
+        ("std:text", {"do": "uniq"}),
+        ("std:text", {"do": "tail", "count": "1000"}),
+        ("std:text", {"do": "to-utf8", "charset": "latin-1"}),
+        ("std:xor", {"key": "0123"}),
+    ],
+)
+def test_low_limits_are_enough_for_a_large_object(
+    owner: Client, large: str, storlet: str, parameters: dict[str, str]
+) -> None:
+    limits = {"X-Storlet-Limit-Memory": "48M", "X-Storlet-Limit-Processes": "4"}
+    answer = owner.get(large, run_headers(storlet, parameters) | limits)
+    assert (answer.status, answer.is_broken) == (200, False), answer
+    assert answer.size > 0
