@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Self
@@ -48,16 +49,16 @@ def java_code(java_dir: Path) -> Iterator[Path]:
     # Not pytest's own folder, which no other user may read.
     folder = Path(tempfile.mkdtemp(prefix="st-java-"))
     folder.chmod(0o755)
-    for source in sorted((CODE / "java").glob("*.java")):
-        classes = folder / source.stem
-        classes.mkdir()
-        subprocess.run(
-            ["javac", "-cp", f"{java_dir}/*", "-d", str(classes), str(source)], check=True
-        )
-        subprocess.run(
-            ["jar", "cf", str(folder / f"{source.stem.lower()}-1.0.jar"), "-C", str(classes), "."],
-            check=True,
-        )
+    sources, classes = sorted((CODE / "java").glob("*.java")), folder / "classes"
+    # One compilation, and no start of Java for a jar, which is a zip file.
+    subprocess.run(
+        ["javac", "-cp", f"{java_dir}/*", "-d", str(classes), *map(str, sources)], check=True
+    )
+    for source in sources:
+        with zipfile.ZipFile(folder / f"{source.stem.lower()}-1.0.jar", "w") as jar:
+            for name in (f"{source.stem}.class", f"{source.stem}$*.class"):
+                for path in sorted(classes.glob(name)):
+                    jar.write(path, path.name)
     yield folder
     shutil.rmtree(folder)
 
