@@ -10,6 +10,7 @@ import lzma
 import re
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from tests.support.http import Answer, Client
 
 HEBREW = "שלום"
 TEXT = b"the first line\n" * 2000 + f"{HEBREW}\n".encode() * 2 + b"the last line\n"
+REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 PAGE = CHECKOUT / "docs/user/library.rst"
 #: The commands of the page fail with the status of the response.
 CURL = 'set -eu\ncurl() { command curl -sS --fail-with-body "$@"; }\n'
@@ -293,3 +295,41 @@ def test_low_limits_are_enough_for_a_large_object(
     answer = owner.get(large, run_headers(storlet, parameters) | limits)
     assert (answer.status, answer.is_broken) == (200, False), answer
     assert answer.size > 0
+
+
+def put_ec(owner: Client, container: str, body: bytes) -> str:
+    """An object in a container with erasure coding."""
+    erasure_coded = f"{container}-ec"
+    assert owner.put(erasure_coded, headers={"X-Storage-Policy": "ec21"}).status == 201
+    assert owner.put(f"{erasure_coded}/object", body).status == 201
+    return f"{erasure_coded}/object"
+
+
+def put_slo(owner: Client, container: str, body: bytes) -> str:
+    """A large object of two segments."""
+    half = len(body) // 2
+    for name, part in (("1", body[:half]), ("2", body[half:])):
+        assert owner.put(f"{container}/part{name}", part).status == 201
+    manifest = json.dumps([{"path": f"/{container}/part{name}"} for name in "12"]).encode()
+    answer = owner.put(f"{container}/slo", manifest, query="multipart-manifest=put")
+    assert answer.status == 201, answer
+    return f"{container}/slo"
+
+
+@pytest.mark.parametrize("put", [put_ec, put_slo])
+def test_other_kinds_of_objects(
+    owner: Client, container: str, put: Callable[[Client, str, bytes], str]
+) -> None:
+    path = put(owner, container, TEXT)
+
+    def run(storlet: str, **parameters: str) -> bytes:
+        answer = owner.get(path, run_headers(storlet, parameters))
+        assert (answer.status, answer.is_broken) == (200, False), answer
+        return answer.body
+
+    sha256 = hashlib.sha256(TEXT).hexdigest()
+    assert json.loads(run("std:fixity"))["digests"] == {"sha256": sha256}
+    assert gzip.decompress(run("std:compress")) == TEXT
+    assert run("std:grep", pattern="l[a]st") == b"the last line\n"
+    assert run("std:text", do="tail", count="1") == b"the last line\n"
+    assert run("std:bitrev").translate(REVERSED) == TEXT
