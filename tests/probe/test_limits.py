@@ -108,18 +108,18 @@ def test_a_stall_during_a_put_stores_nothing(host: Host, tenant: Tenant, how: st
     wait_for(lambda: not host.runs_named(key), 5, "its process to end")
 
 
-def test_a_long_run_exceeds_the_total_deadline(tenant: Tenant, placement: str) -> None:
+def test_a_long_run_exceeds_the_total_deadline(
+    tenant: Tenant, placement: str, background: ThreadPoolExecutor
+) -> None:
     soon = {"X-Storlet-Limit-Timeout-Total": "5s"}
-    answer = tenant.tool(placement).get(
-        tenant.path, "numbered", soon, lines="1", trickle="100", every="0.5"
-    )
-    assert (answer.status, answer.is_broken) == (200, True)
-    path = f"data/{unique('long')}"
-    answer = tenant.tool(placement).copy(
-        tenant.path, path, "numbered", soon, lines="1", trickle="100", every="0.5"
-    )
+    slow = {"lines": "1", "trickle": "100", "every": "0.5"}
+    tool, path = tenant.tool(placement), f"data/{unique('long')}"
+    getting = background.submit(tool.get, tenant.path, "numbered", soon, **slow)
+    answer = tool.copy(tenant.path, path, "numbered", soon, **slow)
     assert (answer.status, answer.error) == (422, "storlet.timeout.total"), answer
     assert tenant.client.get(path).status == 404
+    answer = getting.result()
+    assert (answer.status, answer.is_broken) == (200, True)
 
 
 # --- output, metadata, log ------------------------------------------------------------------------
