@@ -103,6 +103,16 @@ def read(folder: Path) -> Project:
     return Project(folder, document)
 
 
+def folder_above(folder: Path) -> Path | None:
+    """The nearest folder with a manifest: ``folder`` or one above it; ``None`` without one."""
+    top = folder.resolve()
+    for steps, each in enumerate((top, *top.parents)):
+        if (each / MANIFEST).is_file():
+            # Relative, so that messages name the files as the user does.
+            return folder.joinpath(*[".."] * steps)
+    return None
+
+
 def position_of(text: str, path: Sequence[object]) -> tuple[int, int]:
     """Line and column of the key ``path``, or of the nearest table above it; from 1."""
     best, length = (1, 1), 0

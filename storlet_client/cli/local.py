@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from storlet_client.builder.project import ProjectError
+from storlet_client.builder.project import MANIFEST, ProjectError, folder_above
 from storlet_client.cli.context import DONE, PROBLEM, REFUSED, pairs, parameters_option
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
@@ -27,7 +27,6 @@ from storlet_client.local.sandbox import LocalNode
 from storlet_client.local.subject import Subject
 
 _SOURCE = click.Path(exists=True, path_type=Path)
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 def declare(group: Group) -> None:
@@ -35,14 +34,16 @@ def declare(group: Group) -> None:
 
     @group.example(
         "run",
-        examples="storlet run fruit fruit/sample.txt -p text=apple\n"
+        examples="storlet run sample.txt -p text=apple\n"
+        "storlet run fruit fruit/sample.txt -p text=apple\n"
         "storlet run fruit-0.1.0.storlet fruit/sample.txt\n"
         "storlet run . photo.jpg -p width=200 --limit Memory=64M -o small.jpg\n"
         "storlet run --no-sandbox fruit fruit/sample.txt -p text=apple\n"
         "storlet run --no-sandbox --debug grape grape/sample.txt",
     )
-    @click.argument("source", type=_SOURCE, metavar="PROJECT|BUNDLE")
-    @click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+    @click.argument(
+        "words", nargs=-1, required=True, type=_SOURCE, metavar="[PROJECT|BUNDLE] FILE..."
+    )
     @parameters_option
     @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
     @click.option(
@@ -61,10 +62,12 @@ def declare(group: Group) -> None:
         help="Java, with --no-sandbox: wait for a debugger on a port, which is printed.",
     )
     @click.pass_context
-    def run_(
-        context: click.Context, /, source: Path, files: tuple[Path, ...], **options: Any
-    ) -> None:
+    def run_(context: click.Context, /, words: tuple[Path, ...], **options: Any) -> None:
         """Run the storlet of a project or a bundle on local files, without a cluster.
+
+        In a project, PROJECT may be left out: the first argument is an input unless it is a folder
+        or a bundle. The project is the nearest folder, from the current one upwards, that has a
+        storlet.toml.
 
         The sandbox is that of a node of a cluster, with its limits and errors. It needs Linux with
         Docker, root, and the package swift-storlets. --no-sandbox runs a Python storlet in this
@@ -74,6 +77,7 @@ def declare(group: Group) -> None:
         """
         began = time.monotonic()
         _refuse_contradictions(options)
+        source, files = _source_and_files(words)
         metadata = pairs(options["metadata"], "-m")
         inputs = [Input(path, metadata if not n else {}) for n, path in enumerate(files)]
         try:
@@ -149,6 +153,42 @@ def _run(source: Path, inputs: list[Input], output: int, options: Mapping[str, A
     limits = pairs(options["limits"], "--limit")
     with subject.as_bundle() as bundle, LocalNode(output) as node:
         return node.run(bundle, inputs, parameters, limits)
+
+
+def _source_and_files(words: tuple[Path, ...]) -> tuple[Path, tuple[Path, ...]]:
+    """The project or bundle of ``run``, and the inputs.
+
+    :raises click.UsageError: there is no project, or no input, or the only argument can be both a
+        bundle and an input.
+    """
+    first, *files = words
+    here = folder_above(Path())
+    if first.is_dir() or subjects.is_bundle(first):
+        if not files:
+            raise click.UsageError(_without_input(first, here))
+    elif here is not None:
+        first, files = here, list(words)
+    elif not files:
+        raise click.UsageError(
+            f"{str(first)!r} has no project: there is no {MANIFEST} here or in a folder above:"
+            " write 'storlet run PROJECT FILE'"
+        )
+    folders = [str(file) for file in files if file.is_dir()]
+    if folders:
+        raise click.UsageError(f"FILE {folders[0]!r} is a folder: name a file")
+    return first, tuple(files)
+
+
+def _without_input(subject: Path, here: Path | None) -> str:
+    """The error of a run whose only argument is a folder or a bundle."""
+    if subject.is_dir():
+        return f"{str(subject)!r} is a folder, and FILE is missing: name the input after it"
+    if here is None:
+        return f"{str(subject)!r} is a bundle, and FILE is missing: name the input after it"
+    return (
+        f"ambiguous argument {str(subject)!r}: a bundle to run, or an input of the project here:"
+        " write 'storlet run BUNDLE FILE' or 'storlet run PROJECT BUNDLE'"
+    )
 
 
 def _tell(address: str) -> None:

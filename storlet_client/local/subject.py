@@ -94,6 +94,17 @@ def read(path: Path) -> Subject:
         raise ProjectError([f"{path}: {error.strerror}"]) from error
 
 
+def is_bundle(path: Path) -> bool:
+    """Whether a file is to be read as a bundle: by its name, or because it has a manifest."""
+    if path.suffix == archive.SUFFIX or not path.is_file():
+        return path.is_file()
+    try:
+        with zipfile.ZipFile(path) as zipped:
+            return archive.MANIFEST in zipped.namelist()
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def _unpack(bundle: Path, prefix: str, target: Path) -> None:
     """Write the files below ``prefix`` of a bundle that was verified: paths lead nowhere else."""
     with zipfile.ZipFile(bundle) as zipped:

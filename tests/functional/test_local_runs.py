@@ -167,6 +167,15 @@ def seen(source):
     assert ";in=5;" in outcome.usage
 
 
+def test_a_run_in_a_project_names_the_input_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(template.make(tmp_path / "cherry"))
+    done = storlet("run", "sample.txt", "-p", "text=apple")
+    out, err = done.communicate(timeout=120)
+    assert (done.returncode, out) == (0, b"one apple\nthree apples\n"), err
+
+
 def test_a_java_project_runs(tmp_path: Path) -> None:
     made = template.make(tmp_path / "grape", "java")
     done = storlet("run", str(made), str(made / "sample.txt"), "-p", "text=apple")

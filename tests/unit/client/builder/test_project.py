@@ -20,6 +20,17 @@ def test_manifest_and_source_of_a_project(tmp_path: Path) -> None:
     assert made.source() == {"thumb.py": (b"class Thumb: pass\n", 0o644)}
 
 
+def test_the_folder_of_a_project_is_the_nearest_one_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = make(tmp_path / "p")
+    monkeypatch.chdir(folder / "src")
+    assert project.folder_above(Path()) == Path("..")
+    assert project.folder_above(folder) == folder
+    monkeypatch.chdir(tmp_path)
+    assert project.folder_above(Path()) is None
+
+
 def test_all_faults_come_with_line_and_column(tmp_path: Path) -> None:
     more = """\
   summry = "x"

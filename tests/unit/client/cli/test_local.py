@@ -130,3 +130,49 @@ def test_a_bundle_runs_without_a_sandbox(command: Command, folder: Path) -> None
     bundle = str(folder / "dist/fruit-0.1.0.storlet")
     result = command("run", "--no-sandbox", bundle, str(folder / "sample.txt"), "-p", "text=pear")
     assert (result.code, result.out) == (0, "two pears\n")
+
+
+@pytest.mark.parametrize("where", [".", "src"])
+def test_in_a_project_a_run_names_the_input_only(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.chdir(folder / where)
+    sample = str(folder / "sample.txt")
+    result = command("run", "--no-sandbox", sample, "-p", "text=pear")
+    assert (result.code, result.out) == (0, "two pears\n")
+
+
+def test_in_a_project_another_project_or_bundle_can_be_named(
+    command: Command, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command("build", str(folder)).code == 0
+    other = template.make(tmp_path / "other")
+    (other / "src/other.py").unlink()
+    monkeypatch.chdir(other)
+    bundle = Path("../fruit/dist/fruit-0.1.0.storlet")
+    bundle.with_suffix(".zip").write_bytes(bundle.read_bytes())
+    for subject in ("../fruit", str(bundle), str(bundle.with_suffix(".zip"))):
+        result = command("run", "--no-sandbox", subject, "sample.txt", "-p", "text=pear")
+        assert (result.code, result.out) == (0, "two pears\n")
+
+
+def test_arguments_of_a_run_without_project_or_input_are_refused(
+    command: Command, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command("build", str(folder)).code == 0
+    (tmp_path / "in").write_text("an apple\n")
+    monkeypatch.chdir(tmp_path)
+
+    def error(*words: str) -> str:
+        result = command("run", "--no-sandbox", *words)
+        assert (result.code, result.out) == (2, "")
+        return result.err
+
+    bundle = str(folder / "dist/fruit-0.1.0.storlet")
+    assert "'in' has no project: there is no storlet.toml here or in a folder above" in error("in")
+    assert "'fruit' is a folder, and FILE is missing" in error("fruit")
+    assert "is a bundle, and FILE is missing" in error(bundle)
+    assert "FILE 'fruit' is a folder: name a file" in error("fruit", "fruit")
+    assert "Missing argument" in error()
+    monkeypatch.chdir(folder)
+    assert f"ambiguous argument {bundle!r}: a bundle to run, or an input" in error(bundle)
