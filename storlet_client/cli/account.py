@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import Any
 
 import click
 
 from storlet_client.cli.context import DONE, PROBLEM, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, in_line, legible, show_one, show_rows
+from storlet_client.operations import Info
 from storlet_client.storlets import Storlets
 
 
@@ -59,13 +61,22 @@ def declare(group: Group) -> None:
         if form in {"json", "yaml"}:
             show_one(found.raw, form)
             return
-        names = ("storlet_container", "dependency_container", "log_container", "rules_container")
-        values = {name.replace("_", " "): getattr(found, name) for name in names}
-        values["languages"] = ", ".join(
-            f"{name} {'/'.join(versions)}" for name, versions in found.languages.items()
-        )
-        values.update({f"limit {name}": _number(value) for name, value in found.limits.items()})
+        values = {
+            name: _number(value) if isinstance(value, (int, float)) else value
+            for name, value in facts_of(found).items()
+        }
         show_one(values, form)
+
+
+def facts_of(found: Info) -> dict[str, Any]:
+    """Container names, languages and limits, each by the name that a table shows."""
+    names = ("storlet_container", "dependency_container", "log_container", "rules_container")
+    languages = [f"{name} {'/'.join(versions)}" for name, versions in found.languages.items()]
+    return {
+        **{name.replace("_", " "): getattr(found, name) for name in names},
+        "languages": ", ".join(languages),
+        **{f"limit {name}": value for name, value in found.limits.items()},
+    }
 
 
 def _number(value: float) -> str:

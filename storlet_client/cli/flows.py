@@ -16,6 +16,7 @@ from storlet_client.operations import object_path
 from storlet_client.storlets import Storlets
 
 CONCATENATE = "concat"
+LIBRARY_COLUMNS = ("name", "version", "summary", "parameters")
 
 
 def declare(group: Group) -> None:
@@ -26,11 +27,9 @@ def declare(group: Group) -> None:
     @format_option
     def library(storlets: Storlets, form: str) -> None:
         """List the storlets that every account has: run them by their names (std:...)."""
-        rows = [dict(row) for row in storlets.library()]
-        if form in {"table", "csv"}:
-            rows = [{**row, "parameters": " ".join(row["parameters"])} for row in rows]
-        columns = ("name", "version", "summary", "parameters")
-        show_rows(rows, columns, form, "the cluster has no library")
+        is_short = form in {"table", "csv"}
+        rows = library_rows(storlets) if is_short else storlets.library()
+        show_rows(rows, LIBRARY_COLUMNS, form, "the cluster has no library")
 
     @group.example(
         "distribute",
@@ -79,6 +78,11 @@ def declare(group: Group) -> None:
             for chunk in stream:
                 file.write(chunk)
                 file.flush()
+
+
+def library_rows(storlets: Storlets) -> list[dict[str, Any]]:
+    """The storlets of the library, with the names of their parameters."""
+    return [{**row, "parameters": " ".join(row["parameters"])} for row in storlets.library()]
 
 
 def _document(name: str, container: str, options: Mapping[str, Any]) -> dict[str, Any]:

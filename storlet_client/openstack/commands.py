@@ -16,6 +16,8 @@ import click
 from osc_lib import exceptions
 from osc_lib.command import command
 
+from storlet_client.cli.account import facts_of
+from storlet_client.cli.flows import LIBRARY_COLUMNS, library_rows
 from storlet_client.cli.main import cli
 from storlet_client.cli.runs import selection_of
 from storlet_client.errors import ConfigurationError, StorletsError
@@ -121,17 +123,24 @@ class ListRuns(_List):
         return storlets.runs(selection, given.limit)
 
 
+class ListLibrary(_List):
+    """List the storlets that every account has"""
+
+    columns = LIBRARY_COLUMNS
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return library_rows(storlets)
+
+
 class _Show(_About, command.ShowOne):
-    """One thing with a name."""
+    """One thing."""
 
-    subject = ("name", "Name of the storlet")
-
-    def found(self, storlets: Storlets, name: str) -> Mapping[str, Any]:
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Mapping[str, Any]:
         raise NotImplementedError
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         try:
-            return _one(self.found(self.app.client_manager.storlet, parsed_args.name))
+            return _one(self.found(self.app.client_manager.storlet, parsed_args))
         except StorletsError as error:
             raise _failure(error) from error
 
@@ -139,8 +148,18 @@ class _Show(_About, command.ShowOne):
 class ShowStorlet(_Show):
     """Show one storlet with version, limits, access, and runs of the last 24 hours"""
 
-    def found(self, storlets: Storlets, name: str) -> Mapping[str, Any]:
-        return storlets.overview(name).rows[0].document
+    subject = ("name", "Name of the storlet")
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Mapping[str, Any]:
+        return storlets.overview(given.name).rows[0].document
+
+
+class ShowInfo(_Show):
+    """Show the cluster's languages, limits and container names"""
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Mapping[str, Any]:
+        facts = facts_of(storlets.info())
+        return {name.replace(" ", "_"): value for name, value in facts.items()}
 
 
 class ShowRun(_Show):
@@ -148,8 +167,8 @@ class ShowRun(_Show):
 
     subject = ("name", "Id of the run")
 
-    def found(self, storlets: Storlets, name: str) -> Mapping[str, Any]:
-        return storlets.run_record(name)
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Mapping[str, Any]:
+        return storlets.run_record(given.name)
 
 
 @dataclass(frozen=True)

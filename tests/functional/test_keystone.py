@@ -134,6 +134,9 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
     openstack("grant", "delete", "samples", "someone", "csv_filter.py")
     assert json.loads(openstack("grant", "list", "samples", "-f", "json")) == []
     assert json.loads(openstack("run", "list", "--since", "1m", "-f", "json")) == []
+    assert json.loads(openstack("info", "show", "-f", "json"))["storlet_container"] == "storlet"
+    library = json.loads(openstack("library", "list", "-f", "json"))
+    assert "std:grep" in {row["Name"] for row in library}
     target = tmp_path / "saved.py"
     openstack("save", "csv_filter.py", "-o", str(target))
     assert target.read_bytes() == (SAMPLE / "csv_filter.py").read_bytes()
