@@ -18,6 +18,8 @@ from storlet_client.errors import ConfigurationError
 from storlet_client.operations import object_path
 from storlet_client.storlets import Storlets
 
+LOG_COLUMNS = ("invocation", "time", "bytes")
+
 
 def declare(group: Group) -> None:
     """Add the commands to ``group``."""
@@ -149,7 +151,13 @@ def _show_logs(
     if invocation is not None:
         click.echo(storlets.log(name, invocation), nl=False)
         return
-    rows = [
+    empty = f"no logs of {name}: run it with 'storlet invoke --keep-log'"
+    show_rows(log_rows(storlets, name), LOG_COLUMNS, form, empty)
+
+
+def log_rows(storlets: Storlets, name: str) -> list[dict[str, Any]]:
+    """The stored logs of a storlet, the newest last."""
+    return [
         {
             "invocation": row["name"].rpartition("/")[2].removesuffix(".log"),
             "time": row["last_modified"],
@@ -157,8 +165,6 @@ def _show_logs(
         }
         for row in storlets.logs(name)
     ]
-    empty = f"no logs of {name}: run it with 'storlet invoke --keep-log'"
-    show_rows(rows, ("invocation", "time", "bytes"), form, empty)
 
 
 def _refuse_contradictions(target: str | None, source: Any, options: Mapping[str, Any]) -> None:

@@ -27,7 +27,9 @@ def add(parser: argparse.ArgumentParser, given: click.Parameter) -> None:
                 help=given.help,
             )
     else:
-        more: dict[str, Any] = {"nargs": "*"} if given.nargs < 0 else {}
+        more: dict[str, Any] = {}
+        if given.nargs < 0 or not given.required:
+            more["nargs"] = "*" if given.nargs < 0 else "?"
         # The metavar of an argument that may be left out is none of argparse's.
         shown = given.name if more else given.metavar or given.name
         parser.add_argument(given.name or "", metavar=f"<{(shown or '').lower()}>", **more)
@@ -39,6 +41,8 @@ def words_of(known: Sequence[click.Parameter], given: Mapping[str, Any]) -> list
     arguments: list[str] = []
     for each in known:
         value = given.get(each.name or "")
+        if value is None:
+            continue
         if isinstance(each, click.Argument):
             arguments += map(str, value) if isinstance(value, (list, tuple)) else [str(value)]
         elif value is True:

@@ -18,6 +18,7 @@ from osc_lib.command import command
 
 from storlet_client.cli.account import facts_of
 from storlet_client.cli.flows import LIBRARY_COLUMNS, library_rows
+from storlet_client.cli.invoke import LOG_COLUMNS, log_rows
 from storlet_client.cli.main import cli
 from storlet_client.cli.runs import selection_of
 from storlet_client.errors import ConfigurationError, StorletsError
@@ -121,6 +122,16 @@ class ListRuns(_List):
         options = {"failed": given.failed, "outcome": "", "since": given.since, "until": ""}
         selection = selection_of(given.name, {**options, "follow": False})
         return storlets.runs(selection, given.limit)
+
+
+class ListLogs(_List):
+    """List the stored logs of a storlet, the newest last"""
+
+    columns = LOG_COLUMNS
+    subject = ("name", "Name of the storlet")
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return log_rows(storlets, given.name)
 
 
 class ListLibrary(_List):
@@ -242,6 +253,14 @@ class Doctor(Passed):
 
 class Rollback(Passed):
     name = "rollback"
+
+
+class Replay(Passed):
+    name = "replay"
+
+
+class ShowLogs(Passed):
+    name = "logs"
 
 
 class CreateGrant(Passed):

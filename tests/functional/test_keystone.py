@@ -129,6 +129,12 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
     openstack("upload", str(SAMPLE / "input.csv"), "samples/input.csv")
     run_it = ("invoke", "csv_filter.py", "samples/input.csv", "-p", "columns=station")
     assert openstack(*run_it).splitlines()[:2] == ["station", "Basel"]
+    openstack(*run_it, "--keep-log")
+    (log,) = json.loads(openstack("log", "list", "csv_filter.py", "-f", "json"))
+    assert log["Invocation"].startswith("tx")
+    openstack("log", "show", "csv_filter.py", log["Invocation"])
+    assert "no log tx1" in openstack("log", "show", "csv_filter.py", "tx1", code=1)
+    assert "tx1" in openstack("run", "replay", "tx1", code=1)
     openstack("grant", "create", "samples", "someone", "csv_filter.py")
     assert json.loads(openstack("grant", "list", "samples", "-f", "json"))[0]["User"] == "someone"
     openstack("grant", "delete", "samples", "someone", "csv_filter.py")

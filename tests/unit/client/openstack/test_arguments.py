@@ -28,6 +28,18 @@ def parsed(command: click.Command, words: list[str]) -> list[str]:
         ("rollback", ["fruit", "3"], ["--", "fruit", "3"]),
         ("deploy", ["a.py", "--no-check"], ["--no-check", "--", "a.py"]),
         ("deploy", ["a.py", "--check"], ["--check", "--", "a.py"]),
+        ("logs", ["a.py"], ["--", "a.py"]),
+        ("logs", ["a.py", "tx1-1"], ["--", "a.py", "tx1-1"]),
+        (
+            "logs",
+            ["a.py", "--failed", "--since", "1h", "--limit", "3"],
+            ["--failed", "--since", "1h", "--limit", "3", "--", "a.py"],
+        ),
+        (
+            "replay",
+            ["tx1-1", "--any-version", "-o", "out", "-f", "json"],
+            ["--any-version", "-o", "out", "-f", "json", "--", "tx1-1"],
+        ),
         ("invoke", ["a", "c/o", "--on-proxy"], ["--on-proxy", "--", "a", "c/o"]),
         (
             "invoke",
