@@ -90,6 +90,8 @@ def read(folder: Path) -> Project:
         text = place.read_text(encoding="utf-8")
     except OSError as error:
         raise ProjectError([f"{place}: {error.strerror}"]) from error
+    except UnicodeDecodeError as error:
+        raise ProjectError([f"{place}: not UTF-8: {error}"]) from error
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
+from storlet_client.builder import bundler, wheels
+from storlet_client.builder.project import ProjectError
+from storlet_client.builder.sources import Sources
 from storlet_client.bundle import archive
 from storlet_client.cli.context import pairs, with_storlets
 from storlet_client.cli.groups import Group
@@ -58,12 +61,12 @@ def declare(group: Group) -> None:
         "deploy",
         examples="storlet deploy csv_filter.py\n"
         "storlet deploy dist/thumb-0.1.0.storlet\n"
+        "storlet deploy thumb --watch\n"
         "storlet deploy thumb.jar --main org.example.Thumb --dependency imaging.jar\n"
-        "storlet deploy tool.py --dependency ffmpeg:0700 --limit memory=256M\n"
-        "storlet deploy csv_filter.py --watch",
+        "storlet deploy tool.py --dependency ffmpeg:0700 --limit memory=256M",
     )
     @with_storlets
-    @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+    @click.argument("file", type=click.Path(exists=True, path_type=Path), metavar="FILE|PROJECT")
     @click.option("--main", help="module.Class, or a Java class; the only class of a Python file.")
     @click.option("--name", help="Name of the storlet; the name of the file.")
     @click.option("--language", help="Language; by the suffix of the file.")
@@ -92,22 +95,16 @@ def declare(group: Group) -> None:
     ) -> None:
         """Upload a storlet and its dependencies, or a bundle, and print what changed.
 
-        The new code is in use for each request that begins after this command. If the cluster
-        cannot load it, the old code stays in use.
+        Of a project, the bundle is built first, in PROJECT/dist. The new code is in use for each
+        request that begins after this command. If the cluster cannot load it, the old code stays in
+        use. --watch repeats this at each save of the file and its dependencies, or of a source file
+        of the project, also after a fault; Ctrl-C ends it with exit code 0.
         """
-        is_bundle = file.suffix == archive.SUFFIX
-
-        def once() -> None:
-            if is_bundle:
-                _deploy_bundle(storlets, file, options, check)
-            else:
-                _deploy_file(storlets, file, options, check)
-
-        if not watch:
+        once, files = _deployment(storlets, file, options, check)
+        if watch:
+            at_each_save(once, files)
+        else:
             once()
-            return
-        words = () if is_bundle else options["dependencies"]
-        at_each_save(once, (file, *filter(Path.is_file, _places(file.parent, words))))
 
     @group.example("delete", examples="storlet delete csv_filter.py")
     @with_storlets
@@ -133,6 +130,21 @@ def _show_notes(found: Overview) -> None:
         click.echo(note, err=True)
 
 
+def _deployment(
+    storlets: Storlets, file: Path, options: Mapping[str, Any], check: bool | None
+) -> tuple[Callable[[], None], Callable[[], Iterable[Path]]]:
+    """The deployment of a file, a bundle or a project, and the files that it is made of."""
+    if file.is_dir():
+        _refuse_options_of_files(options)
+        sources = Sources(file)
+        return lambda: _deploy_bundle(storlets, _built(file, sources), check), sources.files
+    if file.suffix == archive.SUFFIX:
+        _refuse_options_of_files(options)
+        return lambda: _deploy_bundle(storlets, file, check), lambda: [file]
+    files = [file, *filter(Path.is_file, _places(file.parent, options["dependencies"]))]
+    return lambda: _deploy_file(storlets, file, options, check), lambda: files
+
+
 def _deploy_file(
     storlets: Storlets, file: Path, options: Mapping[str, Any], check: bool | None
 ) -> None:
@@ -156,15 +168,27 @@ def _deploy_file(
     click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
 
 
-def _deploy_bundle(
-    storlets: Storlets, file: Path, options: Mapping[str, Any], check: bool | None
-) -> None:
-    """Check a bundle here, before it is uploaded, and upload it under the name of its manifest."""
+def _refuse_options_of_files(options: Mapping[str, Any]) -> None:
     given = sorted(key for key, value in options.items() if value)
     if given:
         raise ConfigurationError(
             [f"--{key.replace('_', '-')}: a bundle has this in its manifest" for key in given]
         )
+
+
+def _built(folder: Path, sources: Sources) -> Path:
+    """The new bundle of a project."""
+    try:
+        with sources.while_built():
+            bundle = bundler.build(folder, folder / "dist", wheels.Sandbox())
+    except ProjectError as error:
+        raise ConfigurationError(error.faults) from None
+    click.echo(legible(f"built {bundle}"), err=True)
+    return bundle
+
+
+def _deploy_bundle(storlets: Storlets, file: Path, check: bool | None) -> None:
+    """Check a bundle here, before it is uploaded, and upload it under the name of its manifest."""
     with file.open("rb") as packed:
         try:
             manifest = archive.verify(packed, archive.Bounds()).manifest

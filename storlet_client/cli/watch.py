@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 import click
@@ -13,33 +13,43 @@ from storlet_client.errors import StorletsError
 
 _SECONDS = 0.5
 
+#: Time of change and size, by file.
+State = Mapping[Path, tuple[int, int]]
 
-def at_each_save(command: Callable[[], None], files: Sequence[Path]) -> None:
+
+def at_each_save(command: Callable[[], None], files: Callable[[], Iterable[Path]]) -> None:
     """Run ``command`` now and after each change of ``files``, until the user interrupts it.
 
-    A fault of a run is printed, and the next change runs the command again.  Editors replace files,
-    so a file may be missing for a moment.
+    A fault of a run is printed, and the next change runs the command again.
+
+    :param files: the files to watch; those that do not exist do not count.
     """
-    seen: tuple[tuple[int, int], ...] | None = None
+    seen: State | None = None
+    missing: State | None = None
     try:
         while True:
-            found = _state(files)
-            if found is not None and found != seen:
+            found = _state(files())
+            # Editors replace files: a deletion counts if the file is still missing one pause later.
+            if seen is not None and seen.keys() - found.keys() and found != missing:
+                missing = found
+            elif found != seen:
                 seen = found
                 _run(command)
-                click.echo(f"watching {len(files)} files: Ctrl-C ends it", err=True)
+                click.echo(f"watching {len(found)} files: Ctrl-C ends it", err=True)
             time.sleep(_SECONDS)
     except KeyboardInterrupt:
         click.echo("no longer watching", err=True)
 
 
-def _state(files: Sequence[Path]) -> tuple[tuple[int, int], ...] | None:
-    """Time of change and size of each file; ``None`` while one is missing."""
-    try:
-        found = [file.stat() for file in files]
-    except OSError:
-        return None
-    return tuple((each.st_mtime_ns, each.st_size) for each in found)
+def _state(files: Iterable[Path]) -> State:
+    found = {}
+    for file in files:
+        try:
+            facts = file.stat()
+        except OSError:
+            continue
+        found[file] = (facts.st_mtime_ns, facts.st_size)
+    return found
 
 
 def _run(command: Callable[[], None]) -> None:

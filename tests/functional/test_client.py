@@ -600,6 +600,32 @@ def test_each_save_is_deployed_until_interrupted(shell: Shell, tmp_path: Path) -
         assert watching.wait(10) == 0
 
 
+def test_each_save_of_a_project_is_deployed_until_interrupted(shell: Shell, tmp_path: Path) -> None:
+    folder = tmp_path / "fruit"
+    shell.client.put("")
+    shell.run("enable")
+    shell.run("init", str(folder))
+    assert "deployed fruit 0.1.0 as version 1" in shell.run("deploy", str(folder))
+    source = folder / "src/fruit.py"
+    text = source.read_text()
+    with shell.start("deploy", str(folder), "--watch") as watching:
+        assert watching.stderr is not None
+        lines = iter(watching.stderr.readline, "")
+        assert any("watching 4 files" in line for line in lines)
+        source.write_text("import no_such_module\n" + text)
+        assert any("no_such_module" in line for line in lines)
+        manifest = folder / "storlet.toml"
+        valid = manifest.read_text()
+        manifest.write_text(valid.replace("summary", "digest", 1))
+        assert any("digest: unknown key" in line for line in lines)
+        manifest.write_text(valid.replace("0.1.0", "0.2.0"))
+        source.write_text("# A comment\n" + text)
+        assert retry_until(lambda: "0.2.0" in shell.run("versions", "fruit"), 60)
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(10) == 0
+    assert (folder / "dist/fruit-0.2.0.storlet").is_file()
+
+
 def test_logs_of_failures_are_printed(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "tool.py"
     shell.client.put("")

@@ -31,6 +31,13 @@ def test_the_folder_of_a_project_is_the_nearest_one_above(
     assert project.folder_above(Path()) is None
 
 
+def test_a_manifest_that_is_no_text_is_a_fault(tmp_path: Path) -> None:
+    folder = make(tmp_path / "p")
+    (folder / "storlet.toml").write_bytes(b"name = '\xff'\n")
+    with pytest.raises(ProjectError, match="not UTF-8"):
+        project.read(folder)
+
+
 def test_all_faults_come_with_line_and_column(tmp_path: Path) -> None:
     more = """\
   summry = "x"

@@ -44,6 +44,55 @@ def test_a_new_project_is_built_and_deployed(
     assert server.received[-1].body == bundle.read_bytes()
 
 
+def test_a_folder_is_built_and_deployed(
+    server: Server, command: Command, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bundle.unlink()
+    server.on("PUT", "/storlet/thumb.storlet", Reply(201, {"X-Storlet-Version": "3"}))
+    result = command("deploy", "thumb")
+    assert (result.code, "deployed thumb 0.1.0 as version 3" in result.out) == (0, True)
+    assert f"built {bundle}" in result.err
+    assert server.received[-1].body == bundle.read_bytes()
+    result = command("deploy", "thumb", "--main", "a.B")
+    assert (result.code, "--main: a bundle has this" in result.err) == (3, True)
+    monkeypatch.chdir("thumb/src")
+    result = command("deploy", ".")
+    assert (result.code, "storlet.toml: No such file" in result.err) == (3, True)
+
+
+def test_each_save_of_a_project_is_deployed_also_after_faults(
+    server: Server, command: Command, bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toml, source = Path("thumb/storlet.toml"), Path("thumb/src/thumb.py")
+    text = toml.read_text()
+    actions = iter([
+        lambda: toml.write_text("broken"),
+        lambda: toml.write_text(text),
+        lambda: source.write_text("refused"),
+        lambda: Path("thumb/dist/other.storlet").write_text("no source"),
+        lambda: source.write_text("class Thumb: pass"),
+    ])  # fmt: skip
+
+    def sleep(_seconds: float) -> None:
+        action = next(actions, None)
+        if action is None:
+            raise KeyboardInterrupt
+        action()
+
+    monkeypatch.setattr("storlet_client.cli.watch.time.sleep", sleep)
+    number = {"X-Storlet-Version": "3"}
+    refusal = Reply(422, {"X-Storlet-Error": "registration.check"}, b"no class\n")
+    replies = (Reply(201, number), Reply(201, number), refusal, Reply(201, number))
+    server.on("PUT", "/storlet/thumb.storlet", *replies)
+    result = command("deploy", "thumb", "--watch")
+    assert (result.code, result.out.count("deployed thumb 0.1.0")) == (0, 3), result
+    assert "storlet: thumb/storlet.toml: " in result.err
+    assert "no class" in result.err
+    assert result.err.count("watching 4 files") == 5
+    assert result.err.endswith("no longer watching\n")
+    assert bundle.is_file()
+
+
 def test_the_changes_of_a_bundle_are_printed(
     server: Server, command: Command, bundle: Path
 ) -> None:

@@ -41,7 +41,7 @@ def test_command_runs_once_and_after_each_change(
         file.unlink,
         lambda: file.write_text("number three"),
     )
-    watch.at_each_save(lambda: runs.append(file.read_text()), (file,))
+    watch.at_each_save(lambda: runs.append(file.read_text()), lambda: [file])
     assert runs == ["one", "second", "number three"]
     assert "no longer watching" in capsys.readouterr().err
 
@@ -58,7 +58,7 @@ def test_fault_is_shown_and_watching_goes_on(
         runs.append("good")
 
     at_each_pause(lambda: file.write_text("better"))
-    watch.at_each_save(command, (file,))
+    watch.at_each_save(command, lambda: [file])
     assert runs == ["good"]
     assert "storlet: no class; no language" in capsys.readouterr().err
 
@@ -68,5 +68,24 @@ def test_any_of_several_files_counts(tmp_path: Path, at_each_pause: Callable[...
     for file in files:
         file.write_text("x")
     at_each_pause(lambda: files[1].write_text("longer"))
-    watch.at_each_save(lambda: runs.append(1), files)
+    watch.at_each_save(lambda: runs.append(1), lambda: files)
     assert len(runs) == 2
+
+
+def test_new_and_deleted_files_count(
+    tmp_path: Path, at_each_pause: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = list[list[str]]()
+    (tmp_path / "a").write_text("x")
+
+    def command() -> None:
+        runs.append(sorted(path.name for path in tmp_path.iterdir()))
+
+    at_each_pause(
+        lambda: (tmp_path / "b").write_text("x"),
+        (tmp_path / "a").unlink,
+        lambda: None,
+    )
+    watch.at_each_save(command, tmp_path.iterdir)
+    assert runs == [["a"], ["a", "b"], ["b"]]
+    assert "watching 1 files" in capsys.readouterr().err

@@ -1,0 +1,82 @@
+"""The source files of a project, which its author saves.
+
+Of a Python or Java project they are ``storlet.toml``, the files below ``src/``, and those of the
+test cases.
+
+A native project has a build of its own, with sources anywhere.  All its files are sources except:
+
+* hidden ones, object files, locks and bundles
+* those in ``dist/``, ``target/`` and ``build/``
+* the ``files`` of ``storlet.toml``
+* files outside of ``src/`` that appear while the project is built
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from storlet_client.builder import jars, project, wheels
+from storlet_client.builder.project import MANIFEST, SOURCE, ProjectError
+from storlet_client.bundle import archive, manifest
+
+#: Folders of outputs, directly in the project.
+_OUTPUTS = frozenset({"dist", "target", "build"})
+_CACHE = "__pycache__"
+_LOCKS = frozenset({wheels.LOCK, jars.LOCK})
+_COMPILED = frozenset({".a", ".d", ".o", ".obj", ".so", archive.SUFFIX})
+#: The last character of the names of copies that editors make.
+_COPY = "~"
+
+
+class Sources:
+    """The source files of the project in ``folder``; they come and go."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        #: The last valid manifest: an author may be in the middle of a change.
+        self._document: Mapping[str, Any] = {}
+        self._made: set[Path] = set()
+
+    def files(self) -> list[Path]:
+        """The files now; one of them may not exist."""
+        with suppress(ProjectError):
+            self._document = project.read(self._folder).document
+        if self._document.get("language") in {"python", "java"}:
+            named = [MANIFEST, *manifest.files_at_upload(self._document)]
+            return [*(self._folder / name for name in named), *_walk(self._folder / SOURCE)]
+        return sorted(self._candidates() - self._made)
+
+    @contextmanager
+    def while_built(self) -> Iterator[None]:
+        """The block builds the project: files that appear are outputs, but those of ``src/``."""
+        before = self._candidates()
+        try:
+            yield
+        finally:
+            top = self._folder / SOURCE
+            new = self._candidates() - before
+            self._made |= {path for path in new if top not in path.parents}
+
+    def _candidates(self) -> set[Path]:
+        """All files that may be sources of a native project."""
+        outputs = {self._folder / name for name in self._document.get("files", ())}
+        return {
+            path
+            for path in _walk(self._folder, _OUTPUTS)
+            if path not in outputs and path.name not in _LOCKS and path.suffix not in _COMPILED
+        }
+
+
+def _walk(top: Path, outputs: frozenset[str] = frozenset()) -> Iterator[Path]:
+    """The files below ``top`` that are not hidden, without those in ``outputs`` of ``top``."""
+    for place, folders, names in os.walk(top):
+        folder = Path(place)
+        left_out = {_CACHE, *(outputs if folder == top else ())}
+        folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
+        for name in names:
+            if not name.startswith(".") and not name.endswith(_COPY):
+                yield folder / name
