@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import click
+
+
+def command_of(group: click.Group, name: str) -> click.Command:
+    """The command ``name``; the names of the groups that it is in precede its own."""
+    found: click.Command = group
+    for word in name.split():
+        found = cast(click.Group, found).commands[word]
+    return found
 
 
 def add(parser: argparse.ArgumentParser, given: click.Parameter) -> None:

@@ -22,7 +22,7 @@ from storlet_client.cli.invoke import LOG_COLUMNS, log_rows
 from storlet_client.cli.main import cli
 from storlet_client.cli.runs import selection_of
 from storlet_client.errors import ConfigurationError, StorletsError
-from storlet_client.openstack.arguments import add, words_of
+from storlet_client.openstack.arguments import add, command_of, words_of
 from storlet_client.overview import ALL_COLUMNS
 from storlet_client.storlets import Storlets
 
@@ -193,13 +193,13 @@ class _Connection:
 
 
 class Passed(command.Command):
-    """A command of ``storlet``; :attr:`name` is its name there."""
+    """A command of ``storlet``; :attr:`name` is its name there, with that of its group."""
 
     name: ClassVar[str]
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
-        for each in self._command().params:
+        for each in self._parameters():
             add(parser, each)
         return parser
 
@@ -208,7 +208,7 @@ class Passed(command.Command):
 
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """The exit code, as of the command of ``storlet``."""
-        words = words_of(self._command().params, vars(parsed_args))
+        words = words_of(self._parameters(), vars(parsed_args))
         connection = _Connection(self.app.client_manager.storlet)
         try:
             code = self._command().main(
@@ -220,7 +220,10 @@ class Passed(command.Command):
         return code if isinstance(code, int) else 0
 
     def _command(self) -> click.Command:
-        return cli.commands[self.name]
+        return command_of(cli, self.name)
+
+    def _parameters(self) -> Sequence[click.Parameter]:
+        return self._command().params
 
 
 class Deploy(Passed):
@@ -261,6 +264,33 @@ class Replay(Passed):
 
 class ShowLogs(Passed):
     name = "logs"
+
+
+class ShowRules(Passed):
+    name = "rules show"
+
+
+class SetRules(Passed):
+    name = "rules put"
+
+
+class DeleteRules(Passed):
+    name = "rules delete"
+
+
+class ExplainRules(Passed):
+    name = "rules decide"
+
+
+class CheckRules(Passed):
+    name = "rules check"
+
+    def _parameters(self) -> Sequence[click.Parameter]:
+        """Those of the server's package, which may be missing here."""
+        return (
+            click.Option(["--strict"], is_flag=True, help="Fail on warnings as well."),
+            click.Argument(["file"]),
+        )
 
 
 class CreateGrant(Passed):

@@ -143,6 +143,15 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
     assert json.loads(openstack("info", "show", "-f", "json"))["storlet_container"] == "storlet"
     library = json.loads(openstack("library", "list", "-f", "json"))
     assert "std:grep" in {row["Name"] for row in library}
+    rules = tmp_path / "rules.yaml"
+    rules.write_text("version: 1\nrules:\n- {name: shut, when: {object: a}, deny: closed}\n")
+    openstack("rules", "set", str(rules))
+    assert openstack("rules", "show") == rules.read_text()
+    assert "deny: closed" in openstack("rules", "explain", "GET", "samples/a")
+    # The environment has no package of the server.
+    assert "swift-storlets" in openstack("rules", "check", str(rules), code=3)
+    openstack("rules", "delete")
+    assert openstack("rules", "show") == ""
     target = tmp_path / "saved.py"
     openstack("save", "csv_filter.py", "-o", str(target))
     assert target.read_bytes() == (SAMPLE / "csv_filter.py").read_bytes()
