@@ -198,14 +198,16 @@ fn contains(line: &[u8], text: &[u8]) -> bool {
 """
 
 _README = """\
-{name}
-======
+# {name}
 
-{verbs} and run it::
+Test, build, deploy and run it:
 
-{test}    storlet build
-    storlet deploy dist/{name}-0.1.0.storlet
-    storlet invoke {name} CONTAINER/OBJECT{parameters}
+```console
+storlet test
+storlet build
+storlet deploy dist/{name}-0.1.0.storlet
+storlet invoke {name} CONTAINER/OBJECT{parameters}
+```
 """
 
 #: The end of the last command of the README.
@@ -275,10 +277,8 @@ def _of_folder(language: str, kind: str, names: dict[str, str]) -> dict[str, byt
             *sorted(path.name.partition("-")[2] for path in top.parent.glob(f"{language}-*")),
         ]
         raise ProjectError([f"--template {kind}: for {language} there are {', '.join(known)}"])
-    verbs, test = "Test, build, deploy", "    storlet test\n"
-    used = _PARAMETERS[kind]
-    readme = _README.format(name=names["name"], verbs=verbs, test=test, parameters=used)
-    files = {".gitignore": _IGNORED.encode(), "README.rst": readme.encode()}
+    readme = _README.format(name=names["name"], parameters=_PARAMETERS[kind])
+    files = {".gitignore": _IGNORED.encode(), "README.md": readme.encode()}
     for path in sorted(path for path in top.rglob("*") if path.is_file()):
         content, place = path.read_bytes(), path.relative_to(top).as_posix()
         for name, value in names.items():
@@ -292,30 +292,27 @@ _COMMON = {".gitignore": _IGNORED, "sample.txt": _INPUT, "expected.txt": _EXPECT
 
 
 def _python_files(name: str, module: str, class_: str) -> dict[str, str]:
-    verbs, test = "Test, build, deploy", "    storlet test\n"
     return {
         MANIFEST: _TOML.format(name=name, module=module, class_=class_),
         f"{SOURCE}/{module}.py": _SOURCE.format(class_=class_),
-        "README.rst": _README.format(name=name, verbs=verbs, test=test, parameters=_TEXT),
+        "README.md": _README.format(name=name, parameters=_TEXT),
     }
 
 
 def _java_files(name: str, _module: str, class_: str) -> dict[str, str]:
-    verbs, test = "Test, build, deploy", "    storlet test\n"
     return {
         MANIFEST: _JAVA_TOML.format(name=name, class_=class_),
         f"{SOURCE}/{class_}.java": _JAVA_SOURCE.format(class_=class_),
-        "README.rst": _README.format(name=name, verbs=verbs, test=test, parameters=_TEXT),
+        "README.md": _README.format(name=name, parameters=_TEXT),
     }
 
 
 def _native_files(name: str, _module: str, _class: str) -> dict[str, str]:
-    verbs, test = "Test, build, deploy", "    storlet test\n"
     return {
         MANIFEST: _RUST_TOML.format(name=name),
         "Cargo.toml": _CARGO.format(name=name),
         f"{SOURCE}/main.rs": _RUST_SOURCE,
-        "README.rst": _README.format(name=name, verbs=verbs, test=test, parameters=_TEXT),
+        "README.md": _README.format(name=name, parameters=_TEXT),
     }
 
 

@@ -605,6 +605,7 @@ def test_each_save_of_a_project_is_deployed_until_interrupted(shell: Shell, tmp_
     shell.client.put("")
     shell.run("enable")
     shell.run("init", str(folder))
+    assert (folder / "README.md").read_text().startswith("# fruit\n")
     assert "deployed fruit 0.1.0 as version 1" in shell.run("deploy", str(folder))
     source = folder / "src/fruit.py"
     text = source.read_text()

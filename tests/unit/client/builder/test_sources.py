@@ -37,7 +37,7 @@ def test_sources_of_a_native_project_are_no_outputs_of_its_build(tmp_path: Path)
     (folder / "storlet.toml").write_text(text)
     write(folder, "fruit", "lib/a.c", "lib/a.o", "target/x", "build/x", ".git/x", "a.storlet")
     expected = {
-        "storlet.toml", "Cargo.toml", "README.rst", "sample.txt", "expected.txt", "src/main.rs",
+        "storlet.toml", "Cargo.toml", "README.md", "sample.txt", "expected.txt", "src/main.rs",
         "lib/a.c",
     }  # fmt: skip
     sources = Sources(folder)

@@ -97,7 +97,10 @@ def test_a_project_of_each_template_is_valid(tmp_path: Path, language: str, kind
             assert b"@name@" not in path.read_bytes()
             assert "@" not in path.name
             assert path.suffix != ".in"
-    assert "storlet invoke two-words" in (folder / "README.rst").read_text()
+    readme = (folder / "README.md").read_text()
+    assert readme.startswith("# two-words\n\n")
+    assert readme.count("```") == 2
+    assert "\nstorlet invoke two-words CONTAINER/OBJECT" in readme
 
 
 @pytest.mark.parametrize("kind", ["filter", "csv", "merge", "service"])
