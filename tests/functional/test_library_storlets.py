@@ -200,6 +200,28 @@ def test_text(owner: Client, container: str, text: str, ward: Ward) -> None:
     assert "parameter 'lines': unknown" in refused.text
 
 
+def test_aggregate(owner: Client, container: str, ward: Ward) -> None:
+    lines = b"city,degrees\n" + f"{HEBREW},0.1\n".encode() * 3 + b"Bern,\n"
+    path = f"{container}/degrees.csv"
+    assert owner.put(path, lines).status == 201
+    given = {"column": "degrees", "wrong": "skip-missing", "percentiles": "50"}
+    shown = (
+        b'{"column": "degrees", "count": 3, "min": 0.1, "max": 0.1, "sum": 0.3, "mean": 0.1, '
+        b'"percentiles": {"50": 0.1}, "skipped": {"missing": 1}}\n'
+    )
+    answer = got(owner, path, "std:aggregate", **given)
+    assert (answer.body, answer.headers["Content-Type"]) == (shown, "application/json")
+    assert stored(owner, f"{container}/put", "std:aggregate", lines, **given).body == shown
+    assert copied(owner, path, f"{container}/copy", "std:aggregate", **given).body == shown
+    assert ruled(ward, "std:aggregate", lines, **given).body == shown
+    refused = owner.put(
+        f"{container}/wrong", lines, run_headers("std:aggregate", {"column": "degrees"})
+    )
+    assert refused.error == "storlet.failed"
+    assert "line 5: has no value in 'degrees'" in refused.text
+    assert owner.get(f"{container}/wrong").status == 404
+
+
 @pytest.mark.parametrize(
     ("storlet", "parameters"), [("std:xor", {"key": "5a0f01"}), ("std:bitrev", {})]
 )
@@ -243,7 +265,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "photo.tiff").write_bytes(b"II*\0")
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -286,6 +308,16 @@ def large(owner: Client) -> str:
         ("std:text", {"do": "tail", "count": "1000"}),
         ("std:text", {"do": "to-utf8", "charset": "latin-1"}),
         ("std:xor", {"key": "0123"}),
+        (
+            "std:aggregate",
+            {
+                "column": "2",
+                "header": "false",
+                "delimiter": "space",
+                "distinct": "true",
+                "percentiles": "50",
+            },
+        ),
     ],
 )
 def test_low_limits_are_enough_for_a_large_object(
@@ -332,4 +364,6 @@ def test_other_kinds_of_objects(
     assert gzip.decompress(run("std:compress")) == TEXT
     assert run("std:grep", pattern="l[a]st") == b"the last line\n"
     assert run("std:text", do="tail", count="1") == b"the last line\n"
+    aggregate = run("std:aggregate", column="the first line", type="text")
+    assert json.loads(aggregate)["count"] == 2002
     assert run("std:bitrev").translate(REVERSED) == TEXT

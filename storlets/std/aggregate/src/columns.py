@@ -1,0 +1,155 @@
+"""The values of one column of CSV, or of one key of JSON lines, with the numbers of their lines.
+
+Memory is that of one block and one record.  A line that is not UTF-8, CSV or JSON is an error for
+all settings, because its values are unknown.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from typing import Any
+
+BLOCK_BYTES = 256 * 1024
+#: Bound of one record; a record of CSV may have several lines.
+MOST_RECORD_BYTES = 1 << 20
+#: Bound of a value or a name in a message.
+SHOWN = 40
+
+
+class AggregateError(ValueError):
+    """The column cannot be aggregated."""
+
+
+class Number(str):
+    """The text of a number in JSON, which differs from a string."""
+
+    __slots__ = ()
+
+
+class Compound(str):
+    """The text of a list or an object in JSON."""
+
+    __slots__ = ()
+
+
+class Lines:
+    """The lines of a text in UTF-8, with their ends.
+
+    :ivar record: number of characters since a reader of records has set it to 0.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.record = 0
+
+    def __iter__(self) -> Iterator[str]:
+        number, is_start = 1, True
+        for block in self._blocks():
+            try:
+                text = block.decode()
+            except UnicodeDecodeError as error:
+                line = number + block.count(b"\n", 0, error.start)
+                raise AggregateError(f"line {line}: is not UTF-8: {error.reason}") from error
+            number += block.count(b"\n")
+            if is_start:
+                text, is_start = text.removeprefix("\ufeff"), False
+            for line in io.StringIO(text, newline="\n"):
+                self.record += len(line)
+                if self.record > MOST_RECORD_BYTES:
+                    raise AggregateError(f"a record has more than {MOST_RECORD_BYTES} bytes")
+                yield line
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Blocks that end with a line feed, except the last one."""
+        rest = b""
+        while block := self._source.read(BLOCK_BYTES):
+            end = block.rfind(b"\n") + 1
+            if end:
+                yield rest + block[:end]
+                rest = block[end:]
+            else:
+                rest += block
+            if len(rest) > MOST_RECORD_BYTES:
+                raise AggregateError(f"a line has more than {MOST_RECORD_BYTES} bytes")
+        if rest:
+            yield rest
+
+
+def csv_values(
+    source: Any, column: str, has_header: bool, dialect: dict[str, Any]
+) -> Iterator[tuple[int, str | None]]:
+    """The number of the first line of each record, and its value, or None if the record has none.
+
+    :raises AggregateError: there is no such column, or the text is not CSV.
+    """
+    csv.field_size_limit(MOST_RECORD_BYTES)
+    lines = Lines(source)
+    rows = csv.reader(lines, **dialect, strict=True)
+    line = 1
+    index = None if has_header else int(column) - 1
+    try:
+        for row in rows:
+            lines.record = 0
+            if index is None:
+                if row:
+                    index = index_of(column, row, line)
+            elif row:
+                yield line, row[index] if index < len(row) else None
+            line = rows.line_num + 1
+    except csv.Error as error:
+        raise AggregateError(f"line {line}: {error}") from error
+    if index is None:
+        raise AggregateError(f"there is no column {shown(column)}: the object has no header")
+
+
+def index_of(column: str, header: list[str], line: int) -> int:
+    """The place of the column that has the name, or else the number, ``column``."""
+    count = header.count(column)
+    if count > 1:
+        raise AggregateError(f"line {line}: {count} columns have the name {shown(column)}")
+    if count:
+        return header.index(column)
+    if is_place(column) and int(column) <= len(header):
+        return int(column) - 1
+    names = ", ".join(shown(name) for name in header[:20])
+    more = f" and {len(header) - 20} more" if len(header) > 20 else ""
+    raise AggregateError(f"line {line}: there is no column {shown(column)} among {names}{more}")
+
+
+def is_place(text: str) -> bool:
+    """Whether it is a number of a column; the first one has number 1."""
+    return text.isascii() and text.isdigit() and len(text) < 8 and int(text) > 0
+
+
+def json_values(source: Any, key: str) -> Iterator[tuple[int, str | None]]:
+    """The number of each line, and the value of ``key``, or None if it is absent or null.
+
+    A number is a ``Number`` as it was written, a string is not.
+    """
+    lines = Lines(source)
+    decoder = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=Number)
+    for line, text in enumerate(lines, 1):
+        lines.record = 0
+        if not text.strip():
+            continue
+        try:
+            record = decoder.decode(text)
+        except (ValueError, RecursionError) as error:
+            raise AggregateError(f"line {line}: is not JSON: {error}") from error
+        if not isinstance(record, dict):
+            raise AggregateError(f"line {line}: is not a JSON object")
+        value = record.get(key)
+        if value is None or isinstance(value, str):
+            yield line, value
+        elif isinstance(value, bool):
+            yield line, json.dumps(value)
+        else:
+            yield line, Compound("a list" if isinstance(value, list) else "an object")
+
+
+def shown(text: str) -> str:
+    """The text for a message."""
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")

@@ -1,0 +1,236 @@
+"""``std:aggregate`` gives the figures of a slow reference, for all sizes of blocks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import json
+import tracemalloc
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.library.support import LibraryStorlet
+
+STORLET = LibraryStorlet("aggregate")
+#: The modules that the storlet has imported.
+COLUMNS = STORLET.module.json_values.__globals__
+FIGURES = STORLET.module.number_of.__globals__
+BLOCKS = st.integers(1, 40)
+NUMBERS = st.one_of(
+    st.integers(-(10**30), 10**30).map(str),
+    st.integers(-20, 20).map(str),
+    st.decimals(-100, 100, places=3).map(str),
+    st.sampled_from(["1e400", "-1e-400", "1E+2", ".5", "7.", "+3", "0.0", "-0", "123e-5"]),
+)
+OTHERS = st.sampled_from(["x", "1_0", "nan", "inf", "0x1", "1,5", "--1", "1e401", "٣", "1" * 121])
+
+
+def output(data: bytes, block: int | None = None, **parameters: object) -> bytes:
+    with pytest.MonkeyPatch.context() as patch:
+        if block is not None:
+            patch.setitem(COLUMNS, "BLOCK_BYTES", block)
+        given = {name: str(value) for name, value in parameters.items()}
+        ran = STORLET.run(data, given)
+    assert ran.metadata == {"Content-Type": "application/json"}
+    return ran.output
+
+
+def figures(data: bytes, block: int | None = None, **parameters: object) -> dict[str, Any]:
+    """The report; all of its numbers are exact."""
+    found: dict[str, Any] = json.loads(output(data, block, **parameters), parse_float=Decimal)
+    return found
+
+
+def failure(data: bytes, **parameters: object) -> str:
+    with pytest.raises(STORLET.module.AggregateError) as caught:
+        output(data, **parameters)
+    return str(caught.value)
+
+
+def csv_of(rows: list[list[str]], **dialect: Any) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, **dialect).writerows(rows)
+    return text.getvalue().encode()
+
+
+def nearest_rank(values: list[Fraction], percent: str) -> Fraction:
+    """The definition, one value after the other."""
+    for value in sorted(values):
+        not_above = sum(1 for other in values if other <= value)
+        if Fraction(not_above, len(values)) * 100 >= Fraction(percent):
+            return value
+    raise AssertionError(percent)
+
+
+@settings(deadline=None)
+@given(texts=st.lists(NUMBERS, min_size=1, max_size=12), block=BLOCKS)
+def test_numbers_of_csv(texts: list[str], block: int) -> None:
+    data = csv_of([["name", "n"], *(['a "b",\nc', text] for text in texts)])
+    values = [Fraction(text.rstrip(".")) for text in texts]
+    found = figures(
+        data, block, column="n", distinct=True, percentiles="0,33.3,50,100", histogram="-20,0,.5,20"
+    )
+    assert found["count"] == len(values)
+    assert found["distinct"] == len(set(values))
+    for name, expected in (("min", min(values)), ("max", max(values)), ("sum", sum(values))):
+        assert Fraction(found[name]) == expected
+    mean = sum(values) / len(values)
+    assert abs(Fraction(found["mean"]) - mean) <= abs(mean) / 10**33
+    for percent, value in found["percentiles"].items():
+        assert Fraction(value) == nearest_rank(values, percent)
+    edges = [Fraction(-20), Fraction(0), Fraction(1, 2), Fraction(20)]
+    histogram = found["histogram"]
+    assert histogram["below"] == sum(1 for value in values if value < edges[0])
+    assert histogram["above"] == sum(1 for value in values if value > edges[-1])
+    for place, (low, high) in enumerate(itertools.pairwise(edges)):
+        is_last = place == 2
+        inside = [v for v in values if low <= v < high or (is_last and v == high)]
+        assert histogram["bins"][place]["count"] == len(inside)
+
+
+@settings(deadline=None)
+@given(
+    texts=st.lists(st.one_of(NUMBERS, OTHERS, st.just(""), st.none()), max_size=12), block=BLOCKS
+)
+def test_records_that_are_skipped(texts: list[str | None], block: int) -> None:
+    data = csv_of([["name", "n"], *(["a"] if text is None else ["a", text] for text in texts)])
+    is_number = [bool(text) and FIGURES["number_of"](text) is not None for text in texts]
+    skipped = {
+        "missing": sum(1 for text in texts if not text),
+        "invalid": sum(
+            1 for text, right in zip(texts, is_number, strict=True) if text and not right
+        ),
+    }
+    found = figures(data, block, column="2", wrong="skip")
+    assert (found["count"], found["skipped"]) == (sum(is_number), skipped)
+    if not all(is_number):
+        line = is_number.index(False) + 2
+        assert failure(data, column="n").startswith(f"line {line}: ")
+    if skipped["invalid"]:
+        assert "is no number" in failure(data, column="n", wrong="skip-missing")
+
+
+@settings(deadline=None)
+@given(
+    values=st.lists(st.one_of(st.integers(), st.none(), st.text(), st.booleans(), st.just([1]))),
+    block=BLOCKS,
+)
+def test_json_lines(values: list[Any], block: int) -> None:
+    data = b"".join(json.dumps({"a": [1], "k": value}).encode() + b"\n\n" for value in values)
+    whole = [value for value in values if type(value) is int]
+    within = [value for value in whole if len(str(value)) <= 120]
+    found = figures(data, block, column="k", format="jsonl", wrong="skip")
+    assert (found["count"], found["sum"]) == (len(within), sum(within))
+    assert found["skipped"]["missing"] == values.count(None)
+    assert sum(found["skipped"].values()) == len(values) - len(within)
+    text = figures(data, block, column="k", format="jsonl", type="text", distinct=1, wrong="skip")
+    texts = [json.dumps(v) if type(v) in (int, bool) else v for v in values if v not in (None, [1])]
+    assert text["count"] == len(texts)
+    assert text["distinct"] == len(set(texts))
+    assert (text["min"], text["max"]) == (min(texts, default=None), max(texts, default=None))
+    assert "sum" not in text
+
+
+@pytest.mark.parametrize("text", ["x", "1_0", "nan", "inf", "0x1", "1e401", "٣", "1" * 121, "1 2"])
+def test_texts_that_are_no_numbers(text: str) -> None:
+    assert "is no number" in failure(f"n\n1\n{text}\n".encode(), column="n")
+
+
+def test_decimal_fractions_are_added_exactly() -> None:
+    assert figures(b"n\n" + b"0.1\n" * 10, column="n")["sum"] == 1
+    assert b'"sum": 0.3,' in output(b"n\n0.1\n0.2\n", column="n")
+    found = output(b"n\n1e400\n-1e-400\n-1e400\n", column="n")
+    assert b'"sum": -1E-400,' in found
+
+
+def test_a_column_without_values() -> None:
+    found = figures(b"n\n", column="n", percentiles=50, distinct=True)
+    assert found == {
+        "column": "n", "count": 0, "min": None, "max": None, "sum": 0, "mean": None,
+        "percentiles": {"50": None}, "distinct": 0,
+    }  # fmt: skip
+    assert figures(b"", column="1", header=False)["count"] == 0
+    assert "the object has no header" in failure(b"", column="n")
+
+
+def test_columns_of_the_header() -> None:
+    assert figures("\ufeff2,1\n5,6\n".encode(), column="2")["sum"] == 5
+    assert failure(b"a,b\n1,2\n", column="c") == "line 1: there is no column 'c' among 'a', 'b'"
+    assert "there is no column '3'" in failure(b"a,b\n1,2\n", column="3")
+    assert failure(b"a,a\n1,2\n", column="a") == "line 1: 2 columns have the name 'a'"
+    assert failure(b"a,b\n1\n", column="b") == "line 2: has no value in 'b'"
+    assert " and 80 more" in failure(b",".join([b"x"] * 100) + b"\n", column="b")
+
+
+def test_dialects() -> None:
+    given = {"delimiter": "tab", "quote": "'", "escape": "\\", "column": "2"}
+    assert figures(b"a\tn\n'x\ty'\t4\n\\'\t5\n", **given)["sum"] == 9
+    assert figures(b"x 4\n", delimiter="space", column="2", header="false")["sum"] == 4
+    assert figures(b'"|3\n', delimiter="|", quote="none", column="2", header="false")["sum"] == 3
+
+
+def test_texts_that_are_not_of_the_format() -> None:
+    assert failure(b'a\n1\n"2', column="a").startswith("line 3: ")
+    assert failure(b"a\n1\n\xff\n", column="a").startswith("line 3: is not UTF-8")
+    given = {"column": "a", "format": "jsonl", "wrong": "skip"}
+    assert failure(b'{"a": 1}\n{"a": 2\n', **given).startswith("line 2: is not JSON")
+    assert failure(b"[" * 100_000, **given).startswith("line 1: is not JSON")
+    assert failure(b"\n[1]\n", **given) == "line 2: is not a JSON object"
+
+
+@pytest.mark.parametrize("data", [b"x" * 3000, b'"' + b"x\n" * 1500, b"1," * 2000])
+def test_long_records(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    monkeypatch.setitem(COLUMNS, "MOST_RECORD_BYTES", 1000)
+    monkeypatch.setitem(COLUMNS, "BLOCK_BYTES", 100)
+    assert "1000" in failure(data, column="1", header="false")
+    assert figures(b"1\n" * 5000, column="1", header="false")["count"] == 5000
+
+
+def test_different_values_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STORLET.module, "MOST_VALUES", 100)
+    data = b"n\n" + b"".join(b"%d\n" % (number % 101) for number in range(1000))
+    for wanted in ({"distinct": True}, {"percentiles": "50"}):
+        assert "more than 100 different values" in failure(data, column="n", **wanted)
+    assert figures(data.replace(b"100\n", b"99\n"), column="n", distinct=True)["distinct"] == 100
+    assert figures(data, column="n")["count"] == 1000
+    monkeypatch.setattr(STORLET.module, "MOST_VALUE_CHARACTERS", 50)
+    assert "more than 50 characters" in failure(data, column="n", type="text", distinct=True)
+
+
+def test_all_faults_of_the_parameters() -> None:
+    text = failure(
+        b"", column="x", header=False, percentiles="101,y", histogram="5", delimiter="", quote="ab",
+        escape="cd",
+    )  # fmt: skip
+    assert text.split("; ") == [
+        "column: 'x': want a number from 1, as header is false",
+        "percentiles: 'y': no number",
+        "percentiles: 101: want 0 to 100",
+        "histogram: want at least two edges",
+        "delimiter: want one character, tab or space",
+        "quote: want one character, or none",
+        "escape: want one character, or nothing",
+    ]
+    assert "each edge must be above" in failure(b"", column="x", histogram="1,1")
+    assert "want different characters" in failure(b"", column="x", delimiter='"')
+    assert "want at most 100" in failure(b"", column="x", percentiles=",".join(["1"] * 101))
+    assert "column: is empty" in failure(b"", column="")
+    text = failure(b"", column="x", type="text", percentiles="1", histogram="1,2")
+    assert text == "type=text: has no percentiles; type=text: has no histogram"
+
+
+def test_the_memory_does_not_depend_on_the_size_of_the_object() -> None:
+    data = b"n\n" + b"".join(b"%d.5\n" % number for number in range(100)) * 2000
+    tracemalloc.start()
+    try:
+        assert figures(data, column="n", distinct=True, percentiles="50")["distinct"] == 100
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 8 << 20
