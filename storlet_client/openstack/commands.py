@@ -258,6 +258,10 @@ class Rollback(Passed):
     name = "rollback"
 
 
+class Distribute(Passed):
+    name = "distribute"
+
+
 class Replay(Passed):
     name = "replay"
 

@@ -143,6 +143,8 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
     assert json.loads(openstack("info", "show", "-f", "json"))["storlet_container"] == "storlet"
     library = json.loads(openstack("library", "list", "-f", "json"))
     assert "std:grep" in {row["Name"] for row in library}
+    many = ("distribute", "std:nop", "samples", "--prefix", "in")
+    assert openstack(*many, "--merge", "concat").encode() == (SAMPLE / "input.csv").read_bytes()
     rules = tmp_path / "rules.yaml"
     rules.write_text("version: 1\nrules:\n- {name: shut, when: {object: a}, deny: closed}\n")
     openstack("rules", "set", str(rules))

@@ -40,6 +40,12 @@ def parsed(command: click.Command, words: list[str]) -> list[str]:
             ["tx1-1", "--any-version", "-o", "out", "-f", "json"],
             ["--any-version", "-o", "out", "-f", "json", "--", "tx1-1"],
         ),
+        ("distribute", ["up.py", "c"], ["--", "up.py", "c"]),
+        (
+            "distribute",
+            ["up.py", "--objects", "l.txt", "-p", "a=b", "--concurrency", "3", "--report"],
+            ["-p", "a=b", "--objects", "l.txt", "--concurrency", "3", "--report", "--", "up.py"],
+        ),
         ("rules show", [], ["--"]),
         ("rules put", ["--accept-warnings", "r.yaml"], ["--accept-warnings", "--", "r.yaml"]),
         ("rules decide", ["GET", "c/o"], ["--", "GET", "c/o"]),
