@@ -18,7 +18,7 @@ import pytest
 from storlet_client.cli.main import cli, main
 from tests.support.accounts import unique
 from tests.support.bundles import tool
-from tests.support.client_package import installed, interpreters
+from tests.support.client_package import interpreters, layered
 from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.http import Client
 from tests.support.waiting import retry_until
@@ -68,7 +68,7 @@ class Shell:
 
 @pytest.fixture(params=interpreters())
 def shell(request: pytest.FixtureRequest, users: dict[str, Client]) -> Shell:
-    place = installed(interpreters()[request.param])
+    place = layered(interpreters()[request.param])
     return Shell(place, users["admin:admin"].on(f"AUTH_{unique('client')}"))
 
 

@@ -16,7 +16,7 @@ import pytest
 from tests.functional.s3 import Signer
 from tests.functional.test_services import ask, outcomes, upload
 from tests.support.accounts import prepare_account
-from tests.support.client_package import installed, interpreters
+from tests.support.client_package import interpreters, layered
 from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.http import Client
 from tests.support.keystone import Keystone, Owner, proxy_of, running_keystone
@@ -54,7 +54,7 @@ def owner(service: Service) -> Owner:
 @pytest.fixture(scope="module")
 def place() -> Path:
     """An environment with the OpenStack client and ours."""
-    return installed(list(interpreters().values())[-1], OPENSTACK_CLIENT)
+    return layered(list(interpreters().values())[-1], OPENSTACK_CLIENT)
 
 
 def run(command: list[str | Path], variables: Mapping[str, str], code: int = 0) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.accounts import unique
-from tests.support.client_package import installed, interpreters
+from tests.support.client_package import interpreters, layered
 from tests.support.cluster import CHECKOUT
 from tests.support.http import Client
 from tests.support.waiting import wait_for
@@ -101,7 +101,7 @@ def terminal(tmp_path: Path, users: dict[str, Client]) -> Iterator[Terminal]:
     opened = Terminal(
         tmp_path,
         {
-            "PATH": f"{installed(newest) / 'bin'}:{os.environ['PATH']}",
+            "PATH": f"{layered(newest) / 'bin'}:{os.environ['PATH']}",
             "HOME": str(tmp_path),
             "TERM": "screen-256color",
             "LANG": "C.UTF-8",

@@ -7,10 +7,11 @@ import os
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
-from storlet_middleware.aio import cache
+from storlet_middleware.aio import cache, venv
 from tests.support.cluster import CHECKOUT
 
 PACKAGE = "storlet_client"
@@ -44,18 +45,53 @@ def interpreters() -> dict[str, Path]:
     return {"{}.{}".format(*version): found[version] for version in (known[0], known[-1])}
 
 
-def installed(python: Path, *more: str) -> Path:
-    """An environment of ``python`` with the client's wheel and ``more`` requirements, from the
-    cache; its command is ``bin/storlet``."""
+def installed(python: Path) -> Path:
+    """An environment of ``python`` in which pip has installed the client's wheel and all that it
+    requires, from the cache; its command is ``bin/storlet``."""
 
     def make(place: Path) -> None:
         run([str(python), "-m", "venv", str(place)])
-        # -E: the byte code belongs in the environment, and not in the cache of this session.
-        pip = [str(place / "bin/python"), "-E", "-m", "pip", "install", "--quiet", "--no-input"]
-        run([*pip, str(build(place / "wheel")), *more])
+        run([*_pip(place), str(build(place / "wheel"))])
 
-    parts = [cache.tree_digest(CHECKOUT, [PACKAGE]), str(python), *more]
-    return cache.made("client", cache.digest(parts), make)
+    return cache.made("client", cache.digest([_sources(), str(python)]), make)
+
+
+def layered(python: Path, *more: str) -> Path:
+    """The same beside ``more`` requirements.
+
+    The libraries are an environment below it, so that a change of the client installs the wheel
+    only.
+    """
+    below = _libraries(python, *more)
+
+    def make(place: Path) -> None:
+        venv._new_layer(place, below, cache.cache_root() / "client.log")
+        run([*_pip(place), "--no-deps", str(build(place / "wheel"))])
+
+    return cache.made("client", cache.digest([_sources(), below.name]), make)
+
+
+def _libraries(python: Path, *more: str) -> Path:
+    """An environment of ``python`` with the requirements of the client and ``more``."""
+    project = tomllib.loads((CHECKOUT / PACKAGE / "pyproject.toml").read_text(encoding="utf-8"))
+    wanted = [*project["project"]["dependencies"], *more]
+
+    def make(place: Path) -> None:
+        run([str(python), "-m", "venv", str(place)])
+        run([*_pip(place), *wanted])
+        # Of a script: a layer copies each file of bin.
+        shutil.rmtree(place / "bin/__pycache__", ignore_errors=True)
+
+    return cache.made("libraries", cache.digest([str(python), *wanted]), make)
+
+
+def _sources() -> str:
+    return cache.tree_digest(CHECKOUT, [PACKAGE])
+
+
+def _pip(place: Path) -> list[str]:
+    # -E: the byte code belongs in the environment, and not in the cache of this session.
+    return [str(place / "bin/python"), "-E", "-m", "pip", "install", "--quiet", "--no-input"]
 
 
 def run(command: list[str], cwd: Path | None = None, env: dict[str, str] | None = None) -> str:
