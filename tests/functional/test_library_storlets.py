@@ -5,11 +5,13 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import io
 import json
 import lzma
 import re
 import subprocess
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -222,6 +224,30 @@ def test_aggregate(owner: Client, container: str, ward: Ward) -> None:
     assert owner.get(f"{container}/wrong").status == 404
 
 
+def zipped(names: str = "ab") -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, TEXT)
+    return file.getvalue()
+
+
+def test_archive(owner: Client, container: str, ward: Ward) -> None:
+    path = f"{container}/archive.zip"
+    assert owner.put(path, zipped()).status == 201
+    answer = got(owner, path, "std:archive")
+    assert [json.loads(line)["name"] for line in answer.body.splitlines()] == ["a", "b"]
+    assert answer.headers["Content-Type"] == "application/x-ndjson"
+    given = {"do": "take", "member": "b"}
+    assert got(owner, path, "std:archive", **given).body == TEXT
+    assert copied(owner, path, f"{container}/b", "std:archive", **given).body == TEXT
+    assert ruled(ward, "std:archive", zipped(), **given).body == TEXT
+    assert owner.put(path, zipped()[:-30]).status == 201
+    refused = owner.get(path, run_headers("std:archive", given))
+    assert refused.error == "storlet.failed"
+    assert "the archive is not valid" in refused.text
+
+
 @pytest.mark.parametrize(
     ("storlet", "parameters"), [("std:xor", {"key": "5a0f01"}), ("std:bitrev", {})]
 )
@@ -265,7 +291,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "photo.tiff").write_bytes(b"II*\0")
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 7
+    assert len(commands) == 8
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -367,3 +393,12 @@ def test_other_kinds_of_objects(
     aggregate = run("std:aggregate", column="the first line", type="text")
     assert json.loads(aggregate)["count"] == 2002
     assert run("std:bitrev").translate(REVERSED) == TEXT
+
+
+@pytest.mark.parametrize("put", [put_ec, put_slo])
+def test_archives_of_other_kinds(
+    owner: Client, container: str, put: Callable[[Client, str, bytes], str]
+) -> None:
+    path = put(owner, container, zipped())
+    answer = owner.get(path, run_headers("std:archive", {"do": "take", "member": "b"}))
+    assert (answer.status, answer.is_broken, answer.body) == (200, False, TEXT), answer

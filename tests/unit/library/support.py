@@ -15,6 +15,7 @@ from typing import Any
 
 from storlet_client.bundle import manifest
 from storlet_daemon.author import StorletInputFile, StorletLogger, StorletOutputFile
+from storlet_daemon.author.seekable import SeekableFile
 
 FOLDER = Path(__file__).resolve().parents[3] / "storlets/std"
 METADATA_BYTES = 4096
@@ -49,7 +50,12 @@ class LibraryStorlet:
         """The output for ``data``."""
         found: dict[str, str] = {}
         with ExitStack() as opened:
-            source = StorletInputFile(metadata or {}, filled(data))
+            descriptor = filled(data)
+            source: Any
+            if self._document.get("input") == "seekable":
+                source = SeekableFile(metadata or {}, descriptor, len(data))
+            else:
+                source = StorletInputFile(metadata or {}, descriptor)
             opened.callback(source.close)
             read = os.memfd_create("output")
             opened.callback(os.close, read)
