@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.functional.test_upload_check import CHECKED, put
 from tests.support.accounts import unique
 from tests.support.cluster import Cluster
 from tests.support.http import Client
@@ -14,11 +15,13 @@ from tests.support.storlets import Tool, Toolbox, declaration
 from tests.support.waiting import retry_until
 
 OPTIONS: dict[str, dict[str, object]] = {
-    "storlet.conf:invocation": {"first_byte_seconds": 2, "idle_seconds": 2, "total_seconds": 5},
+    "storlet.conf:invocation": {
+        "first_byte_seconds": 2, "idle_seconds": 2, "total_seconds": 5, "load_seconds": 10,
+    },
     "storlet.conf:limits": {"memory_bytes": "192M", "output_bytes": "1M", "log_bytes": "1K"},
     "storlet.conf:class:user": {"metadata_bytes": 256, "storlet_memory_bytes": "128M"},
     "storlet.conf:class:admin": {"storlets": "AUTH_test/trusted.py"},
-}
+}  # fmt: skip
 CONTENT = b"a small object"
 
 
@@ -58,6 +61,13 @@ def test_a_long_run_exceeds_the_total_deadline_of_the_node(there: Tool, small: s
     assert (answer.status, answer.is_broken) == (200, True)
     assert answer.body.startswith(b"1:0\n1:1\n")
     assert len(answer.body) < 100
+
+
+@pytest.mark.usefixtures("small")
+def test_an_endless_import_ends_the_check_of_an_upload(other_owner: Client) -> None:
+    answer = put(other_owner, unique("loop"), "while True:\n    pass\n", CHECKED)
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert "loading took longer than 10 seconds" in answer.text
 
 
 def test_deadlines_apply_to_put_and_copy(there: Tool, small: str) -> None:
