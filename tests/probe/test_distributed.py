@@ -25,9 +25,9 @@ RUNS = 16
 HEADERS = {"X-Run-Storlet": "std:distributed"}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def many(tenant: Tenant) -> Iterator[str]:
-    """A container with small objects."""
+    """A container with small objects, which the tests only read."""
     name = unique("many")
     assert tenant.client.put(name).status == 201
     with ThreadPoolExecutor(8) as threads:
