@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -58,22 +57,29 @@ def test_a_bundle_runs_with_its_library(owner: Client, plain: str, placement: st
     assert run(owner, name, plain, placement, a="b").startswith("one 41 a=b")
 
 
-def test_a_bundle_with_numpy_runs(
-    owner: Client, plain: str, placement: str, tmp_path: Path
-) -> None:
-    name = unique("mean")
-    (tmp_path / "src").mkdir()
-    (tmp_path / "src/mean.py").write_text(MEAN)
-    (tmp_path / "storlet.toml").write_text(
+@pytest.fixture(scope="module")
+def mean(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, bytes]:
+    """A bundle with numpy, and its name; it is built twice."""
+    folder, name = tmp_path_factory.mktemp("mean"), unique("mean")
+    (folder / "src").mkdir()
+    (folder / "src/mean.py").write_text(MEAN)
+    (folder / "storlet.toml").write_text(
         f'name = "{name}"\nversion = "1.0"\nlanguage = "python"\nmain = "mean.Mean"\n'
         'requirements = ["numpy==2.3.5"]\n'
     )
-    path = build(tmp_path, tmp_path, Sandbox())
-    data = path.read_bytes()
-    assert build(tmp_path, tmp_path / "again", Sandbox()).read_bytes() == data
+    data = build(folder, folder, Sandbox()).read_bytes()
+    assert build(folder, folder / "again", Sandbox()).read_bytes() == data
+    return name, data
+
+
+def test_a_bundle_with_numpy_runs(
+    owner: Client, plain: str, placement: str, mean: tuple[str, bytes]
+) -> None:
+    name, data = mean
     assert upload(owner, name, data) == "1"
     content = owner.get(plain).body
     assert run(owner, name, plain, placement) == f"{sum(content) / len(content):.3f}"
+    assert owner.delete(f"storlet/{name}.storlet").status == 204
 
 
 def test_a_java_bundle_with_two_jars_runs(
