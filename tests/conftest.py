@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import tempfile
 from collections.abc import Generator, Iterator
@@ -33,7 +34,13 @@ _running: list[Cluster] = []
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Register the short output of CI in the process that reports."""
+    """Register the short output of CI in the process that reports; let SIGINT end processes.
+
+    A session in the background of a shell ignores SIGINT, and so would the processes that it
+    starts, also those that a test interrupts.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("CI") and not is_worker(config):
         config.pluginmanager.register(brief.Brief(config), "brief")
 

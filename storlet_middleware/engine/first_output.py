@@ -104,7 +104,8 @@ class FirstOutput:
         """
         until = monotonic() + seconds
         while not self._is_finished:
-            if self.length > most_bytes:
+            # A read that finds data does not look at the time: bytes may come one by one.
+            if self.length > most_bytes or monotonic() >= until:
                 return False
             chunk = self._read(until)
             if chunk is None:

@@ -28,10 +28,16 @@ class LateEnd:
         return chunk
 
 
+def answered(go: Path) -> Path:
+    """The file that exists when Swift has answered the PUT of ``first``."""
+    return go.with_suffix(".first")
+
+
 def factory(global_conf: dict[str, str], **options: str) -> Callable[[Any], Any]:
     """A paste filter: a PUT whose path has ``lost`` takes its whole body, and ends with 503.
 
-    The body of a PUT whose path has ``late`` ends when the file of the option ``go`` exists.
+    The body of a PUT whose path has ``late`` ends when the file of the option ``go`` exists.  When
+    Swift has answered a PUT whose path has ``first``, there is a file beside it: :func:`answered`.
     """
 
     def make(app: Any) -> Any:
@@ -40,7 +46,10 @@ def factory(global_conf: dict[str, str], **options: str) -> Callable[[Any], Any]
             if request.method == "PUT" and "late" in request.path:
                 environ["wsgi.input"] = LateEnd(environ["wsgi.input"], Path(options["go"]))
             if request.method != "PUT" or "lost" not in request.path:
-                return app(environ, start_response)
+                chunks = app(environ, start_response)
+                if "go" in options and request.method == "PUT" and "first" in request.path:
+                    answered(Path(options["go"])).touch()
+                return chunks
             while environ["wsgi.input"].read(65536):
                 pass
             return HTTPServiceUnavailable(request=request)(environ, start_response)

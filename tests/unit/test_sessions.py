@@ -27,12 +27,16 @@ def session(folder: Path, arguments: list[str], **modules: str) -> tuple[int, st
     for name, text in modules.items():
         (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
     settings = {"CI": "1", "STORLETS_FORBID_SKIPS": "1", "PYTHONPATH": str(ROOT), "COLUMNS": "150"}
+    # The import of all other plugins, in each session and worker, takes most of their time.
+    settings["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
     command = [
         sys.executable,
         "-m",
         "pytest",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "xdist",
         "-p",
         "tests.conftest",
         *arguments,

@@ -71,9 +71,11 @@ def run(
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     for name, text in modules.items():
         (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
+    # The import of all other plugins, in each session and worker, takes most of their time.
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist"]
     inherited = {key: value for key, value in os.environ.items() if key != "STORLETS_FORBID_SKIPS"}
-    environment = {**inherited, "PYTHONPATH": str(CHECKOUT), **(settings or {})}
+    own = {"PYTHONPATH": str(CHECKOUT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    environment = {**inherited, **own, **(settings or {})}
     return sessions.run(command, arguments, environment, repeat, folder)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -10,7 +11,7 @@ import pytest
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors
-from storlet_middleware.concurrency import Bell, sleep
+from storlet_middleware.concurrency import Bell, monotonic, sleep
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.task import Deadlines, Limits, StreamInput, Task
 from storlet_middleware.errors import BadRequest, StorletError
@@ -228,3 +229,23 @@ def test_a_wait_for_the_end_is_limited_by_time_and_bytes(workers: Workers) -> No
             assert invocation.output.read() == b"x"
         finally:
             invocation.close()
+
+
+def test_a_wait_for_the_end_is_limited_while_bytes_come_one_by_one(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        with contextlib.suppress(OSError):  # the invocation is closed
+            for _ in range(10_000):
+                worker.write(b"x")
+                time.sleep(0.001)
+
+    workers.script = script
+    invocation = make()
+    try:
+        invocation.start(workers.connect())
+        assert invocation.output.first()
+        began = monotonic()
+        assert not invocation.output.end_within(0.2, 1 << 20)
+        assert monotonic() - began < 2
+    finally:
+        invocation.close()
