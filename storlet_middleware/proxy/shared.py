@@ -21,7 +21,7 @@ from storlet_middleware.records.writer import Writer
 _RESERVED_FRACTION: Final = 8
 #: Inputs that are opened at a time for one account.  A request can have many inputs, and an account
 #: many requests; each costs milliseconds of this process's processor, in which all requests wait.
-_OPENINGS: Final = 4
+_OPENINGS: Final = 2
 
 
 class Proxy:
