@@ -10,9 +10,11 @@ account may have hundreds of runs in a process, with several results each, so th
 
 from __future__ import annotations
 
+from typing import Final
+
 from storlet_middleware.errors import NodeBusy, TenantBusy
 
-_MIB = 1 << 20
+_MIB: Final = 1 << 20
 
 
 class Buffers:

@@ -19,20 +19,6 @@
 /* The time that the end of a run gives to a thread which is in a function of the storlet. */
 #define END_SECONDS 1
 
-static bool send_all(int socket, const char *data, size_t size) {
-    while (size > 0) {
-        ssize_t count = send(socket, data, size, MSG_NOSIGNAL);
-        if (count < 0 && errno != EINTR) {
-            return false;
-        }
-        if (count > 0) {
-            data += count;
-            size -= (size_t)count;
-        }
-    }
-    return true;
-}
-
 static bool send_piece(int socket, const char *data, size_t size) {
     const char head[] = {(char)(size >> 24), (char)(size >> 16), (char)(size >> 8), (char)size};
     return send_all(socket, head, sizeof head) && send_all(socket, data, size);

@@ -52,20 +52,6 @@ static void put_number(unsigned char *bytes, uint64_t number) {
     }
 }
 
-static bool send_all(int socket, const unsigned char *data, size_t size) {
-    while (size > 0) {
-        ssize_t count = send(socket, data, size, MSG_NOSIGNAL);
-        if (count < 0 && errno != EINTR) {
-            return false;
-        }
-        if (count > 0) {
-            data += count;
-            size -= (size_t)count;
-        }
-    }
-    return true;
-}
-
 static bool receive_all(int socket, char *data, size_t size) {
     while (size > 0) {
         ssize_t count = read_once(socket, data, size);

@@ -435,6 +435,21 @@ bool send_data(int socket, const char *data, size_t size) {
     return sent >= 0;
 }
 
+bool send_all(int socket, const void *data, size_t size) {
+    const char *rest = data;
+    while (size > 0) {
+        ssize_t count = send(socket, rest, size, MSG_NOSIGNAL);
+        if (count < 0 && errno != EINTR) {
+            return false;
+        }
+        if (count > 0) {
+            rest += count;
+            size -= (size_t)count;
+        }
+    }
+    return true;
+}
+
 bool send_text(int socket, const char *text) {
     return send_data(socket, text, strlen(text));
 }

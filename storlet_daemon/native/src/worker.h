@@ -152,6 +152,8 @@ bool receive_record(int socket, struct record *record, int milliseconds);
 void close_descriptors(struct record *record);
 json_t *object_of(const struct record *record, size_t flags, char fault[SUMMARY_MAX]);
 bool send_data(int socket, const char *data, size_t size);
+/* All bytes of a stream; `send_data` sends one message. */
+bool send_all(int socket, const void *data, size_t size);
 bool send_text(int socket, const char *text);
 bool send_load_failed(int channel, const struct outcome *outcome);
 bool send_begin(int channel, const char *id, int connection);
