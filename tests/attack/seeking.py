@@ -43,7 +43,7 @@ class Seeking:
         time.sleep(60)
 
     def take_nothing(self, sources, out):
-        time.sleep(60)
+        time.sleep(60)  # longer than its deadline, which ends it
 
     def flood(self, sources, out):
         while True:

@@ -10,12 +10,12 @@ import pytest
 
 from tests.functional.test_native import upload as upload_native
 from tests.functional.test_objects import KINDS, WHOLE, object_of
-from tests.functional.test_services import SOURCE, SUFFIXES, Author, ask, md5, outcomes
+from tests.functional.test_services import SUFFIXES, Author, ask, authors_of, md5, outcomes
 from tests.functional.test_services import upload as upload_asker
 from tests.functional.wards import MASK_FIRST, MASKED, Ward, make_ward, told
 from tests.support.accounts import remove_container, unique
 from tests.support.http import Answer, Client, raw_connection
-from tests.support.storlets import Tool, Toolbox, declaration
+from tests.support.storlets import Tool, Toolbox
 from tests.support.waiting import retry_until, wait_for
 
 CALLER = "caller.py"
@@ -32,8 +32,7 @@ RULES = f"""\
 
 def upload(client: Client, name: str, services: str = "call, read") -> None:
     """Upload the storlet that uses its services as its parameter says."""
-    headers = declaration("python", f"{name.removesuffix('.py')}.Asker", Services=services)
-    answer = client.put(f"storlet/{name}", SOURCE, headers)
+    answer = upload_asker(client, services, name)
     assert answer.status == 201, answer
 
 
@@ -52,11 +51,7 @@ def caller(owner: Client) -> Client:
 @pytest.fixture(scope="module")
 def authors(owner: Client, toolbox: Toolbox) -> dict[str, Author]:
     """The owner, whose account has a calling storlet in each language."""
-    found = {language: Author.of(owner, language, "caller") for language in SUFFIXES}
-    for author in found.values():
-        jar = toolbox.java.jar("asking")
-        assert upload_asker(author, "call, read", author.storlet, jar).status == 201
-    return found
+    return authors_of(owner, toolbox, "caller", "call, read")
 
 
 @pytest.fixture(params=SUFFIXES)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.test_services import SUFFIXES, Author, ask, outcomes, upload
+from tests.functional.test_services import SUFFIXES, Author, ask, authors_of, outcomes, upload
 from tests.functional.wards import RESEARCHER, RULES, Ward, make_ward
 from tests.support.accounts import remove_container, unique
 from tests.support.cluster import CHECKOUT
@@ -27,11 +27,7 @@ MANY = 10 << 20
 @pytest.fixture(scope="module")
 def creators(owner: Client, toolbox: Toolbox) -> dict[str, Author]:
     """The owner, whose account has the storlet in each language."""
-    found = {language: Author.of(owner, language, "creator") for language in SUFFIXES}
-    for author in found.values():
-        jar = toolbox.java.jar("asking")
-        assert upload(author, "read, write", author.storlet, jar).status == 201
-    return found
+    return authors_of(owner, toolbox, "creator", "read, write")
 
 
 @pytest.fixture(params=SUFFIXES)

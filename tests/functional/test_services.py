@@ -51,6 +51,15 @@ class Author(Client):
         return cls(owner.storage_url, owner.token, owner.user, stem + SUFFIXES[language])
 
 
+def authors_of(owner: Client, toolbox: Toolbox, stem: str, services: str) -> dict[str, Author]:
+    """The owner, whose account gets the storlet in each language."""
+    found = {language: Author.of(owner, language, stem) for language in SUFFIXES}
+    for author in found.values():
+        jar = toolbox.java.jar("asking")
+        assert upload(author, services, author.storlet, jar).status == 201
+    return found
+
+
 def upload(
     client: Client, services: str = "read, list", name: str = ASKER, jar: bytes = b"", **more: str
 ) -> Answer:

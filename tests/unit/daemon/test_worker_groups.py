@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from storlet_daemon.budget import Budget
@@ -13,13 +10,6 @@ from storlet_daemon.worker_group.worker_process import State
 from storlet_daemon.worker_groups import WorkerGroups
 from tests.unit.daemon.loads import load_of
 from tests.unit.daemon.worker_group.groups import World
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
-    made = World(monkeypatch, tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

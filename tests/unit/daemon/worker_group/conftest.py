@@ -1,22 +1,13 @@
-"""A world for worker groups without processes."""
+"""Doubles for tests of worker groups: a channel, and kills without signals."""
 
 from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from storlet_daemon import kernel
-from tests.unit.daemon.worker_group.groups import World
-
-
-@pytest.fixture
-def world(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[World]:
-    made = World(monkeypatch, tmp_path)
-    yield made
-    made.close()
 
 
 @pytest.fixture

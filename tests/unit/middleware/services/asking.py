@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import eventlet
+import pytest
 
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
@@ -66,6 +68,18 @@ class NewObjects:
         self.require_free(path)
         self.made[path] = NewObject(self)
         return self.made[path]
+
+
+def refuse_to_send_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the kernel have too many descriptors in messages that are not received yet."""
+    send = framing.send_bytes
+
+    def refuse(sock: Any, data: bytes, fds: Any = ()) -> None:
+        if fds:
+            raise OSError(errno.ETOOMANYREFS, os.strerror(errno.ETOOMANYREFS))
+        send(sock, data)
+
+    monkeypatch.setattr(framing, "send_bytes", refuse)
 
 
 class Asking:

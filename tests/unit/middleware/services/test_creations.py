@@ -13,7 +13,7 @@ from storlet_daemon.protocol.messages import CloseFile, CreateObject, DiscardFil
 from storlet_middleware.errors import BackendFailed, StorletError
 from storlet_middleware.services import creations
 from storlet_middleware.services.requests import StoreRefusal
-from tests.unit.middleware.services.asking import Asking, Make
+from tests.unit.middleware.services.asking import Asking, Make, refuse_to_send_descriptors
 from tests.unit.middleware.support import wait_until
 
 
@@ -248,15 +248,8 @@ def test_a_process_without_descriptors_fails_the_request(
 def test_a_descriptor_that_cannot_be_sent_fails_the_request(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = framing.send_bytes
-
-    def refuse(sock: Any, data: bytes, fds: Any = ()) -> None:
-        if fds:
-            raise OSError(109, os.strerror(109))  # ETOOMANYREFS
-        send(sock, data)
-
     asking = make()
-    monkeypatch.setattr(framing, "send_bytes", refuse)
+    refuse_to_send_descriptors(monkeypatch)
     framing.send(asking.worker, CreateObject(1, "/c/o"))
     assert asking.reply()[0].code == "backend.failed"
     assert asking.objects.made["/c/o"].is_discarded

@@ -13,7 +13,7 @@ from storlet_daemon.protocol.messages import OpenObject
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.services import reply_streams
 from storlet_middleware.services.operations import Stream
-from tests.unit.middleware.services.asking import Bytes, Make, read_all
+from tests.unit.middleware.services.asking import Bytes, Make, read_all, refuse_to_send_descriptors
 from tests.unit.middleware.support import wait_until
 
 
@@ -99,17 +99,10 @@ def test_a_process_without_descriptors_fails_the_request(
 def test_a_descriptor_that_cannot_be_sent_fails_the_request(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = framing.send_bytes
-
-    def refuse(sock: Any, data: bytes, fds: Any = ()) -> None:
-        if fds:
-            raise OSError(109, os.strerror(109))  # ETOOMANYREFS
-        send(sock, data)
-
     asking = make()
     body = Bytes([b"x"])
     asking.answer = lambda _: Stream(body)
-    monkeypatch.setattr(framing, "send_bytes", refuse)
+    refuse_to_send_descriptors(monkeypatch)
     framing.send(asking.worker, OpenObject(1, "/c/o"))
     failed, _ = asking.reply()
     while isinstance(failed, messages.StreamEnded):
