@@ -199,6 +199,10 @@ class KeyedSemaphore:
             else:
                 del self._used[key]
 
+    def users(self, key: str) -> int:
+        """The number of tasks that hold the semaphore of ``key``, or wait for it."""
+        return self._used[key][1] if key in self._used else 0
+
 
 def run_process(
     command: Sequence[str], given: bytes | BinaryIO, environment: Mapping[str, str], seconds: float

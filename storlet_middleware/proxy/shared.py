@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.catalog.storlets import Catalog
-from storlet_middleware.concurrency import KeyedSemaphore
 from storlet_middleware.config import Config
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.errors import NodeBusy, TenantBusy
 from storlet_middleware.proxy.buffers import Buffers
 from storlet_middleware.proxy.circuit_breaker import CircuitBreaker
+from storlet_middleware.proxy.openings import Openings
 from storlet_middleware.recon import DEFAULT_DIRECTORY, ReconCache
 from storlet_middleware.records.lines import LogLines
 from storlet_middleware.records.protection import Protection
@@ -19,9 +19,6 @@ from storlet_middleware.records.writer import Writer
 
 #: This fraction of a process's runs is reserved for accounts without a run.
 _RESERVED_FRACTION: Final = 8
-#: Inputs that are opened at a time for one account.  A request can have many inputs, and an account
-#: many requests; each costs milliseconds of this process's processor, in which all requests wait.
-_OPENINGS: Final = 2
 
 
 class Proxy:
@@ -58,8 +55,7 @@ class Proxy:
         self.nodes = CircuitBreaker(config.placement.unable_seconds, logger, recon)
         invocation = config.invocation
         self.buffers = Buffers(invocation.buffer_bytes_per_tenant, invocation.buffer_bytes)
-        #: By account.  Held until Swift has answered, and never while a storlet is waited for.
-        self.openings = KeyedSemaphore(_OPENINGS)
+        self.openings = Openings()
         self._max_runs = max_runs
         self._inflight: dict[str, int] = {}
 

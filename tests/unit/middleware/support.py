@@ -613,7 +613,7 @@ class Proxy:
 def assert_idle(proxy: Proxy) -> None:
     """Assert that no run of the proxy is counted, and none opens an input."""
     assert proxy.filter._proxy._inflight == {}
-    assert proxy.filter._proxy.openings._used == {}
+    assert proxy.filter._proxy.openings._slots._used == {}
 
 
 class Answer:

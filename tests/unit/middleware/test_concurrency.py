@@ -259,6 +259,7 @@ def test_a_keyed_semaphore_bounds_each_key_and_keeps_nothing() -> None:
     waiting = spawn(hold, "a")
     sleep(0.01)
     assert held == {"a": 2, "b": 1}
+    assert (slots.users("a"), slots.users("b"), slots.users("c")) == (5, 1, 0)
     with pytest.raises(WaitExpired), slots.held("a", 0.01):
         pass
     end(waiting)

@@ -12,7 +12,7 @@ import eventlet
 import pytest
 from swift.common.swob import Request
 
-from storlet_middleware.proxy.shared import _OPENINGS
+from storlet_middleware.proxy.openings import _AT_A_TIME
 from tests.unit.middleware.support import (
     ACCOUNT,
     RUN,
@@ -99,7 +99,7 @@ def test_few_inputs_of_an_account_are_opened_at_a_time(make_proxy: Make, swift: 
     pool = eventlet.GreenPool()
     assert set(pool.imap(run, range(3))) == {b"hello" + "".join(names).encode()}
     assert len(most) == 3 * len(names)
-    assert max(most) == _OPENINGS
+    assert max(most) == _AT_A_TIME
     assert_idle(proxy)
 
 
