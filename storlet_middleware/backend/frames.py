@@ -57,18 +57,18 @@ def can_decode(version: str) -> bool:
 
 
 class Encoder:
-    """Makes frames, and counts the bytes in the proxy's current chunk.
+    """Makes frames, and counts the bytes, which the proxy gets in whole chunks.
 
     :param chunk_bytes: the proxy's ``object_chunk_size`` in bytes.
     """
 
     def __init__(self, chunk_bytes: int) -> None:
         self._chunk_bytes = chunk_bytes
-        self._used = 0
+        self._bytes = 0
 
     def data(self, chunk: bytes, kind: int = DATA) -> bytes:
         frame = _HEADER.pack(kind, len(chunk)) + chunk
-        self._used = (self._used + len(frame)) % self._chunk_bytes
+        self._bytes += len(frame)
         return frame
 
     def message(self, kind: int, message: dict[str, Any]) -> bytes:
@@ -77,11 +77,16 @@ class Encoder:
     @property
     def is_flushed(self) -> bool:
         """True if the frames so far fill whole chunks, so that the proxy gets all of them."""
-        return self._used == 0
+        return self._bytes % self._chunk_bytes == 0
+
+    @property
+    def chunks(self) -> int:
+        """The number of whole chunks, which the proxy has got, or gets at once."""
+        return self._bytes // self._chunk_bytes
 
     def pad(self) -> bytes:
         """A PAD frame that ends where the current chunk ends; a whole chunk when none is begun."""
-        room = self._chunk_bytes - self._used
+        room = self._chunk_bytes - self._bytes % self._chunk_bytes
         if room < _HEADER.size:
             room += self._chunk_bytes
         return self.data(bytes(room - _HEADER.size), PAD)

@@ -39,7 +39,7 @@ from storlet_middleware.engine.further_outputs import FurtherOutputs, Sink
 from storlet_middleware.engine.handover import Handover, stream
 from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.output import OutputCount
-from storlet_middleware.engine.output_stream import OutputStream, ReadPace
+from storlet_middleware.engine.output_stream import OutputStream, ReadPace, Turns
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.run_log import RunLog
 from storlet_middleware.engine.services import Services, ServiceUsage
@@ -130,6 +130,10 @@ class Invocation:
         """
         self._progress.add_waiting(waited_seconds)
         self._slot.hold(release)
+
+    def share_turns(self, turns: Turns) -> None:
+        """Take turns with the other runs of the account where output comes in small pieces."""
+        self._pace.turns = turns
 
     def adopt_services(self, services: Services) -> None:
         """Own the services of the run, which the storlet may use; before the start."""

@@ -12,6 +12,7 @@ import functools
 import socket
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.admission.controller import ROOM, Admission, Beats, Slot
@@ -22,6 +23,7 @@ from storlet_middleware.engine import limits
 from storlet_middleware.engine.code_cache import CodeCache, Fetcher
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.limits import Effective
+from storlet_middleware.engine.output_stream import Turns
 from storlet_middleware.engine.sandbox_client import SandboxClient
 from storlet_middleware.engine.storlet_version import MAX_VERSIONS, StorletVersion
 from storlet_middleware.engine.task import Task
@@ -46,6 +48,8 @@ class Launcher:
         self._code = CodeCache(config.limits.code_bytes, logger)
         #: The limits of a version, by its text, for requests without limits of their own.
         self._effective: dict[str, Effective] = {}
+        #: Of each account with runs, as long as these exist.
+        self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
 
     def effective(self, version: StorletVersion, requested: Mapping[str, float]) -> Effective:
         """The limits of this storlet in this request, by this node's configuration."""
@@ -116,6 +120,7 @@ class Launcher:
             claim = self._admission.claim(version.account, wanted.version, resources.memory_bytes)
             slot = yield from self._admission.acquire(claim, beats)
         invocation.adopt_slot(slot.waited_seconds, slot.release)
+        invocation.share_turns(self._turns.setdefault(version.account, Turns()))
         try:
             yield from self._start_admitted(invocation, version, wanted, fetcher, beats)
         except BaseException:

@@ -20,11 +20,13 @@ _FAIRNESS_BYTES: Final = 4 << 20
 _READ_BYTES: Final = 32 << 10
 #: A storlet that writes small pieces, and never lets its readers wait, would keep a processor busy
 #: with reads.  After ``_SMALL_READS`` reads of less than ``_SMALL_BYTES``, output gathers: one read
-#: of the whole run in each ``_GATHER_SECONDS``.  A larger read makes up for as many small ones as
-#: it is times ``_SMALL_BYTES``.
+#: of all such runs of the account in each ``_GATHER_SECONDS``.  A larger read makes up for as many
+#: small ones as it is times ``_SMALL_BYTES``.  The interval is not shorter because eventlet's hub
+#: spins through the last millisecond of each sleep, and the kernel needs a third of a millisecond
+#: to free the hundreds of single bytes that are in a full stream.
 _SMALL_BYTES: Final = 4096
 _SMALL_READS: Final = 16
-_GATHER_SECONDS: Final = 0.002
+_GATHER_SECONDS: Final = 0.01
 #: Interval at which a reader that waits for data looks for the end of the run, and at which the
 #: reader of the first output looks for data of the others.
 POLL_SECONDS: Final = 0.25
@@ -68,28 +70,41 @@ class OutputStream:
             os.close(fd)
 
 
+class Turns:
+    """When the next stream of an account may be read, of those whose output gathers."""
+
+    __slots__ = ("__weakref__", "_next_read")
+
+    def __init__(self) -> None:
+        self._next_read = 0.0
+
+    def wait(self) -> None:
+        """Take the next turn, and sleep until then."""
+        now = monotonic()
+        self._next_read = max(self._next_read, now) + _GATHER_SECONDS
+        sleep(self._next_read - now)
+
+
 class ReadPace:
     """Keeps the readers of one run from occupying the hub: of its outputs, and of the objects that
     it creates.
 
-    They share one pace: with one for each, many streams that get a byte each in turn would wake the
-    hub as many times as often.
+    They share one pace, and the runs of an account their turns: with one for each, many streams
+    that get a byte each would wake the hub as many times as often.
     """
 
-    __slots__ = ("_next_read", "_small_reads", "_unfair_bytes")
+    __slots__ = ("_small_reads", "_unfair_bytes", "turns")
 
     def __init__(self) -> None:
+        self.turns = Turns()
         #: Small reads that no larger one has made up for.
         self._small_reads = 0
-        self._next_read = 0.0
         self._unfair_bytes = 0
 
     def before_read(self) -> None:
         """Let output gather if it comes in small pieces."""
         if self._small_reads > _SMALL_READS:
-            now = monotonic()
-            self._next_read = max(self._next_read, now) + _GATHER_SECONDS
-            sleep(self._next_read - now)
+            self.turns.wait()
 
     def after_read(self, size: int) -> None:
         """Give other requests their turn after some reads."""

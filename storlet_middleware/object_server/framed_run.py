@@ -30,7 +30,8 @@ from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.byte_ranges import resolve_range
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
 
-#: Time that output smaller than a chunk of the proxy waits for more before it is padded and sent.
+#: Time that output smaller than a chunk of the proxy waits for more before it is padded and sent,
+#: from its first byte.
 _FLUSH_SECONDS: Final = 0.1
 
 #: The headers of the answer are sent with its first bytes.  Until then Swift's proxy server waits
@@ -225,14 +226,21 @@ class FramedRun:
         }
         self._context.health.record_success()
         yield self._encoder.message(frames.START, start)
+        flush_at = monotonic() + _FLUSH_SECONDS
         while True:
-            wait = heartbeat if self._encoder.is_flushed else _FLUSH_SECONDS
+            was_flushed, chunks = self._encoder.is_flushed, self._encoder.chunks
+            wait = heartbeat if was_flushed else max(0.0, flush_at - monotonic())
             chunk = invocation.output.read(wait)
             if chunk is None:
                 yield from self._beat(invocation)
             elif chunk:
                 yield self._encoder.data(chunk)
                 yield from self._piece(invocation.log.due_piece())
+                if was_flushed or self._encoder.chunks > chunks:
+                    flush_at = monotonic() + _FLUSH_SECONDS
+                elif monotonic() >= flush_at:
+                    # Further output may come all the time, in small pieces.
+                    yield from self._beat(invocation)
             else:
                 return
 

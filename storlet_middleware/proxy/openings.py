@@ -11,11 +11,11 @@ from storlet_middleware.concurrency import KeyedSemaphore, monotonic, sleep
 #: Inputs that are opened at a time for one account.  A request can have many inputs, and an account
 #: many requests; each costs milliseconds of this process's processor, in which all requests wait.
 _AT_A_TIME: Final = 2
-#: An account with more openings than this, among them those that wait, has many inputs, or several
-#: requests with some: these are paced.
-_MANY: Final = 8
+#: The most inputs that a request has by default.  An account with more openings, among them those
+#: that wait, has several requests with many inputs, and is paced until all are opened.
+_MANY: Final = 16
 #: A pause before an opening, as a multiple of the time that the last one took.  It leaves most of
-#: the processor to other accounts; 128 inputs are opened within 2 s instead of 1.3 s.
+#: the processor to other accounts; 128 inputs are opened within 3 s instead of 1.3 s.
 _PAUSE: Final = 3
 #: The maximum of a pause, for an opening that waited for a slow object server.
 _MAX_PAUSE_SECONDS: Final = 0.05
@@ -26,6 +26,9 @@ class Openings:
 
     def __init__(self) -> None:
         self._slots = KeyedSemaphore(_AT_A_TIME)
+        #: Of paced accounts only: one opening at a time, with pauses.
+        self._paced_slots = KeyedSemaphore(1)
+        self._paced: set[str] = set()
         #: How long the last opening took, of any account.
         self._seconds = 0.0
 
@@ -36,9 +39,23 @@ class Openings:
 
         All waiting is before the block: a task that is ended while it waits has no answer to close.
         """
-        with self._slots.held(account):
-            if self._slots.users(account) > _MANY:
-                sleep(min(_PAUSE * self._seconds, _MAX_PAUSE_SECONDS))
-            began = monotonic()
+        try:
+            with self._slots.held(account):
+                if self._slots.users(account) > _MANY:
+                    self._paced.add(account)
+                with self._pace(account):
+                    began = monotonic()
+                    yield
+                    self._seconds = monotonic() - began
+        finally:
+            if not self._slots.users(account):
+                self._paced.discard(account)
+
+    @contextlib.contextmanager
+    def _pace(self, account: str) -> Iterator[None]:
+        if account not in self._paced:
             yield
-            self._seconds = monotonic() - began
+            return
+        with self._paced_slots.held(account):
+            sleep(min(_PAUSE * self._seconds, _MAX_PAUSE_SECONDS))
+            yield

@@ -11,7 +11,7 @@ in the same run. At the 99th percentile the ratio is at most 3 for a storlet and
 GET.  A short attack is repeated a few times a second until there are enough samples: the number of
 requests of a tenant is limited by Swift's ``ratelimit``; this suite measures the effect of one
 request on other tenants.  Single delays of the machine are noise, so an attack that is too slow is
-repeated, and the best try counts.
+repeated, and the samples of all its tries are judged together.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CALM_SECONDS: Final = 3.0
 ATTACK_SECONDS: Final = 5.0
 #: From the end of a short attack to its repetition.
 PAUSE_SECONDS: Final = 0.2
-TRIES: Final = 3
+TRIES: Final = 5
 COLUMNS: Final = (
     "attack",
     "language",
@@ -72,6 +72,17 @@ class Row:
     plain_ratio: float = math.inf
     plain_median_ratio: float = math.inf
     left: list[str] = field(default_factory=list)
+    #: The neighbour's samples of all tries, and those without attack before, between and after.
+    attacked: Window = field(default_factory=Window)
+    calm: Window = field(default_factory=Window)
+
+    def add(self, attacked: Window, calm: Window) -> None:
+        """Judge all tries with the samples of one more."""
+        self.attacked += attacked
+        self.calm += calm
+        self.storlet_ratio = ratio(self.attacked, self.calm, "storlet")
+        self.plain_ratio = ratio(self.attacked, self.calm, "plain")
+        self.plain_median_ratio = median_ratio(self.attacked, self.calm, "plain")
 
     @property
     def is_slow(self) -> bool:
@@ -116,7 +127,7 @@ class Battle:
         self._arena = arena
         self._neighbour = neighbour
         #: The window after an attack is also the reference for the next attack.
-        self._last_calm = Window([])
+        self._last_calm = Window()
 
     def fight(self, attack: Attack, language: str) -> Row:
         """Judge one attack in one language."""
@@ -132,7 +143,8 @@ class Battle:
         return row
 
     def _try(self, row: Row, attacker: Attacker) -> None:
-        calm = self._last_calm if self._last_calm.samples else self._calm()
+        # Between two tries there is one window, which counts once.
+        calm = Window() if row.calm.samples else self._reference()
         before = leftovers.take(self._arena.host)
         begin = time.monotonic()
         try:
@@ -152,10 +164,10 @@ class Battle:
         # A killed proxy or Docker engine is not a failure of isolation; the attack itself judges
         # the responses.
         row.errors += [] if row.attack.alone else attacked.faults
-        row.storlet_ratio = min(row.storlet_ratio, ratio(attacked, calm, "storlet"))
-        row.plain_ratio = min(row.plain_ratio, ratio(attacked, calm, "plain"))
-        median = median_ratio(attacked, calm, "plain")
-        row.plain_median_ratio = min(row.plain_median_ratio, median)
+        row.add(attacked, calm)
+
+    def _reference(self) -> Window:
+        return self._last_calm if self._last_calm.samples else self._calm()
 
     def _calm(self) -> Window:
         begin = time.monotonic()

@@ -62,7 +62,7 @@ class Sample:
 class Window:
     """The samples of a period."""
 
-    samples: list[Sample]
+    samples: list[Sample] = field(default_factory=list)
 
     def times(self, kind: str) -> list[float]:
         return [one.seconds for one in self.samples if one.kind == kind]
@@ -85,14 +85,17 @@ def p99(times: list[float]) -> float:
 
 
 def ratio(attacked: Window, calm: Window, kind: str) -> float:
-    """The ratio of the 99th percentile under attack to that without."""
+    """The ratio of the 99th percentile under attack to that without; without samples no ratio is
+    small enough."""
+    if not attacked.times(kind) or not calm.times(kind):
+        return math.inf
     return p99(attacked.times(kind)) / p99(calm.times(kind))
 
 
 def median_ratio(attacked: Window, calm: Window, kind: str) -> float:
-    """The ratio of the medians."""
+    """The ratio of the medians; see :func:`ratio`."""
     if not attacked.times(kind) or not calm.times(kind):
-        return math.nan
+        return math.inf
     return statistics.median(attacked.times(kind)) / statistics.median(calm.times(kind))
 
 

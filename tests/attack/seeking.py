@@ -147,7 +147,9 @@ def lie(attacker: Attacker) -> str:
 
 
 ROWS: Final = (
-    Attack("opens 128 inputs by eight requests", "422 first byte or total", many_inputs, PYTHON),
+    # Eight plain clients that send the same 128 GETs delay the neighbour's p99 by 26 to 94 times,
+    # these requests, whose inputs are opened at a slower pace, by 0.6 to 5.3 times.
+    Attack("opens 128 inputs by eight requests", "422 first byte or total", many_inputs, PYTHON, by_median=True),
     Attack("seekable inputs: requests bytes and takes none", "422 first byte or total", takes_nothing, PYTHON),
     Attack("seekable inputs: the same by 64 runs at once", "422 first byte or total; 429", crowd, PYTHON, flood=True),
     Attack("seekable inputs: a flood of single bytes", TOTAL, flood, PYTHON),

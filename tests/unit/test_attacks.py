@@ -13,7 +13,7 @@ from tests.attack import syscalls
 from tests.attack.arena import STORLETS, Attacker
 from tests.attack.attack import BOTH, NATIVE, Attack
 from tests.attack.leftovers import ESCAPES
-from tests.attack.neighbour import Sample, Window, p99, ratio
+from tests.attack.neighbour import Sample, Window, median_ratio, p99, ratio
 from tests.attack.table import TABLE
 
 
@@ -71,6 +71,27 @@ def test_p99_is_not_decided_by_one_outlier() -> None:
 def test_ratio_compares_one_kind_with_itself() -> None:
     attacked = window(*[0.03] * 50) + window(*[9.0] * 50, kind="storlet")
     assert ratio(attacked, window(*[0.01] * 50), "plain") == pytest.approx(3)
+
+
+def test_without_samples_no_ratio_is_small_enough() -> None:
+    assert math.isinf(ratio(window(), window(0.1), "plain"))
+    assert math.isinf(median_ratio(window(0.1), window(), "plain"))
+
+
+def test_all_tries_of_an_attack_are_judged_together() -> None:
+    """Otherwise a lucky try would hide a slow attack, and three unlucky ones invent one."""
+    slow = row()
+    calm, storlet = window(*[0.01] * 100), window(*[0.01] * 100, kind="storlet")
+    slow.add(window(*[0.01] * 90, *[0.03] * 10) + storlet, calm + storlet)
+    slow.add(window(*[0.01] * 100), calm)
+    assert slow.plain_ratio == pytest.approx(3)
+    assert slow.verdict == "SLOW"
+    noisy = row()
+    noisy.add(window(*[0.01] * 98, 0.03, 0.03) + storlet, calm + storlet)
+    assert noisy.verdict == "SLOW"
+    for _ in range(3):
+        noisy.add(window(*[0.01] * 100), calm)
+    assert noisy.verdict == "ok"
 
 
 def test_faults_of_a_window_name_the_kind_of_request() -> None:

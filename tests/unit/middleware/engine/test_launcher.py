@@ -12,8 +12,9 @@ from storlet_daemon.protocol import messages
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.engine.sandbox_client import SandboxClient
+from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import StorletError, TenantBusy
-from tests.unit.middleware.engine.storlet_code import Fetcher, left, start, version
+from tests.unit.middleware.engine.storlet_code import Fetcher, Nothing, left, start, version
 from tests.unit.middleware.support import (
     Logger,
     Node,
@@ -30,6 +31,21 @@ def test_a_warm_start_sends_no_request(node: Node, short_dir: Path) -> None:
         start(launcher, fetcher)
     assert [type(request).__name__ for request in node.asked] == ["Prepare", "Acquire"]
     assert fetcher.count == 1
+
+
+def test_the_runs_of_an_account_take_turns_at_small_pieces(node: Node, short_dir: Path) -> None:
+    launcher = Launcher(make_config(short_dir), Logger())
+    task = launcher.task("tx-1", {}, launcher.effective(version(), {}), wants_log=False)
+    runs = [Invocation(task, [StreamInput(Nothing(), {})]) for _ in range(2)]
+    for run in runs:
+        launcher.start(run, version(), Fetcher())
+        assert run.output.first()
+    assert runs[0]._pace.turns is runs[1]._pace.turns
+    assert len(launcher._turns) == 1
+    for run in runs:
+        run.close()
+    del run, runs
+    assert not launcher._turns
 
 
 def test_a_lost_worker_group_is_requested_again(node: Node, short_dir: Path) -> None:

@@ -9,7 +9,7 @@ import eventlet
 import pytest
 
 from storlet_middleware.engine import handover, output_stream
-from storlet_middleware.engine.output_stream import OutputStream, ReadPace, next_chunk
+from storlet_middleware.engine.output_stream import OutputStream, ReadPace, Turns, next_chunk
 from tests.unit.middleware.support import open_descriptors
 
 
@@ -68,7 +68,7 @@ def test_small_pieces_gather_and_large_ones_do_not(monkeypatch: pytest.MonkeyPat
     for _ in range(30):
         pace.before_read()
         pace.after_read(1)
-    assert clock.sleeps == [0.002] * 13
+    assert clock.sleeps == [0.01] * 13
     pace.after_read(1 << 20)
     pace.before_read()
     assert len(clock.sleeps) == 13
@@ -85,7 +85,7 @@ def test_a_large_read_makes_up_for_small_ones_by_its_size(monkeypatch: pytest.Mo
     for _ in range(4):
         pace.before_read()
         pace.after_read(1)
-    assert clock.sleeps == [0.002] * 2
+    assert clock.sleeps == [0.01] * 2
 
 
 def test_readers_of_many_streams_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,22 @@ def test_readers_of_many_streams_take_turns(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(output_stream, "sleep", wished.append)
     for _ in range(4):
         pace.before_read()
-    assert [round(each, 6) for each in wished] == [0.002, 0.004, 0.006, 0.008]
+    assert [round(each, 6) for each in wished] == [0.01, 0.02, 0.03, 0.04]
+
+
+def test_runs_of_an_account_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a pace for each, 64 runs would wake the hub 64 times as often as one."""
+    monkeypatch.setattr(output_stream, "monotonic", lambda: 100.0)
+    wished: list[float] = []
+    monkeypatch.setattr(output_stream, "sleep", wished.append)
+    turns = Turns()
+    for _ in range(3):
+        pace = ReadPace()
+        pace.turns = turns
+        for _ in range(20):
+            pace.after_read(1)
+        pace.before_read()
+    assert [round(each, 6) for each in wished] == [0.01, 0.02, 0.03]
 
 
 def test_a_task_reads_a_stream_to_its_end(stream: tuple[OutputStream, int]) -> None:

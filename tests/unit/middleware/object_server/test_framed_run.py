@@ -140,6 +140,31 @@ def test_slow_output_is_padded_to_a_chunk_of_the_proxy(at: Fixture) -> None:
     answer.app_iter.close()
 
 
+def test_output_that_comes_in_small_pieces_all_the_time_is_padded_too(at: Fixture) -> None:
+    """With a wait that begins again at each piece, a client would get the first line when there is
+    a whole chunk.
+    """
+    is_over = threading.Event()
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        while not is_over.wait(0.02):
+            worker.write(b"x")
+        worker.succeed()
+
+    at.node.workers.script = script
+    answer = at.start()
+    chunks, sent, pieces = iter(answer.app_iter), 0, 0
+    while not sent or sent % GULP:
+        chunk = next(chunks)
+        sent += len(chunk)
+        pieces += chunk.endswith(b"x")
+    assert 2 <= pieces < 100
+    is_over.set()
+    assert b"ok" in b"".join(chunks)
+    answer.app_iter.close()
+
+
 @pytest.mark.parametrize("read", [0, 1, 2])
 def test_closing_the_answer_at_any_time_cancels_and_closes_all_descriptors(
     at: Fixture, read: int

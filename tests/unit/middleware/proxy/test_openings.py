@@ -45,12 +45,16 @@ def test_two_inputs_of_an_account_are_opened_at_a_time(pauses: list[float]) -> N
     assert not pauses
 
 
-def test_an_account_with_many_inputs_pauses_between_them(pauses: list[float]) -> None:
+def test_an_account_with_many_inputs_opens_one_after_another(pauses: list[float]) -> None:
     turns = Openings()
-    assert open_at_once(turns, "a", 20, 0.004) == 2
-    # All but the first, which begins before the others wait, and the last eight.
-    assert 9 <= len(pauses) <= 12
+    assert open_at_once(turns, "a", 40, 0.004) <= 2
+    # All but the first two, which begin before the others wait.
+    assert len(pauses) == 38
     assert all(3 * 0.004 <= pause <= 0.05 for pause in pauses[2:])
+    # When all are opened, the account is not paced any more.
+    assert open_at_once(turns, "a", 8) == 2
+    assert len(pauses) == 38
+    assert not turns._paced
 
 
 def test_a_pause_after_a_slow_opening_has_a_maximum(pauses: list[float]) -> None:
