@@ -17,7 +17,7 @@ processes of a node publish (:mod:`storlet_middleware.admission.shared_table`). 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final, NamedTuple
@@ -141,7 +141,7 @@ class Load:
                 if take_turns:
                     entry.heads.append(Head(group, memory, oldest, waiting, are_mine))
 
-    def join(self, claim: Claim, now: float) -> Head:
+    def _join(self, claim: Claim, now: float) -> Head:
         """Add ``claim`` at the end of its tenant's queue."""
         head = Head(claim.group, claim.memory, now, 1, is_mine=True)
         self._tenant(claim.tenant, claim.weight).heads.append(head)
@@ -179,6 +179,25 @@ class Load:
         if self._memory and self._memory + claim.memory > capacity.memory - reserved:
             return Obstacle.NODE
         return None
+
+    def obstacle_of_all(self, claims: Sequence[Claim]) -> Obstacle | None:
+        """Why ``claims`` cannot run together; counts each that can as running."""
+        for claim in claims:
+            obstacle = self.obstacle(claim)
+            if obstacle is not None:
+                return obstacle
+            self.run(claim)
+        return None
+
+    def is_next(self, claim: Claim, now: float) -> bool:
+        """Whether ``claim`` can run now after all waiters that precede it; counts those."""
+        mine = self._join(claim, now)
+        while (turn := self.next()) is not None:
+            if turn.head is mine:
+                return True
+            # Another process admits this one, without being notified.
+            self.take(turn)
+        return False
 
     def share(self, tenant: bytes) -> int:
         """The number of slots that a tenant may hold among these competitors."""

@@ -15,8 +15,9 @@ from typing import Any, Final
 from weakref import WeakValueDictionary
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.admission.controller import ROOM, Admission, Beats, Slot
+from storlet_middleware.admission.controller import ROOM, Admission, Slot
 from storlet_middleware.admission.fairness import Claim
+from storlet_middleware.admission.queue import Beats
 from storlet_middleware.concurrency import GreenTask, Killed, end, spawn, wait_task
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits

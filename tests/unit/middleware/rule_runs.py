@@ -118,7 +118,7 @@ class RunHarness:
 
     def assert_idle(self) -> None:
         assert self.proxy._inflight == {}
-        assert self.proxy.launcher._admission._local.by_key == {}
+        assert self.proxy.launcher._admission._counts.own.by_key == {}
 
 
 def setting(data: bytes = b"", **metadata: str) -> Script:

@@ -74,7 +74,7 @@ def test_the_maximum_of_runs_is_half_of_the_servers_requests(
             options, role=role, storlet_conf_path=str(tmp_path / "storlet.conf")
         )(swift)
         launcher = app._proxy.launcher if role == "proxy" else app._launcher
-        assert launcher._admission._room == room
+        assert launcher._admission._counts._room == room
 
 
 def test_a_defect_of_the_filter_is_500_without_details(proxy: Proxy, swift: FakeSwift) -> None:

@@ -30,3 +30,15 @@ def take(admission: Admission, account: str = "a", group: str = "g", memory: int
         slot: Slot = end.value
         return slot
     raise AssertionError("it yields at beats only")
+
+
+def take_together(admission: Admission, count: int, account: str = "a") -> list[Slot]:
+    """As :func:`take`, for slots of different groups."""
+    claims = [admission.claim(account, f"g{index}", MIB) for index in range(count)]
+    waiting = admission.acquire_together(claims, None)
+    try:
+        next(waiting)
+    except StopIteration as end:
+        slots: list[Slot] = end.value
+        return slots
+    raise AssertionError("it yields at beats only")

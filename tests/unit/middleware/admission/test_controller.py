@@ -1,4 +1,4 @@
-"""Slots of a node: several real processes that share a table, and one process with its waiters."""
+"""Slots of a node: of one process, and of several real ones that share a table."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ import eventlet
 import pytest
 
 from storlet_middleware.admission import shared_table
-from storlet_middleware.admission.controller import Admission, Slot
+from storlet_middleware.admission.controller import Admission
 from storlet_middleware.concurrency import spawn
-from storlet_middleware.config import NodeSection
-from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
-from storlet_middleware.node_memory import host_memory, memory_total
-from tests.unit.middleware.admission.slots import MIB, new, take, usage
+from storlet_middleware.errors import NodeBusy, TenantBusy
+from tests.unit.middleware.admission.slots import MIB, new, take, take_together, usage
 from tests.unit.middleware.support import Logger, make_config, wait_until
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -56,23 +54,6 @@ def test_a_tenant_alone_gets_half_and_the_next_waits_until_one_is_given_back(run
     ]  # fmt: skip
 
 
-def test_waiters_of_a_tenant_go_first_come_first_served(run_dir: Path) -> None:
-    one, order = new(run_dir, admission__invocations="2"), []
-
-    def wait(number: int) -> Slot:
-        slot = take(one, group=f"group {number % 3}")
-        order.append(number)
-        return slot
-
-    slot = take(one)
-    waiting = [spawn(wait, number) for number in range(6)]
-    eventlet.sleep(0.01)
-    for task in waiting:
-        slot.release()
-        slot = task.wait()
-    assert order == list(range(6))
-
-
 def test_a_process_keeps_room_for_requests_of_other_kinds(run_dir: Path) -> None:
     one = Admission(make_config(run_dir, admission__invocations="8"), Logger(), room=6)
     slots = [take(one) for _ in range(4)]
@@ -91,7 +72,7 @@ def test_a_process_keeps_room_for_requests_of_other_kinds(run_dir: Path) -> None
     slots = [take(one, account) for account in "aabb"]
     for slot in slots:
         slot.release()
-    assert (usage(run_dir), one._local.held) == ({}, 0)
+    assert (usage(run_dir), one._counts.own.held) == ({}, 0)
 
 
 def test_the_next_is_the_tenant_with_least_for_its_weight(run_dir: Path) -> None:
@@ -113,129 +94,7 @@ def test_the_next_is_the_tenant_with_least_for_its_weight(run_dir: Path) -> None
     assert order == ["b", "a"]
 
 
-def test_a_wait_has_beats(run_dir: Path) -> None:
-    one = new(run_dir, admission__invocations="1")
-    slot = take(one)
-    waiting = one.acquire(one.claim("b", "g", MIB), (0.01, 0.02))
-    began = time.monotonic()
-    next(waiting)
-    next(waiting)
-    assert 0.03 <= time.monotonic() - began < 1
-    eventlet.spawn_after(0.01, slot.release)
-    for _ in waiting:
-        assert time.monotonic() - began < 5
-    assert usage(run_dir) == {"b": (1, 0)}
-
-
-def test_a_waiter_that_leaves_gives_up_its_place(run_dir: Path) -> None:
-    """By closing the generator, by the end of its task, and at the moment when a slot is free."""
-    one = new(run_dir, admission__invocations="1")
-    slot = take(one)
-    closed = one.acquire(one.claim("b", "g", MIB), (0.01, 0.01))
-    next(closed)
-    killed, late = spawn(take, one, "b"), spawn(take, one, "c")
-    eventlet.sleep(0.01)
-    assert usage(run_dir) == {"a": (1, 0), "b": (0, 2), "c": (0, 1)}
-    closed.close()
-    killed.kill()
-    assert usage(run_dir) == {"a": (1, 0), "c": (0, 1)}
-    slot.release()
-    assert usage(run_dir) == {"c": (1, 0)}, "handed on, but not yet taken"
-    late.kill()
-    assert usage(run_dir) == {}
-    take(one, "d").release()
-
-
-def test_a_wait_ends_in_429_at_the_own_share_and_else_in_503(run_dir: Path) -> None:
-    one = new(run_dir, invocation__queue_seconds="0.05", admission__invocations="4")
-    held = [take(one), take(one), take(one, "b")]
-    with pytest.raises(TenantBusy, match=r"share of this node's invocations") as caught:
-        take(one)
-    assert (caught.value.status, caught.value.retry_after) == (429, 1)
-    held.append(take(one, "c"))
-    with pytest.raises(NodeBusy, match="no room") as refused:
-        take(one, "d")
-    assert (refused.value.status, refused.value.code) == (503, "node.busy")
-    assert usage(run_dir) == {"a": (2, 0), "b": (1, 0), "c": (1, 0)}
-    refused = [name for name in one._logger.stats if ".refused" in name]
-    assert refused == [
-        "storlet.admission.refused", "storlet.admission.refused.tenant-busy",
-        "storlet.admission.refused", "storlet.admission.refused.node-busy",
-    ]  # fmt: skip
-
-
-def test_queues_are_bounded_for_a_tenant_and_for_the_node(run_dir: Path) -> None:
-    one = new(
-        run_dir, admission__invocations="1", admission__queue_per_tenant="2", admission__queue="3"
-    )
-    slot = take(one)
-    tasks = [spawn(take, one, name) for name in ("a", "a", "b")]
-    eventlet.sleep(0.01)
-    with pytest.raises(TenantBusy, match="too many of its"):
-        take(one)
-    with pytest.raises(NodeBusy, match="too many invocations"):
-        take(one, "c")
-    for task in tasks:
-        task.kill()
-    slot.release()
-    assert usage(run_dir) == {}
-
-
-def test_retry_after_grows_with_the_queue_and_with_what_runs_take(
-    run_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    clock = [1000.0]
-    monkeypatch.setattr("storlet_middleware.admission.controller.monotonic", lambda: clock[0])
-    one = new(run_dir, admission__invocations="4", admission__queue_per_tenant="3")
-    for _ in range(3):
-        slot = take(one)
-        clock[0] += 6.0
-        slot.release()
-    held = [take(one), take(one)]
-    tasks = [spawn(take, one) for _ in range(3)]
-    eventlet.sleep(0.01)
-    with pytest.raises(TenantBusy) as caught:
-        take(one)
-    assert caught.value.retry_after == 12, "four to go, two at a time, six seconds each"
-    for task in tasks:
-        task.kill()
-    for slot in held:
-        slot.release()
-
-
-def test_memory_bounds_the_groups_that_run(run_dir: Path) -> None:
-    one = new(run_dir, node__memory="100M", limits__memory_bytes="100M")
-    held = [
-        take(one, "a", "x", 40 * MIB),
-        take(one, "a", "x", 40 * MIB),
-        take(one, "b", "x", 40 * MIB),
-    ]
-    assert one.acquire_at_once(one.claim("c", "x", 40 * MIB)) is None
-    held[1].release()
-    assert one.acquire_at_once(one.claim("c", "x", 40 * MIB)) is None, "the group still runs"
-    held[0].release()
-    assert one.acquire_at_once(one.claim("c", "x", 40 * MIB)) is not None
-
-
-def test_the_node_has_the_memory_that_the_operator_says() -> None:
-    assert memory_total(NodeSection(5, 0, 256, 1), host_memory()) == 5
-    assert memory_total(NodeSection(0.5, 0, 256, 1), host_memory()) == pytest.approx(
-        os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2, rel=0.02
-    )
-
-
 # --- several slots at a time ----------------------------------------------------------------------
-
-
-def take_together(admission: Admission, count: int, account: str = "a") -> list[Slot]:
-    claims = [admission.claim(account, f"g{index}", MIB) for index in range(count)]
-    waiting = admission.acquire_together(claims, None)
-    try:
-        next(waiting)
-    except StopIteration as end:
-        slots: list[Slot] = end.value
-        return slots
-    raise AssertionError("it yields at beats only")
 
 
 def test_all_are_taken_or_none(run_dir: Path) -> None:
@@ -244,53 +103,10 @@ def test_all_are_taken_or_none(run_dir: Path) -> None:
     assert usage(run_dir) == {"a": (3, 0)}
     claims = [one.claim("a", f"g{index}", MIB) for index in range(2)]
     assert one.acquire_together_at_once(claims) is None
-    assert (usage(run_dir), one._local.held) == ({"a": (3, 0)}, 3)
+    assert (usage(run_dir), one._counts.own.held) == ({"a": (3, 0)}, 3)
     for slot in slots * 2:
         slot.release()
-    assert (usage(run_dir), one._local.by_key) == ({}, {})
-
-
-def test_a_waiter_for_several_slots_holds_none_and_precedes_later_waiters(
-    run_dir: Path,
-) -> None:
-    one, order = new(run_dir), []
-    slots = take_together(one, 4)
-
-    def wait(name: str, count: int) -> list[Slot]:
-        got = take_together(one, count) if count > 1 else [take(one)]
-        order.append(name)
-        return got
-
-    tasks = [spawn(wait, "three", 3), spawn(wait, "one", 1)]
-    eventlet.sleep(0.02)
-    assert usage(run_dir) == {"a": (4, 2)}
-    for left in (3, 2):
-        slots.pop().release()
-        eventlet.sleep(0.02)
-        assert usage(run_dir) == {"a": (left, 2)}
-    slots.pop().release()
-    eventlet.sleep(0.02)
-    assert (order, usage(run_dir)) == (["three"], {"a": (4, 1)})
-    slots += tasks[0].wait()
-    slots.pop().release()
-    slots += tasks[1].wait()
-    for slot in slots:
-        slot.release()
-    assert (usage(run_dir), one._local.held, one._local.waiting) == ({}, 0, 0)
-
-
-def test_a_waiter_for_several_slots_that_leaves_gives_all_of_them_up(run_dir: Path) -> None:
-    one = new(run_dir)
-    slots = take_together(one, 4)
-    waiting, late = spawn(take_together, one, 2), spawn(take_together, one, 2)
-    eventlet.sleep(0.01)
-    waiting.kill()
-    assert usage(run_dir) == {"a": (4, 1)}
-    for slot in slots:
-        slot.release()
-    assert usage(run_dir) == {"a": (2, 0)}, "handed on, but not yet taken"
-    late.kill()
-    assert (usage(run_dir), one._local.held, one._local.waiting) == ({}, 0, 0)
+    assert (usage(run_dir), one._counts.own.by_key) == ({}, {})
 
 
 def test_more_than_an_idle_node_gives_is_refused_at_once(run_dir: Path) -> None:
@@ -480,8 +296,3 @@ def test_a_flood_of_long_runs_does_not_hold_up_a_newcomer(
         began = time.monotonic()
         assert other.ask(f"take {name}") == f"taken {name}"
         assert time.monotonic() - began < 1
-
-
-def test_errors_keep_their_blame() -> None:
-    assert [TenantBusy("x").status, NodeBusy("x").status] == [429, 503]
-    assert issubclass(TenantBusy, StorletError)

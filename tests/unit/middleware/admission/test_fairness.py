@@ -168,10 +168,25 @@ def test_waiters_of_absent_processes_take_no_turn_but_count() -> None:
 
 def test_a_newcomer_joins_behind_its_own() -> None:
     made = load(row("a", 0, 1, oldest=1), invocations=2)
-    head = made.join(claim("a"), NOW)
+    head = made._join(claim("a"), NOW)
     turn = made.next()
     assert turn is not None
     assert turn.head is not head
+
+
+def test_a_newcomer_is_next_if_there_is_room_after_all_that_precede_it() -> None:
+    assert load(invocations=2).is_next(claim("a"), NOW)
+    assert not load(row("a", 0, 1, oldest=1), invocations=2).is_next(claim("a"), NOW)
+    assert load(row("b", 0, 1, oldest=1), invocations=8).is_next(claim("a"), NOW)
+    assert not load(row("b", 8), invocations=8).is_next(claim("a"), NOW)
+
+
+def test_claims_run_together_or_the_first_that_cannot_is_the_obstacle() -> None:
+    made = load(invocations=8)
+    assert made.obstacle_of_all([claim("a", group) for group in "xyz"]) is None
+    assert made.obstacle(claim("a")) is None, "a share of four"
+    assert made.obstacle_of_all([claim("a"), claim("a")]) is Obstacle.SHARE
+    assert load(row("b", 8), invocations=8).obstacle_of_all([claim("a")]) is Obstacle.NODE
 
 
 def test_shares_hold_and_no_slot_is_idle_under_random_load() -> None:

@@ -46,13 +46,13 @@ def test_published_rows_shrink_after_a_burst(run_dir: Path) -> None:
     """Other processes read all published rows: a burst must not slow them down afterwards."""
     one = new(run_dir, admission__invocations="64", node__memory="1G")
     held = [take(one, group=f"{number}") for number in range(20)]
-    assert one._access.table is not None
-    assert one._access.table.is_last(19)
+    assert one._counts.table is not None
+    assert one._counts.table.is_last(19)
     for slot in held[:-1]:
         slot.release()
     assert take(one, group="again") is not None
     held[-1].release()
-    assert one._access.table.is_last(0)
+    assert one._counts.table.is_last(0)
 
 
 def claim(tenant: bytes = b"a" * 16, group: bytes = b"g" * 16) -> Claim:

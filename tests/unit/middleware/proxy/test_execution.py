@@ -77,7 +77,9 @@ def test_queued_pipeline_times_out_and_holds_no_slot(make: Any) -> None:
         answer = harness.call("GET", PLAN, TWO)
     assert (answer.status, answer.error) == (429, "tenant.busy")
     assert (
-        sum(group.running for group in harness.proxy.launcher._admission._local.by_key.values())
+        sum(
+            group.running for group in harness.proxy.launcher._admission._counts.own.by_key.values()
+        )
         == 1
     )
     holder.app_iter.close()

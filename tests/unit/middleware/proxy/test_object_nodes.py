@@ -373,7 +373,7 @@ def test_pipeline_holding_slots_does_not_queue_at_a_full_object_node(
 
     def full_once(request: Any) -> Any:
         admission = harness.proxy.launcher._admission
-        held.append(sum(group.running for group in admission._local.by_key.values()))
+        held.append(sum(group.running for group in admission._counts.own.by_key.values()))
         may_queue = names.BACKEND_OVERFLOW not in request.headers
         full = Response(status=409, request=request, headers={names.BACKEND_REFUSAL: "full"})
         return None if may_queue else full
