@@ -20,6 +20,7 @@ from storlet_client.exchange import Answer, Call, Flow, Pause
 from storlet_client.output import READ_SECONDS, AsyncOutput, Output
 
 T = TypeVar("T")
+Step = Union[Call, Pause]
 #: Called with each call, and with its answer or pause: for progress and ``-v``.
 Watch = Callable[[Call, Union[Answer, Pause, None]], None]
 
@@ -43,37 +44,27 @@ class Transport:
         """Close the connections."""
         self._client.close()
 
-    def _perform(self, call: Call) -> Answer:
-        self._watch(call, None)
-        try:
-            response = self._client.send(
-                self._client.build_request(**_arguments(call)), stream=call.is_streamed
-            )
-            if _reads(call, response):
-                response.read()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unreachable(call, error) from error
-        answer = _answer(response, is_read=_reads(call, response))
-        self._watch(call, answer)
-        return answer
-
     def drive(self, flow: Flow[T]) -> T:
         """Perform all calls of ``flow``; its result."""
-        call: Call | None = None
+        steps = _watched(flow, self._watch)
+        answer: Answer | None = None
         try:
-            step = next(flow)
             while True:
-                if isinstance(step, Pause):
-                    if call is not None:
-                        self._watch(call, step)
-                    time.sleep(step.seconds)
-                    step = next(flow)
-                else:
-                    call = step
-                    step = flow.send(self._perform(step))
+                answer = self._perform(_next(steps, answer))
         except StopIteration as end:
             result: T = end.value
             return result
+
+    def _perform(self, step: Step) -> Answer | None:
+        if isinstance(step, Pause):
+            time.sleep(step.seconds)
+            return None
+        with _translated(step):
+            request = self._client.build_request(**_arguments(step))
+            response = self._client.send(request, stream=step.is_streamed)
+            if _reads(step, response):
+                response.read()
+        return _answer(response, is_read=_reads(step, response))
 
     @contextmanager
     def stream(self, flow: Flow[Answer]) -> Iterator[Output]:
@@ -97,37 +88,27 @@ class AsyncTransport:
         """Close the connections."""
         await self._client.aclose()
 
-    async def _perform(self, call: Call) -> Answer:
-        self._watch(call, None)
-        try:
-            response = await self._client.send(
-                self._client.build_request(**_arguments(call)), stream=call.is_streamed
-            )
-            if _reads(call, response):
-                await response.aread()
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _unreachable(call, error) from error
-        answer = _answer(response, is_read=_reads(call, response))
-        self._watch(call, answer)
-        return answer
-
     async def drive(self, flow: Flow[T]) -> T:
         """Perform all calls of ``flow``; its result."""
-        call: Call | None = None
+        steps = _watched(flow, self._watch)
+        answer: Answer | None = None
         try:
-            step = next(flow)
             while True:
-                if isinstance(step, Pause):
-                    if call is not None:
-                        self._watch(call, step)
-                    await asyncio.sleep(step.seconds)
-                    step = next(flow)
-                else:
-                    call = step
-                    step = flow.send(await self._perform(step))
+                answer = await self._perform(_next(steps, answer))
         except StopIteration as end:
             result: T = end.value
             return result
+
+    async def _perform(self, step: Step) -> Answer | None:
+        if isinstance(step, Pause):
+            await asyncio.sleep(step.seconds)
+            return None
+        with _translated(step):
+            request = self._client.build_request(**_arguments(step))
+            response = await self._client.send(request, stream=step.is_streamed)
+            if _reads(step, response):
+                await response.aread()
+        return _answer(response, is_read=_reads(step, response))
 
     @asynccontextmanager
     async def stream(self, flow: Flow[Answer]) -> AsyncIterator[AsyncOutput]:
@@ -138,6 +119,42 @@ class AsyncTransport:
         finally:
             if answer.stream is not None:
                 await answer.stream.aclose()
+
+
+def _watched(flow: Flow[T], watch: Watch) -> Flow[T]:
+    """``flow``, whose calls, answers and pauses are reported to ``watch``."""
+    call: Call | None = None
+    answer: Answer | None = None
+    while True:
+        try:
+            step = _next(flow, answer)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+        if isinstance(step, Pause):
+            if call is not None:
+                watch(call, step)
+            yield step
+            answer = None
+        else:
+            call = step
+            watch(call, None)
+            answer = yield step
+            watch(call, answer)
+
+
+def _next(flow: Flow[T], answer: Answer | None) -> Step:
+    """The next step, after a call with ``answer``, or after a pause."""
+    return next(flow) if answer is None else flow.send(answer)
+
+
+@contextmanager
+def _translated(call: Call) -> Iterator[None]:
+    """Raise errors of the connection as errors of this library."""
+    try:
+        yield
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        raise _unreachable(call, error) from error
 
 
 def _unreachable(call: Call, error: Exception) -> StorletsError:
