@@ -12,6 +12,8 @@ from tests.support.cluster import CHECKOUT
 from tests.support.storlets import SOURCES, Dependency
 
 INCLUDE: Final = CHECKOUT / "storlet_daemon/native"
+#: ``tested.h``: what the tests' storlets share.
+SHARED: Final = CHECKOUT / "tests/support"
 ASKER: Final = SOURCES / "native/asker.c"
 SEEKER: Final = SOURCES / "native/seeker.c"
 JANSSON: Final = "libjansson.so.4"
@@ -23,8 +25,8 @@ def shared_object(source: Path, *options: str) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder, source.stem + ".so")
         run_path = "-Wl,-rpath,$ORIGIN"
-        command = ["gcc", "-O1", "-fPIC", "-shared", "-pthread", f"-I{INCLUDE}", run_path]
-        command += ["-o", str(target), str(source), *options]
+        command = ["gcc", "-O1", "-fPIC", "-shared", "-pthread", run_path]
+        command += [f"-I{INCLUDE}", f"-I{SHARED}", "-o", str(target), str(source), *options]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
         return target.read_bytes()

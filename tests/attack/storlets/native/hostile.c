@@ -24,21 +24,14 @@
 
 #include <storlet.h>
 
+#include <tested.h>
+
 STORLET_ABI_VERSION_OF_THIS_OBJECT
 
 #define REPORT_BYTES 65536
 
 static char report[REPORT_BYTES];
 static size_t used;
-
-static const char *parameter(struct storlet_run *run, const char *name) {
-    for (size_t i = 0; i < run->parameter_count; i++) {
-        if (strcmp(run->parameters[i].name, name) == 0) {
-            return run->parameters[i].value;
-        }
-    }
-    return "";
-}
 
 /* Note one try; `result` is that of a system call. */
 static void note(const char *name, long result) {
@@ -202,22 +195,6 @@ static int lie(struct storlet_run *run) {
         _exit(0);
     }
     return EPROTO;
-}
-
-/* The socket of the services: without an address, and not the channel, which has a low or the
- * highest number. */
-static int services_socket(void) {
-    for (int fd = 5; fd < 64; fd++) {
-        struct sockaddr_storage own;
-        socklen_t size = sizeof own;
-        int kind = 0;
-        socklen_t length = sizeof kind;
-        if (getsockname(fd, (struct sockaddr *)&own, &size) == 0 && size <= sizeof own.ss_family &&
-            getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &length) == 0 && kind == SOCK_SEQPACKET) {
-            return fd;
-        }
-    }
-    return -1;
 }
 
 static const char *asked; /* a path */

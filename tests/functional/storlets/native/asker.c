@@ -19,6 +19,8 @@
 
 #include <storlet.h>
 
+#include <tested.h>
+
 STORLET_ABI_VERSION_OF_THIS_OBJECT
 
 #define THREADS_MAX 64
@@ -191,25 +193,6 @@ static const char *name_of(const struct storlet_error *error) {
     default:
         return "ServiceError";
     }
-}
-
-/* --- the socket ---------------------------------------------------------------------------------
- */
-
-/* The socket of the services: the one of its kind without an address, beside the channel, which is
- * descriptor 4 or has the highest number. */
-static int services_socket(void) {
-    for (int fd = 5; fd < 64; fd++) {
-        struct sockaddr_storage own;
-        socklen_t size = sizeof own;
-        int kind = 0;
-        socklen_t length = sizeof kind;
-        if (getsockname(fd, (struct sockaddr *)&own, &size) == 0 && size <= sizeof own.ss_family &&
-            getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &length) == 0 && kind == SOCK_SEQPACKET) {
-            return fd;
-        }
-    }
-    return -1;
 }
 
 /* --- reading -----------------------------------------------------------------------------------
@@ -978,13 +961,7 @@ static json_t *outcome_of(run_t *run, json_t *asked) {
 }
 
 int asker(run_t *run) {
-    const char *text = "[]";
-    for (size_t i = 0; i < run->parameter_count; i++) {
-        if (strcmp(run->parameters[i].name, "ask") == 0) {
-            text = run->parameters[i].value;
-        }
-    }
-    json_t *asked = json_loads(text, JSON_ALLOW_NUL, NULL);
+    json_t *asked = json_loads(parameter(run, "ask"), JSON_ALLOW_NUL, NULL);
     json_t *outcomes = json_array();
     size_t index;
     json_t *each;
