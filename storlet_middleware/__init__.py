@@ -10,6 +10,7 @@ import-linter contract ``storlet_middleware in layers`` checks that.
 ``flows``           several storlets that one request of a client names
 ``proxy``           GET, PUT and COPY with a storlet, at the proxy server
 ``object_server``   GET with a storlet, at the object server that holds the data
+``services``        requests of a running storlet to the store, in the name of its caller
 ``ruleset``         how rules come into force, and where they are kept
 ``catalog``         storlets and dependencies as objects of the account
 ``records``         one record for each run, in the log container of the account
@@ -27,8 +28,9 @@ sandboxes and accounts by hashes; ``child``, ``child_limits`` and ``check_slots`
 hostile input; ``node_memory``, ``self_test`` and ``trial_host`` read facts of the node, and
 ``recon`` publishes some for monitoring.
 
-Beside them: ``cli``, the operator's commands; ``local``, sandboxes on the machine of an author; and
-``aio``, the cluster behind ``make demo`` and ``make test``.
+Beside them: ``cli``, the operator's commands; ``local``, sandboxes on the machine of an author;
+``aio``, the cluster behind ``make demo`` and ``make test``; and ``reference``, which writes the
+reference pages.
 
 Importing this package does nothing.
 """

@@ -9,6 +9,7 @@
 ``check``     ``check``
 ``runs``      ``runs`` and ``show-run``
 ``replay``    ``replay``
+``flows``     ``library`` and ``distribute``
 ``access``    ``grants``, ``grant``, ``revoke`` and ``rules``
 ``account``   ``doctor``, ``enable`` and ``info``
 ``operators`` commands that another package has: ``sandboxes`` and the offline checks of rules

@@ -6,6 +6,7 @@ works from Python 3.9 on: ``storlet test`` of the client runs storlets with it.
 ``failure_text``  the summary and the traceback of a failed run
 ``seekable``      inputs in which a storlet can seek
 ``services``      the store, as a running storlet may use it
+``calls``         calls of other storlets: the request, its input, and the result
 
 ::
 

@@ -10,6 +10,7 @@ and that never holds code of a tenant. :data:`TESTS` lists the tests in the orde
 ``donated``     a file of root's, open for reading, as an object is given to a storlet
 ``processes``   the supervisor and the host's processes
 ``limits``      each limit, reached on purpose
+``model``       a test, and the facts that it may use
 
 Each test runs in a separate process, for a bounded time. A test that crashes, hangs or is killed
 is reported, and the others continue. To add one, write a function that returns "" or a line, and

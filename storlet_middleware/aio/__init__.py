@@ -10,6 +10,7 @@ Commands:
 ``cluster``      ``up``, ``down``, ``status``, ``start``, ``stop``
 ``demo``         the sample storlets, run and shown; ``client`` is its HTTP client
 ``checks``       ``make check`` and ``make test``; ``sessions``: runs pytest, repeats failed tests
+``release``      ``make release``: version, notes, commit and tag
 ``box``          the one-box image, and its main process
 ``progress``     "step n of m", and the errors that end a command
 

@@ -3,6 +3,7 @@
 ``storlets``       upload checks, access, and resolution of a name to one exact version
 ``code_uploads``   writes into the code containers, checked
 ``plain_uploads``   a checked upload of a plain storlet
+``staged_uploads``  uploads that wait for their check, and the objects that hold code
 ``upload_check``    the check of code before it takes effect: its sandbox loads it, and runs its
                    test cases
 ``self_tests``      the test cases of a bundle, and their comparison with runs

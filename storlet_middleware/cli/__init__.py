@@ -6,6 +6,7 @@
 ``node``       requests to the node's sandboxd over its socket
 ``text``       tables and durations for people
 ``sandboxes``  ``storlet sandboxes``
+``kept_space``  disk space of deleted files that processes of sandboxes keep
 ``rules``      ``storlet rules check``, ``test`` and ``explain``: offline
 ``rules_access`` ``storlet rules who-can`` and ``diff``: offline
 ``rules_files``  files of rules and findings, for both

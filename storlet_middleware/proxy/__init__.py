@@ -10,6 +10,7 @@ In the order of their use by a run:
 ``permissions``     checks that the caller may run the storlets and write the result
 ``source``          the inputs: the source or the client's body, and extra resources
 ``caller_reads``    reads of objects, as the caller can read them from Swift
+``openings``        the limits of opening inputs, by account
 ``ranged_source``   an object in which a storlet can seek
 ``object_nodes``    attempts to run the first step on a node that has the object
 ``circuit_breaker`` object nodes that could not run storlets lately
@@ -23,6 +24,7 @@ In the order of their use by a run:
 ``store``           the PUT of a result
 ``stored_outputs``  further outputs and created objects, and the commit of all
 ``withheld_put``    a PUT whose end is withheld until the run has succeeded
+``buffers``         memory of results that wait to be stored, by account
 ``output_hash``     the hash of an output, for its record
 ``completion``      log objects, the operator's log line, metrics
 """

@@ -7,6 +7,7 @@
 ``operations``  the request to the store, and the reply, for each kind of message
 ``changes``     of these, the requests that change an object
 ``calls``       of these, the requests that run another storlet
+``call_input``  the input of a called storlet, which the calling one writes
 ``facts``       the facts about an object in an answer of the store
 ``creations``   of these, the objects that are stored when the run succeeds
 ``requests``    one request to the store, which enters at the filter like the caller's own

@@ -7,6 +7,7 @@
 ``swift_paths``       the object that a path in Swift denotes
 ``strings``           WSGI strings and text
 ``caller``            the caller, as identified by the authentication middlewares
+``account_info``      the metadata of the account, as Swift has cached it
 ``delegation``        requests allowed by a signature, and the extent of the signature
 ``s3_request``        the S3 request behind a Swift request; operations of S3 that run no storlet
 ``s3_errors``         errors as clients of the S3 API understand them
@@ -24,4 +25,6 @@
 ``answer``            an answer that is sent unchanged
 ``gate``              requests data from Swift in a caller's name, and checks the answers by rules
 ``subrequest``        sub-requests to Swift
+``own_requests``      requests of the filter itself, pre-authorized
+``change_lock``       one change at a time, of those that take several requests
 """

@@ -1,11 +1,15 @@
 """The tree of unit tests mirrors the tree of the product: each module has a test module of its
-name.
+name.  The docstring of a package is the map of its modules.
 """
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 UNIT: Final = Path("tests/unit")
@@ -53,3 +57,20 @@ def test_folders_of_unit_tests_mirror_folders_of_the_product() -> None:
         path.parent.relative_to(ROOT) for top in tops for path in (ROOT / top).rglob("test_*.py")
     }
     assert sorted(map(str, tested - mirrored)) == []
+
+
+def packages() -> list[Path]:
+    """Each package of the product with modules, and the tests' helpers."""
+    tops = [*dict.fromkeys(folder.parts[0] for folder in FOLDERS), "tests/support"]
+    found = {path.parent for top in tops for path in (ROOT / top).rglob("__init__.py")}
+    return sorted(path.relative_to(ROOT) for path in found)
+
+
+@pytest.mark.parametrize("package", packages(), ids=str)
+def test_the_docstring_of_a_package_names_its_modules(package: Path) -> None:
+    folder = ROOT / package
+    modules = {path.stem for path in folder.glob("*.py") if not path.name.startswith("__")}
+    modules |= {path.parent.name for path in folder.glob("*/__init__.py")}
+    tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
+    named = re.findall(r"\w+", ast.get_docstring(tree) or "")
+    assert sorted(modules - set(named)) == []

@@ -1,1 +1,4 @@
-"""Native storlets: programs, and functions of shared objects."""
+"""Native storlets: programs, and functions of shared objects.
+
+``runtime``  starts their workers
+"""
