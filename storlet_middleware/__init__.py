@@ -23,7 +23,7 @@ import-linter contract ``storlet_middleware in layers`` checks that.
 ``bundle``          the format of bundles; a link to ``storlet_client/bundle``
 
 Shared by all of them: ``config``, ``names``, ``errors`` and ``metrics`` are the tables of options,
-headers, errors and metrics.  ``concurrency`` is the only import of eventlet; ``keys`` names
+headers, errors and metrics.  ``concurrency`` imports eventlet; ``keys`` names
 sandboxes and accounts by hashes; ``child``, ``child_limits`` and ``check_slots`` bound work on
 hostile input; ``node_memory``, ``self_test`` and ``trial_host`` read facts of the node, and
 ``recon`` publishes some for monitoring.

@@ -1,4 +1,4 @@
-"""The only import of eventlet: waits for descriptors, green tasks, and timers.
+"""The import of eventlet: waits for descriptors, green tasks, and timers.
 
 Swift's servers run one eventlet hub per worker process.  Every function here may switch to other
 requests while it waits; none blocks the process.
