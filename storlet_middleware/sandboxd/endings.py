@@ -7,6 +7,7 @@ Ends in a row are counted per key: see ``backoff``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import math
 from collections.abc import Coroutine
@@ -39,6 +40,7 @@ class Endings:
         self._background = background
         self._removals: dict[str, asyncio.Task[None]] = {}
         self._backoffs: dict[str, Backoff] = {}
+        self._has_ended = asyncio.Event()
 
     # --- the ends ---------------------------------------------------------------------------------
 
@@ -134,6 +136,12 @@ class Endings:
         while len(self._removals) > count:
             await asyncio.wait(self._removals.values(), return_when=asyncio.FIRST_COMPLETED)
 
+    async def wait_for_end(self, seconds: float) -> None:
+        """Return when a removal has ended since the last call, at the latest after ``seconds``."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._has_ended.wait(), seconds)
+        self._has_ended.clear()
+
     def _remove_later(self, key: str, removal: Coroutine[Any, Any, None]) -> None:
         before = self._removals.get(key)
 
@@ -151,6 +159,7 @@ class Endings:
         task.add_done_callback(lambda done: self._forget(key, done))
 
     def _forget(self, key: str, removal: asyncio.Task[None]) -> None:
+        self._has_ended.set()
         if self._removals.get(key) is removal:
             del self._removals[key]
 

@@ -43,7 +43,10 @@ log = logging.getLogger("storlet.sandboxd")
 
 #: Added to the start deadline for the load itself.
 LOAD_SECONDS: Final = 12.0
+#: The longest time between two sweeps, and between two searches for unused code.
 SWEEP_SECONDS: Final = 60.0
+#: From the end of a sandbox to the sweep: Docker and the kernel remove most by themselves.
+AFTER_END_SECONDS: Final = 5.0
 #: Interval of adoption attempts while Docker is away; a caller's own attempt does not wait for it.
 ADOPT_AGAIN_SECONDS: Final = 2.0
 UNAVAILABLE_RETRY_SECONDS: Final = 2
@@ -121,17 +124,34 @@ class Pool:
         await self._adopt()
         self._background.start(self._gate.run())
         self._background.start(self._spares.run())
+        await asyncio.gather(self._sweep_regularly(), self._tend_regularly())
+
+    async def _sweep_regularly(self) -> None:
+        """Sweep at once, because a crash may have left something; then soon after sandboxes ended.
+
+        After a sweep that found something, or that Docker did not answer, the next one is soon.
+        """
+        pause = AFTER_END_SECONDS
+        while True:
+            if await self._sweep.run():
+                pause = AFTER_END_SECONDS
+                await self._endings.wait_for_end(SWEEP_SECONDS)
+            else:
+                pause = min(2 * pause, SWEEP_SECONDS)
+            await asyncio.sleep(pause)
+
+    async def _tend_regularly(self) -> None:
+        """Stop idle sandboxes and worker groups, and evict unused code."""
         config, loop = self._node.config, asyncio.get_running_loop()
         tick = min(
             SWEEP_SECONDS,
             config.sandbox.idle_stop_seconds / 4,
             config.invocation.group_idle_seconds,
         )
-        next_sweep = 0.0  # at once: a crash may have left something
+        next_eviction = 0.0
         while True:
-            if loop.time() >= next_sweep:
-                next_sweep = loop.time() + SWEEP_SECONDS
-                await self._sweep.run()
+            if loop.time() >= next_eviction:
+                next_eviction = loop.time() + SWEEP_SECONDS
                 self._code.evict_after(0.0)
             await asyncio.sleep(max(tick, 0.1))
             entries = list(self._table.entries.values())

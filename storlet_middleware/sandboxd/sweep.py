@@ -1,4 +1,4 @@
-"""Periodic removal of what no sandbox owns: containers and control groups left by failures."""
+"""Removal of what no sandbox owns: containers and control groups left by failures."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Sweep:
         self._spares = spares
         self._gate = gate
 
-    async def run(self) -> None:
-        """Sweep once."""
+    async def run(self) -> bool:
+        """Sweep once; True if nothing was left."""
         call, node_id = self._node.threads.call, self._node.config.sandbox.node_id
         try:
             parent = hardening.cgroup_parent(node_id, await call(self._node.engine.host))
@@ -40,17 +40,23 @@ class Sweep:
             groups = await call(cgroup.sandboxes)
             containers = await call(self._node.engine.ours, node_id)
         except EngineUnavailable:
-            return  # the next sweep sees them
+            return False  # the next sweep sees them
         except EngineFault as fault:
             log.warning("sweep failed reason=%s", shown(fault))
-            return
+            return False
         owned = (*self._table.sandboxes(), *self._spares.all)
         known = {sandbox.container_id for sandbox in owned}
-        for container in containers:
-            if container.id not in known and not self._is_in_transition(container):
-                self._endings.remove_stale(container)
-        await call(cgroup.remove_sandboxes, groups - {container.id for container in containers})
+        strays = [
+            container
+            for container in containers
+            if container.id not in known and not self._is_in_transition(container)
+        ]
+        for container in strays:
+            self._endings.remove_stale(container)
+        left = groups - {container.id for container in containers}
+        await call(cgroup.remove_sandboxes, left)
         self._endings.forget_old_backoffs()
+        return not strays and not left
 
     def _is_in_transition(self, container: Container) -> bool:
         """Whether a container is starting, ending or being tested."""

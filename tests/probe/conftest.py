@@ -85,8 +85,8 @@ def nothing_is_left(host: Host) -> Iterator[None]:
     await_none(lambda: busy(host), "at work in the sandboxes")
     await_none(host.dead_containers, "ended containers")
     await_none(host.run_sockets, "sockets")
-    # sandboxd finds the leftovers of a killed Docker engine in its next sweep: at its start, and
-    # once a minute.
+    # sandboxd finds the leftovers of a killed Docker engine in a sweep, which is repeated until the
+    # engine answers and nothing is left.
     await_none(host.stray_groups, "control groups without a container", 90)
     await_none(
         lambda: sorted({*host.temporary_code()} - {*half_code}), "temporary files beside the code"
