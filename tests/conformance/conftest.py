@@ -15,31 +15,22 @@ from typing import Self
 import pytest
 
 from storlet_daemon.protocol import messages
-from tests.conformance.daemon_harness import REPOSITORY, Code, HostSandbox, Storlet, until
+from storlet_middleware.aio import cache, java, native
+from tests.conformance.daemon_harness import Code, HostSandbox, Storlet, until
 
 CODE = Path(__file__).parent / "code"
-NATIVE_BUILD = REPOSITORY / "storlet_daemon" / "native" / "build.sh"
 PROBE = CODE / "native" / "probe.c"
-JAVA_BUILD = REPOSITORY / "storlet_daemon" / "java" / "build.sh"
 
 
 @pytest.fixture(scope="session")
-def java_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def java_dir() -> Path:
     """Our jars and our native library, built from this checkout."""
     for tool in ("java", "javac", "mvn", "gcc"):
         if shutil.which(tool) is None:
             pytest.skip(f"{tool} is not there: the Java worker cannot be built")
-    # Kept between runs: the build does nothing when nothing has changed.
-    place = Path(
-        os.environ.get("STORLETS_JAVA_BUILD")
-        or Path(tempfile.gettempdir()) / f"storlets-java-{os.getuid()}"
-    )
-    place.mkdir(mode=0o755, exist_ok=True)
-    place.chmod(0o755)  # a sandbox may run as another user
-    built = subprocess.run(
-        [str(JAVA_BUILD), str(place)], capture_output=True, text=True, check=False
-    )
-    assert built.returncode == 0, built.stdout + built.stderr
+    # In the cache, from which clusters have them, too: a folder that other users may read.
+    place = java.parts(cache.cache_root() / "conformance.log")
+    assert place is not None
     return place
 
 
@@ -64,13 +55,13 @@ def java_code(java_dir: Path) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="session")
-def native_dir() -> Iterator[Path]:
+def native_dir() -> Path:
     """The native worker and storlet.h, built from this checkout."""
     if shutil.which("gcc") is None or not Path("/usr/include/jansson.h").exists():
         pytest.skip("gcc or libjansson-dev is not there: the native worker cannot be built")
-    with public_folder("st-worker-") as place:
-        _run([str(NATIVE_BUILD), str(place)])
-        yield place
+    place = native.parts(cache.cache_root() / "conformance.log")
+    assert place is not None
+    return place
 
 
 @pytest.fixture(scope="session")
