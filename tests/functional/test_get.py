@@ -411,15 +411,7 @@ def test_conditions_are_evaluated_on_the_source_before_a_run(
 
 
 # --- time -----------------------------------------------------------------------------------------
-
-
-def test_a_storlet_may_be_silent_for_longer_than_a_node_timeout_and_runs_once(
-    anywhere: Tool, plain: str
-) -> None:
-    key = unique("slow")
-    answer = anywhere.get(plain, "slow", before="13", count=key)
-    assert (answer.status, answer.body) == (200, b"1:0\n")
-    assert anywhere.count(plain, key) == 1
+# Silence for longer than Swift's timeouts: tests/probe/test_slow.py.
 
 
 def test_slow_output_reaches_the_client_while_the_storlet_works(tool: Tool, plain: str) -> None:
