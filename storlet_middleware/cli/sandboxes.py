@@ -124,6 +124,8 @@ def _sandboxes(
                 right=("WORKERS", "BUSY", "RUNS", "FAILURES"),
             )
         )
+    if "cut" in status.images:
+        parts.append(str(status.images["cut"]))
     if tenants:
         parts.append(
             text.table(("ACCOUNT", "RUNNING", "WAITING"), tenants, right=("RUNNING", "WAITING"))

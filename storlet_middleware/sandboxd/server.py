@@ -13,7 +13,8 @@ import contextlib
 import dataclasses
 import logging
 import socket
-from typing import Any, Final
+from collections.abc import Iterable
+from typing import Final
 
 from storlet_daemon.protocol import framing, messages
 from storlet_middleware.errors import StorletError
@@ -26,6 +27,12 @@ log = logging.getLogger("storlet.sandboxd")
 #: More connections than Swift's workers of a node hold; beyond it the idlest one is closed.
 CLIENTS_MAX: Final = 512
 ACCEPTS: Final = 16
+#: More groups than fit into a message: one has at least 150 bytes.
+_GROUPS_MOST: Final = messages.MESSAGE_MAX // 150
+_CUT: Final = (
+    "the status of all storlets does not fit into one message: those that were idle longest are"
+    " left out"
+)
 
 
 class Client:
@@ -165,17 +172,34 @@ class Server:
 
 
 def fitting(status: messages.NodeStatus) -> messages.NodeStatus:
-    """``status``, cut to fit into one message: without groups, then without the last sandboxes."""
-    sandboxes: list[Any] = list(status.sandboxes)
-    if _fits(status):
-        return status
-    sandboxes = [dataclasses.replace(sandbox, groups=()) for sandbox in sandboxes]
-    images = {**status.images, "cut": "the whole status does not fit into one message"}
-    cut = dataclasses.replace(status, sandboxes=sandboxes, images=images)
+    """``status``, cut to fit into one message, and marked then: without the groups that were idle
+    longest, then without the last sandboxes.
+    """
+    groups = sorted(
+        ((at, group) for at, sandbox in enumerate(status.sandboxes) for group in sandbox.groups),
+        key=lambda pair: pair[1].idle_seconds,
+    )
+    kept, sandboxes = min(len(groups), _GROUPS_MOST), len(status.sandboxes)
+    cut = status
     while not _fits(cut):
-        sandboxes = sandboxes[: len(sandboxes) * 3 // 4]
-        cut = dataclasses.replace(cut, sandboxes=sandboxes)
+        cut = _shortened(status, sandboxes, groups[:kept])
+        if kept:
+            kept = kept * 3 // 4
+        else:
+            sandboxes = sandboxes * 3 // 4
     return cut
+
+
+def _shortened(
+    status: messages.NodeStatus, count: int, groups: Iterable[tuple[int, messages.Group]]
+) -> messages.NodeStatus:
+    """The first ``count`` sandboxes with some groups, each with the place of its sandbox."""
+    of_each: list[list[messages.Group]] = [[] for _ in status.sandboxes]
+    for at, group in groups:
+        of_each[at].append(group)
+    pairs = zip(status.sandboxes, of_each, strict=True)
+    sandboxes = [dataclasses.replace(sandbox, groups=tuple(own)) for sandbox, own in pairs][:count]
+    return dataclasses.replace(status, sandboxes=sandboxes, images={**status.images, "cut": _CUT})
 
 
 def _fits(status: messages.NodeStatus) -> bool:

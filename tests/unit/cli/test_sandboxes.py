@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
+from storlet_daemon.protocol import messages
 from storlet_middleware.cli import __main__ as command_line
+from storlet_middleware.cli import node as cli_node
 from storlet_middleware.sandboxd.gate import Gate
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, until, work
 
@@ -163,3 +165,13 @@ def test_the_command_needs_neither_swift_nor_docker() -> None:
         command, capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": "."}
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_a_status_that_was_cut_says_so(
+    node: FakeNode, run: Callable[..., int], capsys: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sandbox = messages.Sandbox("AUTH_a", "k", "running")
+    status = messages.NodeStatus([sandbox], {"cut": "some storlets are left out"})
+    monkeypatch.setattr(cli_node, "ask", lambda *_: status)
+    assert run() == 0
+    assert "\n\nsome storlets are left out\n" in capsys.readouterr().out

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from swift.common.swob import Request, Response
+from swift.common.utils import close_if_possible
 
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
@@ -71,6 +72,12 @@ class Fixture:
         config = make_config(short_dir, placement__heartbeat_seconds="0.2")
         self.filter = ObjectNode(self.server, config, self.logger)
         (node.code_dir / VERSION.key).mkdir()  # the code is cached on the node
+        self._answers: list[Any] = []
+
+    def close(self) -> None:
+        """Close all answers, as a server does: a run that has sent a heartbeat has not ended."""
+        for answer in self._answers:
+            close_if_possible(answer.app_iter)
 
     def configure(self, short_dir: Path, **options: str) -> None:
         self.filter = ObjectNode(self.server, make_config(short_dir, **options), self.logger)
@@ -96,7 +103,9 @@ class Fixture:
         request = Request.blank(
             "/sda/1/AUTH_test/c/o", headers={**(wanted.to_headers() or {}), **(headers or {})}
         )
-        return request.get_response(self.filter)
+        answer = request.get_response(self.filter)
+        self._answers.append(answer)
+        return answer
 
     def read(
         self, ranges: tuple[ByteRange, ...] = (), log: bool = False

@@ -131,6 +131,23 @@ def test_a_status_too_long_for_a_message_is_truncated_and_marked() -> None:
     assert len(cut.sandboxes) > 50
 
 
+def test_of_many_storlets_the_status_has_those_that_were_used_last() -> None:
+    def group(number: int) -> messages.Group:
+        return messages.Group(f"{number:064x}", "storlet.py", 1, 0, 1, 0, float(number), "c" * 64)
+
+    sandboxes = [
+        messages.Sandbox(f"AUTH_{n}", "k", "running", uid=1, groups=tuple(map(group, numbers)))
+        for n, numbers in enumerate((range(100), range(100, 200), range(200, 300)))
+    ]
+    cut = server.fitting(messages.NodeStatus(sandboxes, {"image": {}}))
+    assert len(framing.encode(cut)) <= messages.MESSAGE_MAX
+    assert [sandbox.account for sandbox in cut.sandboxes] == ["AUTH_0", "AUTH_1", "AUTH_2"]
+    shown = [int(group.idle_seconds) for sandbox in cut.sandboxes for group in sandbox.groups]
+    assert shown == list(range(len(shown)))
+    assert len(shown) > 100
+    assert "idle longest are left out" in cut.images["cut"]
+
+
 def test_a_short_status_is_left_as_it_is() -> None:
     status = messages.NodeStatus([], {})
     assert server.fitting(status) is status

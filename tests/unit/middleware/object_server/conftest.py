@@ -16,6 +16,8 @@ from tests.unit.middleware.support import Node, open_descriptors, wait_until
 def at(node: Node, short_dir: Path) -> Iterator[Fixture]:
     eventlet.sleep()
     before = open_descriptors()
-    yield Fixture(node, short_dir)
+    made = Fixture(node, short_dir)
+    yield made
+    made.close()
     node.workers.settle()
     assert wait_until(lambda: open_descriptors() <= before)
