@@ -2,11 +2,11 @@
 
 With ``lines``, it is log lines of running storlets as well.
 
-The proxy that has the request lists the objects that hold records once a second.  It sends a line
-of JSON for each new record that the query includes, or an empty line, which shows that the stream
-lives.  A record comes some four seconds after its run, and a line of a log some six after it was
-written (:mod:`~.lines`).  The stream ends after :data:`MAX_SECONDS`;
-the client requests another.
+The proxy that has the request lists the objects that hold records once a second, and less often
+while nothing comes (:class:`Interval`).  It sends a line of JSON for each new record that the query
+includes, or an empty line, which shows that the stream lives.  A record comes some five seconds
+after its run, and a line of a log some six after it was written (:mod:`~.lines`).  The stream ends
+after :data:`MAX_SECONDS`; the client requests another.
 
 The work is bounded.  Of more than :data:`_OBJECTS` new objects in a second the newest are read, and
 a line ``{"skipped_objects": NUMBER}`` counts the rest.  An account has at most :data:`_OF_ACCOUNT`
@@ -21,7 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from storlet_middleware.concurrency import monotonic, sleep
+from storlet_middleware.concurrency import has_hung_up, monotonic, sleep
 from storlet_middleware.config import Config
 from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
 from storlet_middleware.records import followed
@@ -30,10 +30,19 @@ from storlet_middleware.records.query import Query, seconds_of
 from storlet_middleware.records.reader import MAX_OBJECTS, RecordReader
 from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
+from storlet_middleware.wsgi.disconnect import client_socket
 
 #: Rights of the caller are checked at the begin of a stream only.
 MAX_SECONDS: Final = 600.0
+#: Time between two polls of a stream that has new lines, or had some within the time below.
 _POLL_SECONDS: Final = 1.0
+_ACTIVE_SECONDS: Final = 5.0
+#: The same for a stream without new lines, and the most.
+_IDLE_POLL_SECONDS: Final = 2.0
+_MOST_POLL_SECONDS: Final = 3.0
+#: The part of the time that the polls of a stream may take, as far as the most allows.
+_SHARE: Final = 0.01
+#: New objects that are read for each second since the poll before.
 _OBJECTS: Final = 20
 _MARK_SECONDS: Final = 5.0
 _OF_ACCOUNT: Final = 4
@@ -85,6 +94,26 @@ class Followers:
             del self._streams[place]
 
 
+class Interval:
+    """The time between two polls of a stream.
+
+    Other accounts pay for polls, which are requests to container servers, so a stream polls less
+    often while it has nothing new, and where the server is slow.
+    """
+
+    def __init__(self) -> None:
+        self.seconds = _POLL_SECONDS
+        self._active_until = monotonic() + _ACTIVE_SECONDS
+
+    def update(self, began: float, *, has_new: bool) -> None:
+        """Set the time after a poll that began at ``began`` (monotonic) and has ended now."""
+        now = monotonic()
+        if has_new:
+            self._active_until = now + _ACTIVE_SECONDS
+        usual = _POLL_SECONDS if now < self._active_until else _IDLE_POLL_SECONDS
+        self.seconds = min(max(usual, (now - began) / _SHARE), _MOST_POLL_SECONDS)
+
+
 class Follow:
     """One stream.
 
@@ -109,11 +138,16 @@ class Follow:
         self._records = _Unseen(stores.records, PREFIX)
         self._lines = _Unseen(stores.lines, LINES_PREFIX)
         self._next_mark = 0.0
+        self._interval = Interval()
 
     def lines(self, query: Query) -> Iterator[bytes]:
         """The stream; raises if Swift cannot be read for some seconds."""
         end, failures = monotonic() + MAX_SECONDS, 0
-        while monotonic() < end:
+        client = client_socket(self._environ)
+        fd = client.fileno() if client is not None else -1
+        # A server notices that a client has disconnected at its second write after that.
+        while monotonic() < end and not (fd >= 0 and has_hung_up(fd)):
+            began = monotonic()
             try:
                 lines = self.poll(query)
                 failures = 0
@@ -121,8 +155,9 @@ class Follow:
                 lines, failures = [], failures + 1
                 if failures == _FAILURES:
                     raise
+            self._interval.update(began, has_new=bool(lines))
             yield b"".join(lines) or b"\n"
-            sleep(_POLL_SECONDS)
+            sleep(self._interval.seconds)
 
     def poll(self, query: Query) -> list[bytes]:
         """The lines of the records, and of logs, that are new since the last call."""
@@ -154,12 +189,18 @@ class Follow:
         """
         begin = max(self._began - SPAN_SECONDS, self._now() - _LATE_SECONDS)
         new = unseen.names(environ, self._place, begin)
-        lines = []
-        for name in reversed(new[:_OBJECTS]):
-            found = [view for view in views(name) if _time(view) >= self._began]
-            lines += [json.dumps(view).encode() + b"\n" for view in reversed(found)]
-        if new[_OBJECTS:]:
-            lines.append(json.dumps({"skipped_objects": len(new) - _OBJECTS}).encode() + b"\n")
+        most = int(_OBJECTS * max(self._interval.seconds, 1.0))
+        lines: list[bytes] = []
+        for name in reversed(new[:most]):
+            # Encoded one by one: the reader pauses between rows.
+            found = [
+                json.dumps(view).encode() + b"\n"
+                for view in views(name)
+                if _time(view) >= self._began
+            ]
+            lines += reversed(found)
+        if new[most:]:
+            lines.append(json.dumps({"skipped_objects": len(new) - most}).encode() + b"\n")
         return lines
 
 

@@ -36,6 +36,7 @@ _COMPARED: Final = {
     "traffic": "with the filter / without it",
     "rules": "with rules asked / without",
     "records": "with records / without",
+    "follow": "while another account is followed / while none is",
     "tenants": "longest wait / usual wait of a first call",
 }
 _KEY: Final = "point: this run; bar: middle 95% of the bootstrap; red: promised"

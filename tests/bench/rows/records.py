@@ -1,35 +1,28 @@
 """Cost of records of runs: GET of 1 KiB through a no-op with each choice of the account, against
-``none``; and of encoding a record, which the writer does later.  A further pair is the same GET
-while the log lines of another account are followed, against the GET without.
+``none``; and of encoding a record, which the writer does later.
 
 The account has one choice at a time, so short blocks of requests alternate, each after a POST of
-the account.  The writer's work falls on all blocks alike.  A stream looks for lines once a second,
-so it lasts for a stretch of blocks, and then there is none for as many.  The proxy's CPU time
-resolves less than the time of a request does, on a machine that does other work, too.
+the account.  The writer's work falls on all blocks alike.  The proxy's CPU time resolves less
+than the time of a request does, on a machine that does other work, too.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
 from storlet_middleware.records.record import Record, StorletRef
 from tests.bench.bench import WARM_UP, Bench
 from tests.bench.figures import Figure
-from tests.bench.http import Request, make_request, open_tcp
-from tests.bench.site import SMALL, Account
+from tests.bench.site import SMALL
 
 _WISH: Final = "X-Account-Meta-Storlet-Records"
 _NONE: Final = "none"
 _CHOICES: Final = (_NONE, "failures", "all")
 #: Requests of a block: some two tenths of a second.
 BLOCK: Final = 40
-#: Blocks with a stream, or without one: some two seconds.
-_STRETCH: Final = 8
-_FOLLOW: Final = "?storlet-runs&follow&lines"
 #: Requests after a POST, which removes Swift's cached facts of the account.
 _FIRST: Final = 4
 #: Records of a batch that is encoded.
@@ -56,11 +49,11 @@ def measure(bench: Bench) -> Iterator[Figure]:
                 account.send("POST", "", {_WISH: choice})
                 for _ in range(_FIRST):
                     account.connection.exchange(request)
-                began = _cpu_seconds(proxy)
+                began = cpu_seconds(proxy)
                 samples[choice] += [
                     account.connection.exchange(request).whole * 1000 for _ in range(BLOCK)
                 ]
-                cpu[choice].append((_cpu_seconds(proxy) - began) / BLOCK * 1000)
+                cpu[choice].append((cpu_seconds(proxy) - began) / BLOCK * 1000)
             bench.progress.step(number + 1, rounds)
     finally:
         account.send("POST", "", {_WISH: ""})
@@ -78,54 +71,10 @@ def measure(bench: Bench) -> Iterator[Figure]:
     for choice in _CHOICES[1:]:
         title = f"CPU time of the proxy, records of {choice} against none"
         yield Figure(f"records.{choice}.cpu", title, "ms", cpu[choice], cpu[_NONE])
-    yield from _following(bench, request)
     yield Figure("records.encode", "encoding one record", "us", _encoding(bench))
 
 
-def _following(bench: Bench, request: Request) -> Iterator[Figure]:
-    """Runs of an account that is not followed, while another one is."""
-    connection = bench.site.main.connection
-    other = bench.site.new_account("followed")
-    other.get_ready()
-    samples: dict[bool, list[float]] = {False: [], True: []}
-    for number in range(2 * max(1, bench.plan.small // BLOCK // 5)):
-        is_followed = number % 2 == 1
-        with _stream_of(other) if is_followed else nullcontext():
-            for _ in range(_FIRST):
-                connection.exchange(request)
-            samples[is_followed] += [
-                connection.exchange(request).whole * 1000 for _ in range(BLOCK * _STRETCH)
-            ]
-    for suffix, title, quantile in (("p50", "median", 0.5), ("mean", "mean", None)):
-        yield Figure(
-            f"records.following.{suffix}",
-            f"GET 1 KiB, while another account is followed against while none is, {title}",
-            "ms",
-            samples[True],
-            samples[False],
-            quantile=quantile,
-            block=BLOCK,
-        )
-
-
-@contextmanager
-def _stream_of(account: Account) -> Iterator[None]:
-    """A stream of the log lines of ``account``, which has begun."""
-    token = {"X-Auth-Token": account.token}
-    with open_tcp(account.address) as stream:
-        stream.sendall(make_request("GET", account.path_of("") + _FOLLOW, token).head)
-        answer = b""
-        while b"\r\n\r\n" not in answer:
-            chunk = stream.recv(65536)
-            if not chunk:
-                raise RuntimeError("the stream ended before its headers")
-            answer += chunk
-        if b" 200 " not in answer.partition(b"\r\n")[0]:
-            raise RuntimeError(f"no stream: {answer[:200]!r}")
-        yield
-
-
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     """CPU time of a server and of its worker processes."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii").split()
     pids = [str(pid), *children]
@@ -150,6 +99,7 @@ def _encoding(bench: Bench) -> list[float]:
         auth_seconds=0.000912,
         queue_seconds=0.0,
         cold_start_seconds=0.000112,
+        worker_seconds=0.000163,
         first_byte_seconds=0.003456,
         total_seconds=0.004567,
         cpu_seconds=0.000195,

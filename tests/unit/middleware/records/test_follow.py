@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from swift.common.swob import Response
 from storlet_middleware.errors import BackendFailed, NodeBusy, TenantBusy
 from storlet_middleware.records import follow
 from storlet_middleware.records.batches import Place
-from storlet_middleware.records.follow import Follow, Followers, Stores
+from storlet_middleware.records.follow import Follow, Followers, Interval, Stores
 from storlet_middleware.records.query import Query
 from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
@@ -104,6 +105,65 @@ def test_a_stream_ends(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(follow, "_POLL_SECONDS", 0)
     monkeypatch.setattr(follow, "MAX_SECONDS", 0.05)
     assert set(following(stores).lines(Query())) == {b"\n"}
+
+
+@pytest.mark.parametrize(
+    ("at", "took", "has_new", "seconds"),
+    [
+        (1, 0.005, False, 1.0),
+        (6, 0.005, False, 2.0),
+        (6, 0.005, True, 1.0),
+        (1, 0.015, True, 1.5),
+        (6, 0.015, False, 2.0),
+        (6, 0.4, False, 3.0),
+    ],
+)
+def test_a_stream_polls_less_often_if_it_has_nothing_new_or_polls_are_slow(
+    monkeypatch: pytest.MonkeyPatch, at: float, took: float, has_new: bool, seconds: float
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(follow, "monotonic", lambda: clock[0])
+    interval = Interval()
+    assert interval.seconds == 1.0
+    clock[0] += at
+    interval.update(clock[0] - took, has_new=has_new)
+    assert interval.seconds == pytest.approx(seconds)
+    if has_new:
+        clock[0] += 4
+        interval.update(clock[0], has_new=False)
+        assert interval.seconds == 1.0
+
+
+def test_after_a_longer_interval_more_objects_are_read(
+    store: RecordStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_OBJECTS", 2)
+    monkeypatch.setattr(follow, "_POLL_SECONDS", 1.5)
+    stream = following(stores)
+    for number in range(5):
+        write(store, record(number, NOON + 1 + number))
+    newest = [record(number, NOON + 1 + number).id for number in (2, 3, 4)]
+    assert new(stream) == [*newest, {"skipped_objects": 2}]
+
+
+def test_a_stream_of_a_client_that_has_disconnected_ends_without_a_poll(
+    stores: Stores, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_POLL_SECONDS", 0)
+    here, there = socket.socketpair()
+
+    class Input:
+        def get_socket(self) -> socket.socket:
+            return here
+
+    environ = {"PATH_INFO": f"/v1/{ACCOUNT}", "eventlet.input": Input()}
+    with here:
+        lines = Follow(stores, environ, PLACE, Viewer(is_owner=True)).lines(Query())
+        assert [next(lines), next(lines)] == [b"\n"] * 2
+        there.close()
+        polls = len(swift.requests("GET", LOGS))
+        assert list(lines) == []
+    assert len(swift.requests("GET", LOGS)) == polls == 2
 
 
 def test_a_container_that_is_made_later_is_seen(stores: Stores, swift: FakeSwift) -> None:
