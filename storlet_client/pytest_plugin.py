@@ -44,11 +44,13 @@ class Result:
     """The result of a run that succeeded.
 
     :param metadata: of the output.
+    :param further: the further outputs, as many as the manifest has at least.
     """
 
     output: bytes
     metadata: Mapping[str, str]
     log: str
+    further: tuple[bytes, ...] = ()
 
 
 class LocalStorlet:
@@ -75,11 +77,14 @@ class LocalStorlet:
                 if isinstance(source, bytes):
                     path.write_bytes(source)
                 files.append(Input(path, {} if number else metadata or {}))
-            outcome = run(self.project, files, os.dup(output.fileno()), texts)
+            count = manifest.output_counts(self.project.document)[0]
+            further = [Path(folder, f"output-{number}") for number in range(1, count)]
+            outcome = run(self.project, files, os.dup(output.fileno()), texts, further)
             if not outcome.is_ok:
                 raise StorletFailed(outcome)
             output.seek(0)
-            return Result(output.read(), outcome.metadata, outcome.log)
+            others = tuple(path.read_bytes() for path in further)
+            return Result(output.read(), outcome.metadata, outcome.log, others)
 
 
 @pytest.fixture

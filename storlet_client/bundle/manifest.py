@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any, Callable, Union
 
 FORMAT = 1
+#: Inputs and further outputs of a run, and its services: descriptors of a message to a worker.
+_STREAMS = 30
 #: Characters of a value that a fault quotes.
 _QUOTED = 60
 _COMPARISON = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9.]+)")
@@ -67,12 +69,13 @@ def normal(document: Mapping[str, Any]) -> dict[str, Any]:
     """The normal form of a valid manifest, with the defaults of optional fields."""
     least, most = input_counts(document)
     types = document.get("inputs", {}).get("types", [])
+    fewest, outputs = output_counts(document)[0], document.get("outputs", {})
     return {
         **document,
         "format": FORMAT,
         "engine": document.get("engine", ">=1.0,<2"),
         "inputs": {"min": least, "max": most, "types": types},
-        "outputs": {"count": 1, "types": document.get("outputs", {}).get("types", [])},
+        "outputs": {"types": [], **outputs, "count": fewest},
         "parameters": dict(document.get("parameters", {})),
         "limits": dict(document.get("limits", {})),
         "services": list(document.get("services", ())),
@@ -84,6 +87,13 @@ def input_counts(document: Mapping[str, Any]) -> tuple[int, int]:
     inputs = document.get("inputs", {})
     least = inputs.get("min", 1)
     return least, inputs.get("max", least)
+
+
+def output_counts(document: Mapping[str, Any]) -> tuple[int, int]:
+    """The fewest and the most outputs of a run, with the defaults of the schema."""
+    outputs = document.get("outputs", {})
+    least = outputs.get("count", 1)
+    return least, outputs.get("max", least)
 
 
 def text_of(value: object) -> str:
@@ -99,24 +109,34 @@ def inputs_of(case: Mapping[str, Any]) -> list[str]:
     return [named] if isinstance(named, str) else list(named)
 
 
+def outputs_of(case: Mapping[str, Any]) -> list[str]:
+    """The files with the expected outputs of a test case, from the first output on."""
+    named = case.get("output", [])
+    return [named] if isinstance(named, str) else list(named)
+
+
+def output_count_of(document: Mapping[str, Any], case: Mapping[str, Any]) -> int:
+    """The number of outputs that a test case runs with."""
+    return max(output_counts(document)[0], len(outputs_of(case)))
+
+
 def files_at_upload(document: Mapping[str, Any]) -> list[str]:
     """The files of the cases that the check at upload runs, each once."""
     cases = [case for case in document.get("tests", ()) if case.get("upload", True)]
-    named = [
-        path
-        for case in cases
-        for path in (*inputs_of(case), *([case["output"]] if "output" in case else []))
-    ]
+    named = [path for case in cases for path in (*inputs_of(case), *outputs_of(case))]
     return list(dict.fromkeys(named))
 
 
-def faults_of_count(bounds: Sequence[int], count: int) -> list[str]:
-    """The fault of a run with ``count`` inputs, if that is not within the bounds, which count."""
+def faults_of_count(bounds: Sequence[int], count: int, of: str = "inputs") -> list[str]:
+    """The fault of a run with ``count`` inputs or ``outputs``, if that is not within the bounds,
+    which count.
+    """
     least, most = bounds
     if least <= count <= most:
         return []
     wanted = f"{least}" if least == most else f"{least} to {most}"
-    return [f"{count} inputs: the storlet takes {wanted} (inputs of its manifest)"]
+    verb = "takes" if of == "inputs" else "makes"
+    return [f"{count} {of}: the storlet {verb} {wanted} ({of} of its manifest)"]
 
 
 def encode(document: Mapping[str, Any]) -> bytes:
@@ -317,8 +337,28 @@ def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
     least, most = input_counts(document)
     if most < least:
         faults.append(Fault(("inputs", "max"), f"{most}: less than inputs.min"))
+    faults += _faults_of_outputs(document)
     for name, row in document.get("parameters", {}).items():
         faults += _of_parameter(("parameters", name), row)
+    return faults
+
+
+def _faults_of_outputs(document: Mapping[str, Any]) -> list[Fault]:
+    faults: list[Fault] = []
+    least, most = output_counts(document)
+    if most < least:
+        faults.append(Fault(("outputs", "max"), f"{most}: less than outputs.count"))
+    streams = input_counts(document)[0] + least - 1 + bool(document.get("services"))
+    if streams > _STREAMS:
+        text = f"{least}: with the inputs and services, {streams - _STREAMS} too many"
+        faults.append(Fault(("outputs", "count"), text))
+    types = document.get("outputs", {}).get("types", [])
+    if len(types) > most:
+        faults.append(Fault(("outputs", "types"), f"{len(types)} types: of {most} outputs"))
+    for index, case in enumerate(document.get("tests", ())):
+        named = len(outputs_of(case))
+        if named > most:
+            faults.append(Fault(("tests", index, "output"), f"{named} files: of {most} outputs"))
     return faults
 
 

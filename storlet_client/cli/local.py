@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
@@ -47,6 +49,10 @@ def declare(group: Group) -> None:
     @parameters_option
     @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
     @click.option(
+        "--further-output", "outputs", multiple=True, metavar="FILE",
+        help="File for a further output of the storlet; may be repeated.",
+    )  # fmt: skip
+    @click.option(
         "-m", "--metadata", multiple=True, metavar="KEY=VALUE", help="Metadata of the first input."
     )
     @click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Lowered limit.")
@@ -81,8 +87,8 @@ def declare(group: Group) -> None:
         metadata = pairs(options["metadata"], "-m")
         inputs = [Input(path, metadata if not n else {}) for n, path in enumerate(files)]
         try:
-            with written(options["output"]) as file:
-                outcome = _complete(_run(source, inputs, file.fileno(), options))
+            with written(options["output"]) as file, _further(options["outputs"]) as further:
+                outcome = _complete(_run(source, inputs, file.fileno(), further, options))
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         except _Failed as failed:
@@ -143,16 +149,36 @@ def declare(group: Group) -> None:
         context.exit(PROBLEM if any(each.faults for each in found) else DONE)
 
 
-def _run(source: Path, inputs: list[Input], output: int, options: Mapping[str, Any]) -> Outcome:
+@contextmanager
+def _further(names: Sequence[str]) -> Iterator[list[Path]]:
+    """Files for the further outputs of a run, which become ``names`` if the block succeeds."""
+    with TemporaryDirectory() as folder, ExitStack() as opened:
+        paths = [Path(folder, str(number)) for number in range(len(names))]
+        targets = [opened.enter_context(written(name)) for name in names]
+        for path in paths:
+            path.touch(mode=0o600)
+        yield paths
+        for path, target in zip(paths, targets):
+            with path.open("rb") as source:
+                shutil.copyfileobj(source, target)
+
+
+def _run(
+    source: Path,
+    inputs: list[Input],
+    output: int,
+    further: Sequence[Path],
+    options: Mapping[str, Any],
+) -> Outcome:
     """One run; raises :class:`ProjectError`."""
     subject = subjects.read(source)
     parameters = pairs(options["parameters"], "-p")
     if not options["sandbox"]:
         tell = _tell if options["debug"] else None
-        return run_here(subject, inputs, os.dup(output), parameters, tell)
+        return run_here(subject, inputs, os.dup(output), parameters, tell, further)
     limits = pairs(options["limits"], "--limit")
     with subject.as_bundle() as bundle, LocalNode(output) as node:
-        return node.run(bundle, inputs, parameters, limits)
+        return node.run(bundle, inputs, parameters, limits, further)
 
 
 def _source_and_files(words: tuple[Path, ...]) -> tuple[Path, tuple[Path, ...]]:
@@ -207,6 +233,9 @@ def _show(outcome: Outcome, seconds: float) -> None:
     click.echo(legible(outcome.log), err=True, nl=False)
     for name, value in outcome.metadata.items():
         click.echo(legible(f"metadata {name}: {value}"), err=True)
+    for number, metadata in enumerate(outcome.further_metadata, 2):
+        for name, value in metadata.items():
+            click.echo(legible(f"metadata of output {number}: {name}: {value}"), err=True)
     if not outcome.is_ok:
         text = f"storlet: {outcome.code}: {outcome.message}\n\n{outcome.traceback}"
         click.echo(legible(text.rstrip()), err=True)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
@@ -54,10 +54,11 @@ class Ran:
     """A case that was run.
 
     :param outcome: ``None`` if the process ended without one; ``ended`` says how.
+    :param outputs: those for which the case has a file, from the first one on.
     """
 
     outcome: Outcome | None
-    output: bytes = b""
+    outputs: tuple[bytes, ...] = ()
     ended: str = ""
 
 
@@ -78,7 +79,7 @@ def results(project: Project, selected: str, runner: Runner) -> Iterator[Result]
     faults = [
         f"tests: {case['name']}: there is no file {file}"
         for case in chosen
-        for file in (*manifest.inputs_of(case), *([case["output"]] if "output" in case else []))
+        for file in (*manifest.inputs_of(case), *manifest.outputs_of(case))
         if not (project.folder / file).is_file()
     ]
     if not known:
@@ -125,7 +126,7 @@ def _result(project: Project, case: Mapping[str, Any], runner: Runner) -> Result
     seconds = time.monotonic() - began
     if ran.outcome is None:
         return Result(case["name"], seconds, (ran.ended,))
-    faults = tuple(_faults(project.folder, case, ran.outcome, ran.output))
+    faults = tuple(_faults(project.folder, case, ran.outcome, ran.outputs))
     return Result(case["name"], seconds, faults, ran.outcome.log)
 
 
@@ -150,9 +151,13 @@ class InSandbox:
         self._output.seek(0)
         self._output.truncate()
         sources = [Input(self._project.folder / file) for file in manifest.inputs_of(case)]
-        outcome = self._node.run(self._bundle, sources, _parameters(case))
-        self._output.seek(0)
-        return Ran(outcome, self._output.read())
+        with tempfile.TemporaryDirectory() as folder:
+            further = _further_files(self._project.document, case, Path(folder))
+            for path in further:
+                path.touch(mode=0o600)
+            outcome = self._node.run(self._bundle, sources, _parameters(case), further=further)
+            self._output.seek(0)
+            return Ran(outcome, _contents(case, self._output.read(), further))
 
 
 class InProcesses:
@@ -169,19 +174,23 @@ class InProcesses:
     def run(self, case: Mapping[str, Any]) -> Ran:
         with tempfile.TemporaryDirectory() as folder:
             output, outcome = Path(folder, "output"), Path(folder, "outcome")
-            ended = self._in_child(case, output, outcome)
+            further = _further_files(self._project.document, case, Path(folder))
+            ended = self._in_child(case, output, further, outcome)
             if ended:
-                return Ran(None, b"", ended)
-            content = output.read_bytes() if output.exists() else b""
-            return Ran(Outcome(**json.loads(outcome.read_text(encoding="utf-8"))), content)
+                return Ran(None, (), ended)
+            contents = _contents(case, _content(output), further)
+            return Ran(Outcome(**json.loads(outcome.read_text(encoding="utf-8"))), contents)
 
-    def _in_child(self, case: Mapping[str, Any], output: Path, outcome: Path) -> str:
+    def _in_child(
+        self, case: Mapping[str, Any], output: Path, further: list[Path], outcome: Path
+    ) -> str:
         """How the process ended, if it left no outcome."""
         asked = {
             "source": str(self._source),
             "inputs": [str(self._project.folder / file) for file in manifest.inputs_of(case)],
             "parameters": _parameters(case),
             "output": str(output),
+            "further": [str(path) for path in further],
             "outcome": str(outcome),
         }
         command = [sys.executable, "-m", "storlet_client.local.cases"]
@@ -200,6 +209,24 @@ class InProcesses:
         return ""
 
 
+def _further_files(
+    document: Mapping[str, Any], case: Mapping[str, Any], folder: Path
+) -> list[Path]:
+    """The files of the further outputs of a case, which do not exist."""
+    count = manifest.output_count_of(document, case)
+    return [folder / f"output-{number}" for number in range(1, count)]
+
+
+def _contents(case: Mapping[str, Any], first: bytes, further: Sequence[Path]) -> tuple[bytes, ...]:
+    """The outputs for which a case has a file."""
+    named = len(manifest.outputs_of(case))
+    return (first, *map(_content, further[: max(0, named - 1)]))[:named]
+
+
+def _content(path: Path) -> bytes:
+    return path.read_bytes() if path.exists() else b""
+
+
 def _end(child: subprocess.Popen[bytes]) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child.pid, signal.SIGKILL)
@@ -207,7 +234,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
 
 
 def _faults(
-    folder: Path, case: Mapping[str, Any], outcome: Outcome, content: bytes
+    folder: Path, case: Mapping[str, Any], outcome: Outcome, contents: Sequence[bytes]
 ) -> Iterator[str]:
     expected = case.get("error", "")
     if outcome.code != (expected or "ok"):
@@ -216,8 +243,9 @@ def _faults(
         if outcome.traceback:
             yield outcome.traceback.rstrip()
         return
-    if "output" in case and not expected:
-        yield from _difference((folder / case["output"]).read_bytes(), content, case["output"])
+    if not expected:
+        for name, content in zip(manifest.outputs_of(case), contents):
+            yield from _difference((folder / name).read_bytes(), content, name)
     for key, value in case.get("metadata", {}).items():
         got = outcome.metadata.get(key)
         if got != value:
@@ -252,7 +280,8 @@ def _main() -> None:
     subject = subjects.read(Path(asked["source"]))
     try:
         inputs = [Input(Path(path)) for path in asked["inputs"]]
-        outcome = run_here(subject, inputs, output, asked["parameters"])
+        further = [Path(path) for path in asked["further"]]
+        outcome = run_here(subject, inputs, output, asked["parameters"], further=further)
     except ProjectError as error:
         outcome = Outcome("bad_request", "; ".join(error.faults))
     place = Path(asked["outcome"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from storlet_client.local import jvm
 from storlet_client.local.run import Input, Outcome, run
@@ -16,19 +17,21 @@ def run_here(
     output: int,
     parameters: Mapping[str, str],
     tell: jvm.Tell | None = None,
+    further: Sequence[Path] = (),
 ) -> Outcome:
     """Run the storlet, and write its output to a descriptor that this call closes in any case.
 
+    :param further: files for the further outputs.
     :param tell: a JVM waits for a debugger, and this is called with its address.
     :raises OSError: an input cannot be opened.
     :raises ProjectError: the project cannot be built, a parameter does not fit, or the number of
-        inputs is not one of the manifest.
+        inputs or outputs is not one of the manifest.
     """
     if subject.document["language"] != "java":
         with subject.as_project() as project:
-            return run(project, inputs, output, parameters)
+            return run(project, inputs, output, parameters, further)
     try:
         with subject.as_built() as project:
-            return jvm.run(project, inputs, output, parameters, tell)
+            return jvm.run(project, inputs, output, parameters, tell, further)
     finally:
         os.close(output)

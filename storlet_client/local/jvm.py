@@ -20,7 +20,7 @@ from storlet_client.local.run import FAILED, Input, Outcome, checked
 
 _CLASS = "org.openstack.storlet.local.LocalRun"
 _SOURCES = Path(__file__).parent / "java"
-_METADATA = "metadata."
+_METADATA, _FURTHER = "metadata.", "further."
 
 Tell = Callable[[str], object]
 
@@ -31,27 +31,29 @@ def run(
     output: int,
     parameters: Mapping[str, str],
     tell: Tell | None = None,
+    further: Sequence[Path] = (),
 ) -> Outcome:
     """Run the storlet, whose jars are below ``src/``; its output goes to a descriptor.
 
+    :param further: files for the further outputs.
     :param tell: if given, the JVM waits for a debugger, and this is called with its address.
     :raises ProjectError: a parameter does not fit, or a program is missing.
     """
-    values = checked(project.document, len(inputs), parameters)
+    values = checked(project.document, len(inputs), parameters, 1 + len(further))
     code = project.folder / SOURCE
     values["storlet_execution_path"] = str(code)
     with TemporaryDirectory() as folder:
         work = Path(folder)
         path = os.pathsep.join([*jars.runtime(work, _SOURCES), f"{code}/*"])
         asked, ended, log = work / "asked", work / "ended", work / "log"
-        asked.write_bytes(_packed(project.document, inputs, values, log))
+        asked.write_bytes(_packed(project.document, inputs, further, values, log))
         command = ["java", *_debugger(tell), "-cp", path, _CLASS, str(asked), str(ended)]
         done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, check=False)
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         if not ended.exists():
             status = f"the storlet ended its process (exit status {done.returncode})"
             return Outcome(FAILED, status, log=text)
-        return _outcome(ended.read_bytes(), text)
+        return _outcome(ended.read_bytes(), text, len(further))
 
 
 def _debugger(tell: Tell | None) -> list[str]:
@@ -68,6 +70,7 @@ def _debugger(tell: Tell | None) -> list[str]:
 def _packed(
     document: Mapping[str, Any],
     inputs: Sequence[Input],
+    further: Sequence[Path],
     parameters: Mapping[str, str],
     log: Path,
 ) -> bytes:
@@ -78,17 +81,22 @@ def _packed(
     for number, each in enumerate(inputs):
         pairs[f"input.{number}"] = str(each.path.resolve())
         pairs.update({f"{_METADATA}{number}.{key}": text for key, text in each.metadata.items()})
+    pairs.update({f"output.{n}": str(path.resolve()) for n, path in enumerate(further, 1)})
     pairs.update({f"parameter.{key}": text for key, text in parameters.items()})
     return "".join(f"{key}\0{text}\0" for key, text in pairs.items()).encode()
 
 
-def _outcome(packed: bytes, log: str) -> Outcome:
+def _outcome(packed: bytes, log: str, further: int) -> Outcome:
     pairs = dict(_pairs(packed))
-    metadata = {
-        key[len(_METADATA) :]: text for key, text in pairs.items() if key.startswith(_METADATA)
-    }
     message, traceback = pairs.get("message", ""), pairs.get("traceback", "")
-    return Outcome(pairs["code"], message, traceback, metadata, log)
+    return Outcome(
+        pairs["code"], message, traceback, _below(pairs, _METADATA), log,
+        further_metadata=[_below(pairs, f"{_FURTHER}{n}.") for n in range(1, further + 1)],
+    )  # fmt: skip
+
+
+def _below(pairs: Mapping[str, str], prefix: str) -> dict[str, str]:
+    return {key[len(prefix) :]: text for key, text in pairs.items() if key.startswith(prefix)}
 
 
 def _pairs(packed: bytes) -> Iterator[tuple[str, str]]:

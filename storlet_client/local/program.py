@@ -29,10 +29,10 @@ def run(
     program: Path,
     arguments: Sequence[str],
     inputs: Sequence[tuple[Path, Mapping[str, str]]],
-    output: int,
+    outputs: Sequence[int],
     parameters: Mapping[str, str],
 ) -> Ended:
-    """Run ``program`` on files with their metadata; it writes to the descriptor ``output``.
+    """Run ``program`` on files with their metadata; it writes to the descriptors ``outputs``.
 
     :raises OSError: an input cannot be opened, or the program cannot be started.
     """
@@ -40,9 +40,11 @@ def run(
     # Files, so that no program waits for this process, and no process that it leaves delays it.
     with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as written:
         try:
-            # 0, 1, 2, further inputs, metadata.
-            given = [opened[0], output, log.fileno(), *opened[1:], written.fileno()]
-            status = _start(program, arguments, given, _environment(inputs, parameters))
+            # 0, 1, 2, further inputs, further outputs, metadata.
+            given = [opened[0], outputs[0], log.fileno(), *opened[1:], *outputs[1:]]
+            given.append(written.fileno())
+            environment = _environment(inputs, len(outputs), parameters)
+            status = _start(program, arguments, given, environment)
         finally:
             for number in opened:
                 os.close(number)
@@ -54,8 +56,9 @@ def run(
 
 
 def _environment(
-    inputs: Sequence[tuple[Path, Mapping[str, str]]], parameters: Mapping[str, str]
+    inputs: Sequence[tuple[Path, Mapping[str, str]]], outputs: int, parameters: Mapping[str, str]
 ) -> dict[str, str]:
+    further = _FIRST_NUMBER + len(inputs) - 1
     facts: list[dict[str, Any]] = [
         {"fd": 0 if not index else _FIRST_NUMBER + index - 1, "metadata": dict(metadata)}
         for index, (_, metadata) in enumerate(inputs)
@@ -65,8 +68,10 @@ def _environment(
         **{f"STORLET_PARAM_{key}": value for key, value in parameters.items() if "=" not in key},
         "STORLET_PARAMETERS": json.dumps(dict(parameters), ensure_ascii=False),
         "STORLET_INPUTS": json.dumps(facts, ensure_ascii=False),
-        "STORLET_OUTPUTS": json.dumps([{"fd": 1}]),
-        "STORLET_METADATA_FD": str(_FIRST_NUMBER + len(inputs) - 1),
+        "STORLET_OUTPUTS": json.dumps(
+            [{"fd": 1}, *({"fd": further + number} for number in range(outputs - 1))]
+        ),
+        "STORLET_METADATA_FD": str(further + outputs - 1),
     }
 
 

@@ -44,7 +44,7 @@ class Outcome:
     """The result of a run.
 
     :param code: ``ok``, or the error code that a cluster would answer.
-    :param metadata: of the output.
+    :param metadata: of the output; ``further_metadata``: of each further one, where it is known.
     :param usage: of a run in a sandbox, as in ``X-Storlet-Usage``.
     """
 
@@ -54,6 +54,7 @@ class Outcome:
     metadata: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
     usage: str = ""
+    further_metadata: Sequence[Mapping[str, str]] = ()
 
     @property
     def is_ok(self) -> bool:
@@ -61,24 +62,33 @@ class Outcome:
 
 
 def run(
-    project: Project, inputs: Sequence[Input], output: int, parameters: Mapping[str, str]
+    project: Project,
+    inputs: Sequence[Input],
+    output: int,
+    parameters: Mapping[str, str],
+    further: Sequence[Path] = (),
 ) -> Outcome:
     """Run the storlet, and write its output to a descriptor that this call closes in any case.
 
+    :param further: files for the further outputs.
     :raises OSError: an input cannot be opened.
     :raises ProjectError: the project is of another language, a parameter does not fit, or the
-        number of inputs is not one of the manifest.
+        number of inputs or outputs is not one of the manifest.
     """
     document = project.document
     if document["language"] == "native":
-        return _run_program(project, inputs, output, parameters)
-    metadata: dict[str, str] = {}
+        return _run_program(project, inputs, output, parameters, further)
+    metadata: list[dict[str, str]] = [{} for _ in range(1 + len(further))]
     with ExitStack() as opened:
-        target = author.StorletOutputFile(output, _METADATA_BYTES, metadata.update)
-        opened.callback(target.abandon)
+        targets: list[author.StorletOutputFile] = []
+        for of_output in metadata:
+            fd = _created(further[len(targets) - 1]) if targets else output
+            target = author.StorletOutputFile(fd, _METADATA_BYTES, of_output.update)
+            opened.callback(target.abandon)
+            targets.append(target)
         if document["language"] == "java":
             raise ProjectError(["java runs in a JVM only: use storlet run or storlet test"])
-        values = checked(document, len(inputs), parameters)
+        values = checked(document, len(inputs), parameters, len(targets))
         opened.enter_context(_importing(project))
         log = opened.enter_context(tempfile.TemporaryFile())
         storlet_class, failure = _load(document["main"])
@@ -94,23 +104,33 @@ def run(
         values["storlet_execution_path"] = str(project.folder / SOURCE)
         try:
             logger = author.StorletLogger(document["main"], writer)
-            storlet_class(logger)(sources, [target], values)
-            target.close()
+            storlet_class(logger)(sources, list(targets), values)
+            for target in targets:
+                target.close()
             failed = Outcome(OK)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a storlet may raise anything
             failed = _failure(_code_of(error), error)
         log.seek(0)
         text = log.read().decode("utf-8", "replace")
-    return Outcome(failed.code, failed.message, failed.traceback, metadata, text)
+    return Outcome(
+        failed.code, failed.message, failed.traceback, metadata[0], text,
+        further_metadata=metadata[1:],
+    )  # fmt: skip
 
 
 def _run_program(
-    project: Project, inputs: Sequence[Input], output: int, parameters: Mapping[str, str]
+    project: Project,
+    inputs: Sequence[Input],
+    output: int,
+    parameters: Mapping[str, str],
+    further: Sequence[Path],
 ) -> Outcome:
     """Build a native project, and run its program."""
     document = project.document
-    with os.fdopen(output, "wb") as target:
-        values = checked(document, len(inputs), parameters)
+    with ExitStack() as opened:
+        targets = [opened.enter_context(os.fdopen(output, "wb"))]
+        values = checked(document, len(inputs), parameters, 1 + len(further))
+        targets += [opened.enter_context(os.fdopen(_created(each), "wb")) for each in further]
         path = project.folder / SOURCE / document["main"]
         # The code of a bundle is there already.
         if not path.is_file():
@@ -121,9 +141,8 @@ def _run_program(
         values["storlet_execution_path"] = str(path.parent)
         files = [(each.path, each.metadata) for each in inputs]
         try:
-            ended = program.run(
-                path.resolve(), document.get("arguments", ()), files, target.fileno(), values
-            )
+            fds = [target.fileno() for target in targets]
+            ended = program.run(path.resolve(), document.get("arguments", ()), files, fds, values)
         except OSError as error:
             if error.filename not in (None, str(path.resolve())):
                 raise
@@ -159,16 +178,17 @@ def _with_metadata(ended: program.Ended) -> Outcome:
 
 
 def checked(
-    document: Mapping[str, Any], count: int, parameters: Mapping[str, str]
+    document: Mapping[str, Any], count: int, parameters: Mapping[str, str], outputs: int = 1
 ) -> dict[str, str]:
     """The parameters of a run with defaults.
 
-    :raises ProjectError: a parameter does not fit, or the number of inputs.
+    :raises ProjectError: a parameter does not fit, or the number of inputs or outputs.
     """
     if document["language"] == "native" and ":" in document["main"]:
         raise ProjectError(["a shared object runs in a sandbox only: leave out --no-sandbox"])
     values, faults = manifest.parameters_of_run(document.get("parameters", {}), parameters)
     faults += manifest.faults_of_count(manifest.input_counts(document), count)
+    faults += manifest.faults_of_count(manifest.output_counts(document), outputs, "outputs")
     if faults:
         raise ProjectError(faults)
     return values
@@ -183,6 +203,10 @@ def _source(document: Mapping[str, Any], given: Input) -> author.StorletInputFil
 
 def _opened(path: Path) -> int:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+
+def _created(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
 
 
 @contextmanager

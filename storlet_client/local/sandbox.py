@@ -91,9 +91,11 @@ class LocalNode:
         inputs: Sequence[Input],
         parameters: Mapping[str, str],
         limits: Mapping[str, str] | None = None,
+        further: Sequence[Path] = (),
     ) -> Outcome:
         """One run of a bundle.
 
+        :param further: files for the further outputs, which exist.
         :raises ConfigurationError: no sandbox can be started; the text has the remedy.
         """
         with tempfile.TemporaryDirectory() as folder:
@@ -102,9 +104,11 @@ class LocalNode:
                  "metadata": dict(each.metadata)}
                 for number, each in enumerate(inputs)
             ]  # fmt: skip
+            # An older storlet-local does not know "outputs".
+            outputs = {"outputs": [str(path.resolve()) for path in further]} if further else {}
             return self._ask(
                 {"do": "run", "bundle": str(bundle.resolve()), "inputs": files,
-                 "parameters": dict(parameters), "limits": dict(limits or {})}
+                 "parameters": dict(parameters), "limits": dict(limits or {}), **outputs}
             )  # fmt: skip
 
     def load(self, bundle: Path) -> Outcome:

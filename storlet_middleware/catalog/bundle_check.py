@@ -89,6 +89,9 @@ def faults_here(config: Config, account: str, name: str, document: Mapping[str, 
         faults.append(f"language: {document['language']!r}: this cluster has {known}")
     elif wanted and wanted not in {*versions, *(each.partition(".")[0] for each in versions)}:
         faults.append(f"language-version: {wanted!r}: this cluster has {', '.join(versions)}")
+    outputs, most = manifest.output_counts(document)[0], config.limits.outputs + 1
+    if outputs > most:
+        faults.append(f"outputs.count: {outputs}: this cluster has at most {most}")
     values, wrong = limits.declared(_limit_headers(document), document["language"])
     trust_class = config.class_of(account, name)
     wrong += limits.above_maximum(values, names.STORLET_META, trust_class)
@@ -134,7 +137,9 @@ def facts_of(found: Mapping[str, Any]) -> dict[str, Any]:
         "parameters": parameters,
         "arguments": document.get("arguments", []),
         "inputs": [document["inputs"]["min"], document["inputs"]["max"]],
+        "outputs": list(manifest.output_counts(document)),
         "services": list(document.get("services", ())),
+        "records": document.get("records", ""),
         "seekable": bool(document.get("input")),
     }
 
@@ -146,9 +151,10 @@ def _checked(found: Mapping[str, Any]) -> Checked:
         names.META_MAIN: document["main"],
         names.META_ARGUMENTS: shlex.join(document.get("arguments", ())),
         names.META_INPUT_TYPE: ", ".join(document["inputs"]["types"]),
-        names.META_OUTPUT_TYPE: ", ".join(document["outputs"]["types"]),
+        names.META_OUTPUT_TYPE: ", ".join(document["outputs"]["types"][:1]),
         names.META_SERVICES: ", ".join(document.get("services", ())),
         names.META_INPUT: document.get("input", ""),
+        names.META_RECORDS: document.get("records", ""),
         **_limit_headers(document),
     }
     shown = {key: value for key, value in metadata.items() if value}

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 from storlet_daemon.runtimes.table import API_VERSION
@@ -184,7 +184,8 @@ def _version(
     if not manifest.fits_engine(facts["engine"], API_VERSION):
         text = f"bundle {name} works with engine API {facts['engine']}; this node has {API_VERSION}"
         raise Unprocessable(text, code=errors.STORLET_LOAD)
-    return version_of(place, name, facts, file_of(place, holder, headers))
+    found = version_of(place, name, facts, file_of(place, holder, headers))
+    return replace(found, number=row.number)
 
 
 def file_of(place: Place, holder: str, headers: Mapping[str, str]) -> CodeFile:
@@ -203,10 +204,12 @@ def version_of(place: Place, name: str, facts: Mapping[str, Any], own: CodeFile)
         main=facts["main"],
         files=(own,),
         limits=facts["limits"],
+        records=facts.get("records", ""),
         digest=facts["sha256"],
         archives=tuple(facts["archives"]),
         parameters=facts["parameters"],
         inputs=tuple(facts.get("inputs", ())),
+        outputs=tuple(facts.get("outputs", ())),
         arguments=tuple(facts.get("arguments", ())),
         services=tuple(facts.get("services", ())),
         seekable=bool(facts.get("seekable")),

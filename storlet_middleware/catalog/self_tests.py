@@ -30,14 +30,16 @@ OK: Final = "ok"
 class Case:
     """One case.
 
-    :param output: ``None`` if any output will do; ``output_name`` is the file that has it.
+    :param outputs: the expected outputs from the first one on, each with the name of its file; any
+        content will do for others.
+    :param output_count: the number of outputs of the run.
     """
 
     name: str
     inputs: tuple[bytes, ...]
     parameters: Mapping[str, str] = field(default_factory=dict)
-    output: bytes | None = None
-    output_name: str = ""
+    outputs: tuple[tuple[str, bytes], ...] = ()
+    output_count: int = 1
     metadata: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
 
@@ -46,7 +48,7 @@ class Case:
 class Outcome:
     """The outcome of the run of a case.
 
-    :param output: its beginning: one byte more than the case expects, if it is longer.
+    :param outputs: those that the case expects, or the beginning of each: one byte more than that.
     :param waited_seconds: the wait for a slot of the node.
     """
 
@@ -54,7 +56,7 @@ class Outcome:
     message: str = ""
     detail: str = ""
     metadata: Mapping[str, str] = field(default_factory=dict)
-    output: bytes = b""
+    outputs: tuple[bytes, ...] = ()
     waited_seconds: float = 0.0
 
 
@@ -75,10 +77,12 @@ def cases_of(packed: BinaryIO) -> list[Case]:
     for path, size in described["files"]:
         files[path] = rest[at : at + size]
         at += size
-    return [_case(row, files) for row in described["cases"]]
+    least = described["outputs"]
+    return [_case(row, files, least) for row in described["cases"]]
 
 
-def _case(row: Mapping[str, Any], files: Mapping[str, bytes]) -> Case:
+def _case(row: Mapping[str, Any], files: Mapping[str, bytes], least_outputs: int) -> Case:
+    outputs = manifest.outputs_of(row)
     try:
         return Case(
             name=row["name"],
@@ -86,8 +90,8 @@ def _case(row: Mapping[str, Any], files: Mapping[str, bytes]) -> Case:
             parameters={
                 name: manifest.text_of(value) for name, value in row.get("parameters", {}).items()
             },
-            output=files[row["output"]] if "output" in row else None,
-            output_name=row.get("output", ""),
+            outputs=tuple((path, files[path]) for path in outputs),
+            output_count=max(least_outputs, len(outputs)),
             metadata=row.get("metadata", {}),
             error=row.get("error", ""),
         )
@@ -108,8 +112,10 @@ def _differences(case: Case, got: Outcome) -> Iterator[str]:
         wanted = f"want {case.error}, got " if case.error else ""
         yield f"{wanted}{got.code}: {got.message}".rstrip(": ")
         return
-    if case.output is not None and not case.error and got.output != case.output:
-        yield _difference(case.output, got.output, case.output_name)
+    if not case.error:
+        for (name, expected), output in zip(case.outputs, got.outputs, strict=True):
+            if output != expected:
+                yield _difference(expected, output, name)
     for name, value in case.metadata.items():
         found = got.metadata.get(name)
         if found != value:

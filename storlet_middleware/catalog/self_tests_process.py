@@ -4,8 +4,10 @@ The process is ``python -m storlet_middleware.catalog.self_tests_process``.  Its
 limit of CPU seconds, its standard input the bundle, as a file that was verified.  It prints a line
 of JSON, and behind it the content of the files one after the other::
 
-    {"cases": [{"name": ..., "input": ...}], "files": [["apples.txt", 41], ["expected.txt", 24]]}
+    {"cases": [{"name": ..., "input": ...}], "files": [["apples.txt", 41], ["expected.txt", 24]],
+     "outputs": 1}
 
+``outputs`` is the number of outputs that each case has at least.
 A bundle that was built before the check ran test cases has none of the files.
 """
 
@@ -17,7 +19,7 @@ import zipfile
 from typing import Any, BinaryIO
 
 from storlet_middleware import child_limits
-from storlet_middleware.bundle import archive
+from storlet_middleware.bundle import archive, manifest
 
 
 def read(packed: BinaryIO) -> tuple[dict[str, Any], list[bytes]]:
@@ -31,7 +33,8 @@ def read(packed: BinaryIO) -> tuple[dict[str, Any], list[bytes]]:
         (path.removeprefix(archive.TESTS), len(content))
         for path, content in zip(paths, contents, strict=True)
     ]
-    return {"cases": cases, "files": sizes}, contents
+    outputs, _ = manifest.output_counts(document)
+    return {"cases": cases, "files": sizes, "outputs": outputs}, contents
 
 
 def main() -> None:

@@ -171,6 +171,8 @@ class UploadCheck:
         values, faults = manifest.parameters_of_run(version.parameters, case.parameters)
         if version.inputs:
             faults += manifest.faults_of_count(version.inputs, len(case.inputs))
+        if version.outputs:
+            faults += manifest.faults_of_count(version.outputs, case.output_count, "outputs")
         if faults:
             return Outcome(BadRequest.code, "; ".join(faults))
         task = self._task(id_, version, values)
@@ -181,15 +183,18 @@ class UploadCheck:
                 opened.enter_context(files.open(content, {}, is_seekable=version.seekable))
                 for content in case.inputs
             ]
-            invocation = Invocation(task, inputs)
+            first, *further = _collectors(case)
+            invocation = Invocation(task, inputs, further)
             opened.callback(invocation.close)
             try:
                 self._launcher.start(invocation, version, fetcher)
                 # Reads of endless output would not see that the storlet has begun, and the time to
                 # load it would extend its deadline.
                 invocation.output.first()
-                most = -1 if case.output is None else len(case.output)
-                outcome = Outcome(output=_output(invocation, most))
+                while chunk := invocation.output.read():
+                    first.write(chunk)
+                outputs = [each.data for each in (first, *further)]
+                outcome = Outcome(outputs=tuple(outputs[: len(case.outputs)]))
             except StorletError as error:
                 if row_of(error.code).blame not in _TENANTS:
                     raise
@@ -211,16 +216,34 @@ class UploadCheck:
         )
 
 
-def _output(invocation: Invocation, most: int) -> bytes:
-    """The output of an invocation that succeeds, cut after one byte more than ``most``; empty if
-    ``most`` is negative.
+class _Collector:
+    """The beginning of one output; a :class:`~storlet_middleware.engine.further_outputs.Sink`.
+
+    :param most: the bytes that are expected, of which one more is kept; none if it is negative.
     """
-    pieces, size = [], 0
-    while chunk := invocation.output.read():
-        if size <= most:
-            pieces.append(chunk[: most + 1 - size])
-            size += len(pieces[-1])
-    return b"".join(pieces)
+
+    def __init__(self, most: int) -> None:
+        self._left = most + 1
+        self._pieces: list[bytes] = []
+
+    @property
+    def data(self) -> bytes:
+        return b"".join(self._pieces)
+
+    def begin(self, metadata: Mapping[str, str]) -> None:
+        """Only the metadata of the first output is compared."""
+
+    def write(self, chunk: bytes) -> None:
+        if self._left > 0:
+            self._pieces.append(chunk[: self._left])
+            self._left -= len(self._pieces[-1])
+
+
+def _collectors(case: Case) -> list[_Collector]:
+    """The receivers of the outputs of a case."""
+    sizes = [len(content) for _, content in case.outputs]
+    sizes += [-1] * (case.output_count - len(sizes))
+    return [_Collector(most) for most in sizes]
 
 
 def refusal(error: StorletError, *, is_owner: bool) -> StorletError:

@@ -22,6 +22,7 @@
 ``log_pieces``       the log in pieces, for callers that follow a run
 ``failure``          the first failure of a task of an invocation
 ``progress``         deadlines, and the time that counts for them
+``start_times``      the parts of the time until a worker has begun
 
 The same engine serves a filter inside Swift and a storlet that is run against a local file.
 """

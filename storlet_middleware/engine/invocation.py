@@ -43,6 +43,7 @@ from storlet_middleware.engine.output_stream import OutputStream, ReadPace, Turn
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.engine.run_log import RunLog
 from storlet_middleware.engine.services import Services, ServiceUsage
+from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.engine.task import Input, Task
 from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
 
@@ -115,6 +116,11 @@ class Invocation:
     def waited_seconds(self) -> float:
         """Seconds in the queue of the node."""
         return self._progress.waited
+
+    @property
+    def start_times(self) -> StartTimes:
+        """The parts of the time until a worker has begun it."""
+        return self._progress.start_times
 
     @property
     def has_started(self) -> bool:

@@ -18,7 +18,7 @@ from storlet_daemon.protocol import messages
 from storlet_middleware.admission.controller import ROOM, Admission, Slot
 from storlet_middleware.admission.fairness import Claim
 from storlet_middleware.admission.queue import Beats
-from storlet_middleware.concurrency import GreenTask, Killed, end, spawn, wait_task
+from storlet_middleware.concurrency import GreenTask, Killed, end, monotonic, spawn, wait_task
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
 from storlet_middleware.engine.code_cache import CodeCache, Fetcher
@@ -26,6 +26,7 @@ from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.limits import Effective
 from storlet_middleware.engine.output_stream import Turns
 from storlet_middleware.engine.sandbox_client import SandboxClient
+from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.engine.storlet_version import MAX_VERSIONS, StorletVersion
 from storlet_middleware.engine.task import Task
 from storlet_middleware.errors import CodeMissing, SandboxUnavailable, TenantBusy
@@ -166,7 +167,7 @@ class Launcher:
         invocation.adopt_node_check(node_fault)
         connection = self._connect_warm(version, wanted, node_fault)
         if connection is None:
-            starting = spawn(self._try_prepare, version, wanted, fetcher)
+            starting = spawn(self._try_prepare, version, wanted, fetcher, invocation.start_times)
             try:
                 pause = beats[0] if beats else None
                 while beats is not None and pause is not None and not wait_task(starting, pause):
@@ -193,25 +194,45 @@ class Launcher:
             raise
 
     def _try_prepare(
-        self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher
+        self,
+        version: StorletVersion,
+        wanted: messages.Storlet,
+        fetcher: Fetcher,
+        times: StartTimes,
     ) -> socket.socket | Exception:
         """The connection, or the exception: eventlet prints the traceback of a task that raises."""
+        began, code_before = monotonic(), times.code
         try:
-            return self._prepare(version, wanted, fetcher)
+            return self._prepare(version, wanted, fetcher, times)
         except Exception as error:  # noqa: BLE001
             return error
+        finally:
+            times.sandbox += monotonic() - began - (times.code - code_before)
 
     def _prepare(
-        self, version: StorletVersion, wanted: messages.Storlet, fetcher: Fetcher
+        self,
+        version: StorletVersion,
+        wanted: messages.Storlet,
+        fetcher: Fetcher,
+        times: StartTimes,
     ) -> socket.socket:
         code_dir = self._client.prepare(version.account, version.name)
-        self._code.ensure(code_dir, version, fetcher)
+        self._ensure_code(code_dir, version, fetcher, times)
         try:
             return self._client.connect_cold(version.account, wanted)
         except CodeMissing:
             # sandboxd evicted the code between our check and its own.
-            self._code.ensure(code_dir, version, fetcher)
+            self._ensure_code(code_dir, version, fetcher, times)
             return self._client.connect_cold(version.account, wanted)
+
+    def _ensure_code(
+        self, code_dir: str, version: StorletVersion, fetcher: Fetcher, times: StartTimes
+    ) -> None:
+        began = monotonic()
+        try:
+            self._code.ensure(code_dir, version, fetcher)
+        finally:
+            times.code += monotonic() - began
 
 
 def _run_to_end(waiting: Generator[None, None, list[Slot]]) -> list[Slot]:

@@ -16,6 +16,7 @@ from storlet_middleware import errors
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.engine.inputs import Inputs
 from storlet_middleware.engine.services import Services
+from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.engine.task import Deadlines
 from storlet_middleware.errors import StorletError, TenantBusy, Unprocessable
 
@@ -31,6 +32,7 @@ class Progress:
         "began",
         "has_started",
         "services",
+        "start_times",
         "waited",
     )
 
@@ -45,6 +47,7 @@ class Progress:
         self.has_started = False
         #: Seconds in the queue of the node.
         self.waited = 0.0
+        self.start_times = StartTimes()
 
     def add_waiting(self, seconds: float) -> None:
         """Time in the queue of the node counts for the queue deadline only."""
@@ -54,7 +57,10 @@ class Progress:
     def start(self) -> None:
         """A worker has begun the invocation; from now on the storlet's deadlines count."""
         self.has_started = True
-        self.began = self._stage_began = monotonic()
+        now = monotonic()
+        # The stage began with the hand-over.
+        self.start_times.worker = now - self._stage_began
+        self.began = self._stage_began = now
 
     def begin_files(self) -> None:
         """The descriptors of the input files are open."""

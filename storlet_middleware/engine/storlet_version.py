@@ -21,6 +21,11 @@ from storlet_middleware.names import BUNDLE_SUFFIX
 #: With the most dependencies that metadata can name, a version takes 80 KB, and the number of a
 #: tenant's versions is unbounded.
 MAX_VERSIONS: Final = 256
+#: Fields that do not change the code; see the module.
+_NOT_IN_KEY: Final = (
+    "limits", "records", "parameters", "archives", "inputs", "outputs", "services", "seekable",
+    "number",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -56,9 +61,10 @@ class StorletVersion:
 
     A bundle is one file.  ``digest`` is the SHA-256 of its bytes, ``archives`` are its jars, and
     ``parameters`` is the content of its manifest about them.  ``inputs`` is its least and greatest
-    number of inputs; empty: any.  ``services`` are the operations on the store that it declares,
-    ``seekable``: it seeks in its inputs.  Only the proxy needs ``parameters``,
-    ``inputs``, ``records`` and ``services``.
+    number of inputs, ``outputs`` that of outputs; empty: any.  ``services`` are the operations on
+    the store that it declares, ``seekable``: it seeks in its inputs.  Only the proxy needs
+    ``parameters``, ``inputs``, ``outputs``, ``records`` and ``services``.  ``number`` is that of
+    the version of a bundle, for records; 0: it has none.
     """
 
     account: str
@@ -73,16 +79,17 @@ class StorletVersion:
     archives: tuple[str, ...] = ()
     parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     inputs: tuple[int, ...] = ()
+    outputs: tuple[int, ...] = ()
     arguments: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     seekable: bool = False
+    number: int = 0
 
     @cached_property
     def key(self) -> str:
         """64 hex digits that change with anything that matters to the code."""
         replaced = "files" if self.digest else "digest"
-        left_out = {"limits", "records", "parameters", "archives", "inputs", "services", "seekable"}
-        left_out.add(replaced)
+        left_out = {*_NOT_IN_KEY, replaced}
         if not self.arguments:
             left_out.add("arguments")  # versions keep the key that they had before there were any
         # The hash of a bundle says it all: the current version is the same code under its number.
@@ -101,8 +108,8 @@ class StorletVersion:
         """
         fields = self._fields()
         del fields["records"]
-        fields.pop("inputs", None)
-        fields.pop("services", None)
+        for name in ("inputs", "outputs", "services", "number"):
+            fields.pop(name, None)
         if "parameters" in fields:
             fields["parameters"] = {}
         return _as_json(fields)
@@ -114,7 +121,7 @@ class StorletVersion:
                 del fields[name]
         if not self.arguments:
             del fields["arguments"]
-        for name in ("services", "seekable"):
+        for name in ("outputs", "services", "seekable", "number"):
             if not fields[name]:
                 del fields[name]
         return fields
@@ -155,6 +162,6 @@ def _as_json(fields: Mapping[str, Any]) -> str:
 def _of_text(text: str) -> StorletVersion:
     fields = json.loads(text)
     files = tuple(CodeFile(**file) for file in fields["files"])
-    names = ("archives", "inputs", "arguments", "services")
+    names = ("archives", "inputs", "outputs", "arguments", "services")
     lists = {name: tuple(fields.get(name, ())) for name in names}
     return StorletVersion(**{**fields, "files": files, **lists})

@@ -30,10 +30,13 @@ class CallerRequests:
     :param app: the filter itself.
     :param environ: the client's request.
     :param place: API version and account.
+    :param run_id: of the flow; the records of its runs have it as their parent.
     :raises AccessDenied: the request is not one of a caller with rights of its own.
     """
 
-    def __init__(self, app: WSGIApp, environ: Mapping[str, Any], place: tuple[str, str]) -> None:
+    def __init__(
+        self, app: WSGIApp, environ: Mapping[str, Any], place: tuple[str, str], run_id: str = ""
+    ) -> None:
         self._app = app
         self._place = place
         refusal = identity.refusal(environ)
@@ -42,7 +45,8 @@ class CallerRequests:
         self._environ = identity.environ_of(environ)
         # Errors are shown as text.
         del self._environ["HTTP_ACCEPT"]
-        nesting_of(environ).put(self._environ)
+        nesting = nesting_of(environ)
+        (nesting.of_flow(run_id) if run_id else nesting).put(self._environ)
 
     def send(
         self,

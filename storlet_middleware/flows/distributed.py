@@ -184,13 +184,14 @@ class _Flow:
         self._account = path.account
         self._distribution = distribution
         self._release = release
-        self._requests = CallerRequests(shared.app, environ, (path.version, path.account))
+        self._id = new_id(environ)
+        place = (path.version, path.account)
+        self._requests = CallerRequests(shared.app, environ, place, self._id)
         most = proxy.config.library.distributed_spool_bytes
         self._budget = Budget(most, shared.space, path.account)
         target, rules = distribution.output, shared.require_output
         self._result = StoredResult(proxy, context, target, rules) if target else None
         self._began = monotonic()
-        self._id = new_id(environ)
         self._watch = ClientWatch(environ)
         self._splits: Splits | None = None
         self._tree: Tree | None = None

@@ -30,6 +30,7 @@ from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.placement import Reason
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
+from storlet_middleware.services.nesting import nesting_of
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 
@@ -47,6 +48,9 @@ class Merges:
     ) -> None:
         self._proxy = proxy
         self._environ = context.environ
+        #: The records of the merges have the distribution as their parent.
+        self._recorded = dict(context.environ)
+        nesting_of(context.environ).of_flow(run_id).put(self._recorded)
         self._run_id = run_id
         self._budget = budget
         self._count = 0
@@ -85,7 +89,7 @@ class Merges:
         fetcher = LibraryFetcher(self._proxy.catalog.library, others)
         steps, times = [step], Times(monotonic())
         execution = Execution(self._proxy.launcher, steps, fetcher, self._permissions.resolve_again)
-        completion = Completion(self._proxy, self._environ, step.id, steps, None, times)
+        completion = Completion(self._proxy, self._recorded, step.id, steps, None, times)
         output, ending = Spool(self._budget), SUCCESS
         try:
             completion.prepare()

@@ -1,6 +1,7 @@
 """The lines of JSON between the client and ``storlet-local``.
 
-Requests come from standard input, one a line.  The storlet's output goes to standard output.  For
+Requests come from standard input, one a line.  The storlet's output goes to standard output, each
+further one to a file that exists, which ``outputs`` of the request names.  For
 each request, one answer is written to the descriptor of the option ``--report``.  The first line
 there that has ``fault`` ends the session: no sandbox can be started, or the request is malformed.
 
@@ -39,13 +40,17 @@ class InputFile:
 
 @dataclass(frozen=True)
 class Request:
-    """``run``: one run.  ``load``: load the code and end before the run."""
+    """``run``: one run.  ``load``: load the code and end before the run.
+
+    :param outputs: files for the further outputs.
+    """
 
     do: str
     bundle: str
     inputs: tuple[InputFile, ...] = ()
     parameters: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
+    outputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class Reply:
 
     :param code: ``ok``, or an error code of :mod:`storlet_middleware.errors`.
     :param usage: as in ``X-Storlet-Usage``; empty if nothing ran.
+    :param further_metadata: that of each further output.
     """
 
     code: str
@@ -62,9 +68,13 @@ class Reply:
     metadata: Mapping[str, str] = field(default_factory=dict)
     log: str = ""
     usage: str = ""
+    further_metadata: tuple[Mapping[str, str], ...] = ()
 
     def line(self) -> bytes:
-        return _line(asdict(self))
+        fields = asdict(self)
+        if not self.further_metadata:
+            del fields["further_metadata"]  # older clients do not know it
+        return _line(fields)
 
 
 def fault_line(text: str) -> bytes:
@@ -80,7 +90,8 @@ def parse(line: bytes) -> Request:
     try:
         fields: dict[str, Any] = json.loads(line)
         inputs = tuple(InputFile(**each) for each in fields.pop("inputs", ()))
-        request = Request(inputs=inputs, **fields)
+        outputs = tuple(fields.pop("outputs", ()))
+        request = Request(inputs=inputs, outputs=outputs, **fields)
     except (ValueError, TypeError, AttributeError) as error:
         raise Malformed(f"a malformed request: {error}") from error
     if request.do not in (RUN, LOAD):

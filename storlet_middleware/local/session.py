@@ -12,7 +12,7 @@ import itertools
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -86,7 +86,9 @@ class Session:
                 FileInput(fd, each.metadata, size=_size_of(fd) if bundle.version.seekable else None)
                 for fd, each in files
             ]
-            invocation = Invocation(self._task(bundle, request), inputs)
+            task = self._task(bundle, request)
+            sinks = [_FileSink(opened.enter_context(_written(path))) for path in request.outputs]
+            invocation = Invocation(task, inputs, sinks)
             opened.callback(invocation.close)
             try:
                 self._launcher.start(invocation, bundle.version, bundle)
@@ -102,6 +104,7 @@ class Session:
                 metadata=dict(invocation.metadata),
                 log=invocation.log.read().decode("utf-8", "replace"),
                 usage=used.as_header() if invocation.has_started else "",
+                further_metadata=tuple(sink.metadata for sink in sinks),
             )
 
     def _load(self, bundle: LocalBundle) -> Reply:
@@ -131,7 +134,9 @@ class Session:
         parameters = dict(request.parameters)
         if request.do != LOAD:
             parameters, wrong = manifest.parameters_of_run(version.parameters, parameters)
-            faults += [*_fault_of_inputs(version, len(request.inputs)), *wrong]
+            faults += _fault_of_count(version, version.inputs, len(request.inputs), "inputs")
+            faults += _fault_of_count(version, version.outputs, 1 + len(request.outputs), "outputs")
+            faults += wrong
         if faults:
             raise BadRequest("; ".join(faults))
         effective = self._launcher.effective(version, wanted)
@@ -139,12 +144,15 @@ class Session:
         return self._launcher.task(number, parameters, effective, wants_log=True)
 
 
-def _fault_of_inputs(version: StorletVersion, given: int) -> list[str]:
-    least, most = version.inputs
+def _fault_of_count(
+    version: StorletVersion, bounds: Sequence[int], given: int, of: str
+) -> list[str]:
+    least, most = bounds
     if least <= given <= most:
         return []
     wanted = f"{least}" if least == most else f"{least} to {most}"
-    return [f"number of inputs: {given}: storlet {version.name} takes {wanted}"]
+    verb = "takes" if of == "inputs" else "makes"
+    return [f"number of {of}: {given}: storlet {version.name} {verb} {wanted}"]
 
 
 def _reply(error: StorletError) -> Reply:
@@ -158,6 +166,30 @@ def _file(each: InputFile) -> Iterator[int]:
         yield fd
     finally:
         os.close(fd)
+
+
+@contextlib.contextmanager
+def _written(path: str) -> Iterator[int]:
+    """A file of the client, which this process, as root, must not create."""
+    fd = os.open(path, os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
+class _FileSink:
+    """A further output in a file; a :class:`~storlet_middleware.engine.further_outputs.Sink`."""
+
+    def __init__(self, fd: int) -> None:
+        self._fd = fd
+        self.metadata: dict[str, str] = {}
+
+    def begin(self, metadata: Mapping[str, str]) -> None:
+        self.metadata = dict(metadata)
+
+    def write(self, chunk: bytes) -> None:
+        _write(self._fd, chunk)
 
 
 def _size_of(fd: int) -> int:

@@ -83,6 +83,7 @@ class FramedRun:
         self._ranges: list[tuple[int, int]] = []
         self._chunks = self._guarded_frames(environ)
         self._gathered: list[bytes] = []
+        self._sandbox_seconds = 0.0
 
     def gather(self) -> bytes | None:
         """Run, and return a small answer completely; ``None`` if :meth:`body` has to be sent.
@@ -146,6 +147,9 @@ class FramedRun:
                     "has_run": invocation.has_started,
                     "waited_seconds": invocation.waited_seconds,
                 }
+                if outcome["outcome"] != "ok":
+                    # There may have been no START.
+                    outcome |= self._times(invocation)
             yield self._encoder.message(frames.DONE, outcome)
         finally:
             if invocation is not None:
@@ -213,6 +217,7 @@ class FramedRun:
         ):
             yield self._encoder.pad()
         handed_over = monotonic()
+        self._sandbox_seconds = max(0.0, handed_over - began - invocation.waited_seconds)
         if not invocation.output.first(soon):
             yield from self._beat(invocation)
         while not invocation.output.first(heartbeat):
@@ -221,8 +226,7 @@ class FramedRun:
             "metadata": invocation.metadata,
             "size": self._size,
             "ranges": self._ranges,
-            "sandbox_seconds": max(0.0, handed_over - began - invocation.waited_seconds),
-            "waited_seconds": invocation.waited_seconds,
+            **self._times(invocation),
         }
         self._context.health.record_success()
         yield self._encoder.message(frames.START, start)
@@ -243,6 +247,13 @@ class FramedRun:
                     yield from self._beat(invocation)
             else:
                 return
+
+    def _times(self, invocation: Invocation) -> dict[str, Any]:
+        return {
+            "sandbox_seconds": self._sandbox_seconds,
+            "waited_seconds": invocation.waited_seconds,
+            "start_times": vars(invocation.start_times),
+        }
 
     def _beat(self, invocation: Invocation) -> Iterator[bytes]:
         """A heartbeat; new lines of the log replace a part of its zeros."""

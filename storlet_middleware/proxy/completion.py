@@ -16,6 +16,7 @@ from swift.common.swob import HTTPException
 from storlet_middleware import errors, metrics, names
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.engine.services import ServiceUsage
+from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.plan import Plan
@@ -63,6 +64,7 @@ class Fingerprints:
 
 
 _UNKNOWN: Final = Fingerprints()
+_NO_TIMES: Final = StartTimes()
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,7 @@ class Completion:
         failed_step = execution.failed_step(ending.code)
         usage = result.usage if result is not None else None
         asked = usage.services if usage is not None else None
+        starts = result.start_times if result is not None else _NO_TIMES
         trace = str(self._environ.get("HTTP_TRACEPARENT", ""))
         return Record(
             id=self._id,
@@ -213,6 +216,9 @@ class Completion:
             auth_seconds=times.since_begin(times.authorized),
             queue_seconds=execution.waited_seconds,
             cold_start_seconds=result.sandbox_seconds if result is not None else None,
+            code_seconds=starts.code or None,
+            sandbox_seconds=starts.sandbox or None,
+            worker_seconds=starts.worker or None,
             first_byte_seconds=times.since_begin(times.first_byte),
             total_seconds=monotonic() - times.began,
             cpu_seconds=usage.cpu_seconds if usage is not None else None,
@@ -235,9 +241,10 @@ class Completion:
 
 
 def _storlet(step: Step) -> StorletRef:
-    if step.version is None:
+    version = step.version
+    if version is None:
         return StorletRef(step.request.storlet)
-    return StorletRef(step.request.storlet, step.version.key, step.version.digest)
+    return StorletRef(step.request.storlet, version.key, version.digest, version.number)
 
 
 def _parameters(given: Mapping[str, str]) -> dict[str, str] | None:

@@ -86,6 +86,7 @@ class Permissions:
             self._check_limits(step)
             self._check_descriptors(step)
             self._check_declared_inputs(step)
+            self._check_declared_outputs(step)
             self._check_seekable(step)
             self._fill_parameters(step)
 
@@ -97,6 +98,7 @@ class Permissions:
         )
         self._check_version(step)
         self._check_declared_inputs(step)
+        self._check_declared_outputs(step)
         self._check_seekable(step)
         self._fill_parameters(step)
 
@@ -163,6 +165,22 @@ class Permissions:
         text = (
             f"number of inputs: {given}: storlet {request.storlet} takes {wanted}; {names.RANGE}"
             f" has {len(request.ranges)}, {names.EXTRA_RESOURCES} {len(request.extra)}"
+        )
+        plan = self._plan_of(step)
+        raise BadRequest(text if plan is None else f"rule {plan.rule}: {text}")
+
+    def _check_declared_outputs(self, step: Step) -> None:
+        """Refuse a number of outputs that a bundle's manifest excludes."""
+        declared, request = step.storlet.outputs, step.request
+        # Only the last step of a pipeline has further outputs.
+        given = 1 + (len(request.outputs) if step is self._steps[-1] else 0)
+        if not declared or declared[0] <= given <= declared[1]:
+            return
+        least, most = declared
+        wanted = f"{least}" if least == most else f"{least} to {most}"
+        text = (
+            f"number of outputs: {given}: storlet {request.storlet} makes {wanted}; {names.OUTPUT}"
+            f" has {given - 1}"
         )
         plan = self._plan_of(step)
         raise BadRequest(text if plan is None else f"rule {plan.rule}: {text}")

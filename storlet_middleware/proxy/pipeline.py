@@ -23,6 +23,7 @@ import functools
 from collections.abc import Iterator, Mapping
 
 from storlet_middleware.engine.services import ServiceUsage
+from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.errors import INPUT_INCOMPLETE, StorletError
 from storlet_middleware.proxy.result import Result, Usage
 
@@ -106,6 +107,10 @@ class Pipeline:
     @property
     def sandbox_seconds(self) -> float:
         return sum(result.sandbox_seconds for result in self.results)
+
+    @property
+    def start_times(self) -> StartTimes:
+        return StartTimes.sum_of(result.start_times for result in self.results)
 
     @property
     def waited_seconds(self) -> float:

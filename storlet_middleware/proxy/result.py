@@ -22,6 +22,7 @@ from storlet_middleware.engine import log_pieces
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.log_pieces import LogPiece, ignore
 from storlet_middleware.engine.services import ServiceUsage
+from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.errors import BackendFailed, StorletError, from_message
 
 
@@ -79,6 +80,10 @@ class Result(Protocol):
     @property
     def sandbox_seconds(self) -> float:
         """Time that the start in the sandbox took."""
+
+    @property
+    def start_times(self) -> StartTimes:
+        """The parts of the time until a worker has begun."""
 
     @property
     def log(self) -> bytes:
@@ -154,6 +159,10 @@ class LocalResult:
     @property
     def metadata(self) -> dict[str, str]:
         return self.invocation.metadata
+
+    @property
+    def start_times(self) -> StartTimes:
+        return self.invocation.start_times
 
     @property
     def waited_seconds(self) -> float:
@@ -242,6 +251,7 @@ class RemoteResult:
         self.metadata: dict[str, str] = {}
         self.span: tuple[int, int, int] | None = None
         self.sandbox_seconds = self.waited_seconds = 0.0
+        self.start_times = StartTimes()
         self.log = b""
         self._used: dict[str, Any] = {}
         self._bytes_in = 0
@@ -318,18 +328,24 @@ class RemoteResult:
             raise frames.FrameError("a second start")
         self._has_start = True
         self.metadata = {str(key): str(value) for key, value in message["metadata"].items()}
-        self.sandbox_seconds = float(message["sandbox_seconds"])
-        self.waited_seconds = float(message.get("waited_seconds") or 0)
+        self._process_times(message)
         if len(message["ranges"]) == 1:
             first, last = message["ranges"][0]
             self.span = (int(first), int(last), int(message["size"]))
+
+    def _process_times(self, message: dict[str, Any]) -> None:
+        """The times until the storlet's begin, also of one that fails before its first byte."""
+        self.sandbox_seconds = float(message.get("sandbox_seconds") or self.sandbox_seconds)
+        self.waited_seconds = float(message.get("waited_seconds") or 0)
+        if "start_times" in message:
+            self.start_times = StartTimes.of_message(message)
 
     def _process_done(self, message: dict[str, Any]) -> StorletError | None:
         self._used = dict(message.get("usage") or {})
         self._bytes_in = int(message.get("bytes_in") or 0)
         self._has_run = bool(message.get("has_run"))
         self.is_of_whole_node = bool(message.get("whole_node"))
-        self.waited_seconds = float(message.get("waited_seconds") or 0)
+        self._process_times(message)
         if message.get("outcome") != "ok":
             return from_message(message)
         self._require_start()

@@ -67,7 +67,7 @@ class Kind(Enum):
     BYTES = "bytes"
     FLAG = "boolean"
     BY_NAME = "values by name"
-    STORLETS = "list of {name, hash, sha256}"
+    STORLETS = "list of {name, hash, sha256, version}"
     PATHS = "list of texts"
 
 
@@ -89,12 +89,13 @@ def _row(kind: Kind, seen: Seen, meaning: str, **more: Any) -> Any:
 class StorletRef:
     """A storlet of a run; ``hash`` is the key of its version, empty if that was not resolved.
 
-    ``sha256`` is that of a bundle.
+    ``sha256`` and ``version`` are those of a bundle; 0: the version has no number.
     """
 
     name: str
     hash: str = ""
     sha256: str = ""
+    version: int = 0
 
 
 # fmt: off
@@ -105,14 +106,15 @@ class Record:
     id: str = _row(Kind.TEXT, Seen.CALLER, "the invocation, as in ``X-Storlet-Invocation``")
     parent: str = _row(
         Kind.TEXT, Seen.CALLER,
-        "of an inner run: the run whose storlet has called this one, or opened the object",
+        "of an inner run: the run whose storlet has called this one, or opened the object; of a"
+        " split or a merge: the distribution, which has no record of its own",
         default="")
     time: float = _row(Kind.TIME, Seen.CALLER, "end of the run")
     account: str = _row(Kind.TEXT, Seen.CALLER, "the account of storlet and object")
     storlets: tuple[StorletRef, ...] = _row(
         Kind.STORLETS, Seen.WITHOUT_RULE,
         "the storlets in their order, each with the hash of the version that ran, and the SHA-256"
-        " of a bundle")
+        " and the number of the version of a bundle")
     caller: str = _row(
         Kind.TEXT, Seen.CALLER, "name of the user; absent for anonymous and signed requests",
         default="")
@@ -168,8 +170,16 @@ class Record:
     queue_seconds: float | None = _row(
         Kind.SECONDS, Seen.CALLER, "wait for slots of nodes", default=None)
     cold_start_seconds: float | None = _row(
-        Kind.SECONDS, Seen.CALLER, "code, sandbox and worker; next to nothing when warm",
-        default=None)
+        Kind.SECONDS, Seen.CALLER,
+        "from the slot until the sandbox has the run; next to nothing when warm", default=None)
+    code_seconds: float | None = _row(
+        Kind.SECONDS, Seen.CALLER, "of a cold start: the fetch of the code", default=None)
+    sandbox_seconds: float | None = _row(
+        Kind.SECONDS, Seen.CALLER,
+        "of a cold start: the wait for the sandbox, which starts during the fetch", default=None)
+    worker_seconds: float | None = _row(
+        Kind.SECONDS, Seen.CALLER,
+        "after that, until a worker has begun; a new one loads the code", default=None)
     first_byte_seconds: float | None = _row(
         Kind.SECONDS, Seen.CALLER, "from the request to the first byte of output, or to its end",
         default=None)

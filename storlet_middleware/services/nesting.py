@@ -14,7 +14,7 @@ set, has what all of them share:
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from storlet_middleware import errors
@@ -56,7 +56,7 @@ class Nesting:
     """The runs that a request is made in.
 
     :param chain: the names of their storlets, the outer run first; empty for a client's request.
-    :param parent: the id of the run whose storlet has sent the request.
+    :param parent: the id of the run whose storlet has sent the request, or of the distribution.
     """
 
     chain: tuple[str, ...] = ()
@@ -90,6 +90,10 @@ class Nesting:
             self.pace.charge(RUN_OPERATIONS - 1)
         cancellation = Cancellation(self.cancellation)
         return Nesting(self.chain + names, self.depth + 1, run_id, self.pace, cancellation)
+
+    def of_flow(self, run_id: str) -> Nesting:
+        """The nesting of the requests of a flow with this id, which is no run itself."""
+        return replace(self, parent=run_id)
 
     def put(self, environ: dict[str, Any]) -> None:
         """Mark a request as made in these runs, or by a flow of a client, whose requests share the

@@ -12,6 +12,7 @@ import pytest
 from tests.functional.wards import RULES, SECRET, assert_reveals_nothing, make_ward
 from tests.support.accounts import remove_container, unique
 from tests.support.http import Answer, Client
+from tests.support.waiting import retry_until
 
 COUNT = 200
 
@@ -91,6 +92,28 @@ def test_words_are_counted_by_split_and_merge(owner: Client, many: str) -> None:
     assert found[b"line"] == b"200"
     assert len(found) == COUNT + 1
     assert answer.headers["Content-Type"] == "text/plain; charset=utf-8"
+
+
+def test_records_of_splits_and_merges_name_the_distribution(owner: Client, many: str) -> None:
+    wish = "X-Account-Meta-Storlet-Records"
+    document = {
+        "objects": {"container": many, "prefix": "00"}, "split": "std:wordcount", "merge": "std:sum",
+    }  # fmt: skip
+    assert owner.post("", {wish: "all"}).status == 204
+    try:
+        answer = distribute(owner, document)
+        assert answer.status == 200, answer
+        parent = answer.headers["X-Storlet-Invocation"]
+
+        def found() -> list[str]:
+            listed = json.loads(owner.get("", query="storlet-runs&limit=1000").body)
+            own = [record for record in listed if record.get("parent") == parent]
+            return sorted(record["storlets"][0]["name"] for record in own)
+
+        wanted = ["std:sum"] + ["std:wordcount"] * 10
+        assert retry_until(lambda: found() == wanted, 8), found()
+    finally:
+        assert owner.post("", {wish: ""}).status == 204
 
 
 def test_lines_are_counted_by_split_and_merge(owner: Client, many: str) -> None:

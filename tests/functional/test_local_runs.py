@@ -192,6 +192,44 @@ def test_the_cases_of_a_project_and_of_its_bundle_run_in_one_sandbox(tmp_path: P
         assert (done.returncode, b"lines with apples  ok" in out) == (0, True), err
 
 
+def test_a_storlet_with_two_outputs_runs_here_and_on_a_cluster(
+    tmp_path: Path, users: dict[str, Client]
+) -> None:
+    made = template.make(tmp_path / "date")
+    source, second = made / "src/date.py", tmp_path / "second"
+    source.write_text(source.read_text().replace("out_files[0]", "out_files[1]"))
+    (made / "nothing.txt").write_bytes(b"")
+    toml = (
+        (made / "storlet.toml")
+        .read_text()
+        .replace('output = "expected.txt"', 'output = ["nothing.txt", "expected.txt"]')
+    )
+    (made / "storlet.toml").write_text(f"{toml}\n[outputs]\ncount = 2\n")
+    done = storlet("test", "--sandbox", str(made))
+    out, err = done.communicate(timeout=120)
+    assert (done.returncode, b"lines with apples  ok" in out) == (0, True), out + err
+    words = ("run", str(made), str(made / "sample.txt"), "-p", "text=apple", "-m", "colour=red")
+    done = storlet(*words, "--further-output", str(second))
+    out, err = done.communicate(timeout=120)
+    assert (done.returncode, out) == (0, b""), err
+    assert second.read_bytes() == b"one apple\nthree apples\n"
+    assert b"metadata of output 2: colour: red" in err
+    client = users["admin:admin"].on(f"AUTH_{unique('local')}")
+    assert client.put("").status in {201, 202}
+    bundle = bundler.build(made, tmp_path / "dist", wheels.Sandbox())
+    with Storlets(Token(client.storage_url, client.token)) as storlets:
+        storlets.enable()
+        storlets.deploy_bundle("date", bundle.read_bytes(), check=True)
+        storlets.upload("samples/input", (made / "sample.txt").read_bytes())
+        with pytest.raises(Refused, match="number of outputs: 1: storlet date makes 2"):
+            storlets.run("date", "samples/input").__enter__()
+        several = {"outputs": ["samples/second"]}
+        with storlets.run("date", "samples/input", {"text": "apple"}, **several) as stream:
+            assert stream.read() == b""
+        with storlets.read("samples/second") as stream:
+            assert stream.read() == b"one apple\nthree apples\n"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
 def test_a_command_that_ends_early_leaves_nothing(
     cluster: Cluster, node: LocalNode, folder: Path, number: signal.Signals
@@ -318,6 +356,16 @@ def test_a_java_project_runs_in_a_jvm_here(tmp_path: Path) -> None:
     assert (done.returncode, out) == (0, b"one apple\nthree apples\n"), err
     assert b"kept 2 lines" in err
     assert b"metadata colour: red" in err
+    several, second = source.read_text().replace("outputs.get(0)", "outputs.get(1)"), tmp_path / "o"
+    once, manifest = source.read_text(), (made / "storlet.toml").read_text()
+    source.write_text(several)
+    (made / "storlet.toml").write_text(f"{manifest}\n[outputs]\ncount = 2\n")
+    done = storlet("run", *words, "-p", "text=apple", "--further-output", str(second))
+    out, err = done.communicate(timeout=120)
+    assert (done.returncode, out) == (0, b""), err
+    assert second.read_bytes() == b"one apple\nthree apples\n"
+    source.write_text(once)
+    (made / "storlet.toml").write_text(manifest)
     text = source.read_text().replace("int kept = 0;", 'int kept = Integer.parseInt("no");')
     source.write_text(text)
     done = storlet("run", *words)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.functional.wards import RULES, make_ward
+from tests.support import bundles
 from tests.support.accounts import prepare_account, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client
@@ -138,6 +139,30 @@ def test_the_wish_of_the_account_and_of_the_storlet(
     assert record_of(owner, recorded)["outcome"] == "ok"
     for answer in unrecorded:
         assert runs(owner, f"&id={answer.headers['X-Storlet-Invocation']}").status == 404
+
+
+def test_a_bundle_has_its_wish_in_the_manifest(owner: Client, plain: str) -> None:
+    name = unique("wish").replace("_", "-").lower()
+    run = {"X-Run-Storlet": name}
+    try:
+        # Version 1 has no wish, version 2 wants all, and version 1 still has none.
+        answers = []
+        for fields in ({}, {"records": "all"}):
+            packed = bundles.tool(name, **fields)
+            assert owner.put(f"storlet/{name}.storlet", packed).status == 201
+            answers.append(owner.get(plain, run))
+        answers.append(owner.get(plain, {"X-Run-Storlet": f"{name}@1"}))
+        assert [answer.status for answer in answers] == [200] * 3, answers
+        record = record_of(owner, answers[1])
+        assert record["outcome"] == "ok"
+        parts = record["code_seconds"] + record["sandbox_seconds"]
+        assert 0 < parts <= record["cold_start_seconds"] < record["first_byte_seconds"]
+        assert 0 < record["worker_seconds"] < record["first_byte_seconds"]
+        assert (record["storlets"][0]["name"], record["storlets"][0]["version"]) == (name, 2)
+        for answer in (answers[0], answers[2]):
+            assert runs(owner, f"&id={answer.headers['X-Storlet-Invocation']}").status == 404
+    finally:
+        assert owner.delete(f"storlet/{name}.storlet").status == 204
 
 
 def test_a_wrong_wish_is_refused_with_the_nearest(owner: Client, any_tool: Tool) -> None:

@@ -48,6 +48,21 @@ def test_the_fixture_runs_the_storlet_of_the_project(tmp_path: Path) -> None:
     assert "3 passed" in pytest_in(folder)
 
 
+def test_the_result_has_the_further_outputs(tmp_path: Path) -> None:
+    folder = template.make(tmp_path / "fruit")
+    with (folder / "storlet.toml").open("a") as file:
+        file.write("\n[outputs]\ncount = 2\n")
+    source = folder / "src/fruit.py"
+    source.write_text(source.read_text().replace("out_files[0]", "out_files[1]"))
+    (folder / "tests").mkdir()
+    (folder / "tests/test_fruit.py").write_text(
+        "def test_two(storlet):\n"
+        "    result = storlet.run(b'one apple\\ntwo pears\\n', text='apple')\n"
+        "    assert (result.output, result.further) == (b'', (b'one apple\\n',))\n"
+    )
+    assert "1 passed" in pytest_in(folder)
+
+
 def test_a_test_outside_of_a_project_is_told_what_is_missing(tmp_path: Path) -> None:
     (tmp_path / "test_any.py").write_text("def test_any(storlet):\n    pass\n")
     assert "there is no storlet.toml" in pytest_in(tmp_path)

@@ -53,6 +53,18 @@ def test_all_faults_come_at_once_and_unknown_keys_name_the_nearest() -> None:
             {"language": "native", "main": "a", "files": ["a"], "input": "seekable"},
             "input: a program has no seekable inputs: use a shared object",
         ),
+        ({"records": "failure"}, "records: 'failure': want one of all, failures, none"),
+        ({"outputs": {"count": 31}}, "outputs.count: 31: more than 30"),
+        ({"outputs": {"count": 3, "max": 2}}, "outputs.max: 2: less than outputs.count"),
+        (
+            {"inputs": {"min": 2}, "outputs": {"count": 29}, "services": ["read"]},
+            "outputs.count: 29: with the inputs and services, 1 too many",
+        ),
+        ({"outputs": {"types": ["a/b", "c/d"]}}, "outputs.types: 2 types: of 1 outputs"),
+        (
+            {"tests": [{"name": "a", "input": "i", "output": ["x", "y"]}]},
+            "tests.0.output: 2 files: of 1 outputs",
+        ),
         ({"engine": "~1"}, "engine: '~1': want"),
         ({"parameters": {"a": {"type": "integer", "default": 9, "max": 3}}}, "more than 3"),
         ({"parameters": {"a": {"type": "integer", "default": True}}}, "is no integer"),
@@ -67,6 +79,21 @@ def test_all_faults_come_at_once_and_unknown_keys_name_the_nearest() -> None:
 )
 def test_faults_between_fields(change: dict[str, Any], part: str) -> None:
     assert any(part in str(fault) for fault in manifest.faults_of({**GOOD, **change}))
+
+
+def test_a_manifest_has_up_to_thirty_outputs() -> None:
+    case = {"name": "a", "input": "i", "output": ["x", "y"]}
+    several = {**GOOD, "outputs": {"count": 2, "max": 30, "types": ["a/b", "c/d"]}, "tests": [case]}
+    assert manifest.faults_of(several) == []
+    assert manifest.normal(several)["outputs"] == several["outputs"]
+    assert manifest.faults_of({**GOOD, "outputs": {"count": 30}}) == []
+    assert manifest.normal(GOOD)["outputs"] == {"count": 1, "types": []}
+    assert manifest.output_counts({"outputs": {"max": 4}}) == (1, 4)
+    assert manifest.files_at_upload(several) == ["i", "x", "y"]
+    assert manifest.output_count_of(several, {**case, "output": "x"}) == 2
+    assert manifest.faults_of_count((2, 2), 1, "outputs") == [
+        "1 outputs: the storlet makes 2 (outputs of its manifest)"
+    ]
 
 
 def test_limits_are_those_of_the_server() -> None:

@@ -46,6 +46,27 @@ def test_the_output_of_a_run_is_stored(command: Command, folder: Path, tmp_path:
     assert "metadata colour: red" in result.err
 
 
+def test_further_outputs_are_stored_if_the_run_succeeds(
+    command: Command, folder: Path, tmp_path: Path
+) -> None:
+    with (folder / "storlet.toml").open("a") as file:
+        file.write("\n[outputs]\ncount = 2\n")
+    source = folder / "src/fruit.py"
+    source.write_text(source.read_text().replace("out_files[0]", "out_files[1]"))
+    words = ("run", "--no-sandbox", str(folder), str(folder / "sample.txt"), "-p", "text=apple")
+    refused = command(*words)
+    assert (refused.code, "1 outputs: the storlet makes 2" in refused.err) == (3, True)
+    second = tmp_path / "second"
+    result = command(*words, "--further-output", str(second), "-m", "colour=red")
+    assert (result.code, result.out) == (0, "")
+    assert second.read_bytes() == b"one apple\nthree apples\n"
+    assert "metadata of output 2: colour: red" in result.err
+    source.write_text(source.read_text().replace("kept = 0", "raise ValueError"))
+    second.unlink()
+    assert command(*words, "--further-output", str(second)).code == 4
+    assert not second.exists()
+
+
 def test_the_cases_of_a_bundle_run_as_those_of_its_project(
     command: Command, folder: Path, tmp_path: Path
 ) -> None:

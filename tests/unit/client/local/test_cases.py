@@ -52,6 +52,23 @@ def test_binary_outputs_and_ends_of_lines_are_compared_by_bytes(
     assert expected in fault
 
 
+def test_each_output_that_a_case_names_is_compared(project: Project) -> None:
+    (project.folder / "one").write_bytes(b"1\n")
+    (project.folder / "two").write_bytes(b"2\n")
+    body = "for number, output in enumerate(out_files, 1):\n    output.write(b'%d\\n' % number)"
+    made = with_code(project, body)
+    with (made.folder / "storlet.toml").open("a") as file:
+        file.write("\n[outputs]\ncount = 3\n")
+    made = Project(made.folder, {**made.document, "outputs": {"count": 3}})
+    assert faults_of(with_case(made)) == ()
+    assert faults_of(with_case(made, output="one")) == ()
+    assert faults_of(with_case(made, output=["one", "two"])) == ()
+    (fault,) = faults_of(with_case(made, output=["one", "one"]))
+    assert "+2" in fault.splitlines()
+    with pytest.raises(ProjectError, match="there is no file three"):
+        run(with_case(made, output=["one", "three"]))
+
+
 def test_metadata_is_compared(project: Project) -> None:
     changed = with_code(project, "out_files[0].set_metadata({'a': 1, 'b': 2})")
     assert faults_of(with_case(changed, metadata={"a": "1"})) == ()
@@ -132,7 +149,10 @@ class Node:
     def __init__(self, output: BinaryIO) -> None:
         self._output = output.fileno()
 
-    def run(self, bundle: Path, inputs: list[Input], parameters: dict[str, str]) -> Outcome:
+    def run(
+        self, bundle: Path, inputs: list[Input], parameters: dict[str, str], further: list[Path]
+    ) -> Outcome:
+        assert further == []
         assert inputs[0].path.read_bytes()
         os.write(self._output, parameters["text"].encode())
         return Outcome("ok", log="seen\n")

@@ -30,6 +30,9 @@ if code == "exit":
     sys.exit(7)
 ended_pairs = {{"code": code, "message": "m"}}
 ended_pairs.update({{"metadata." + key: text for key, text in pairs.items()}})
+if "output.1" in pairs:
+    open(pairs["output.1"], "w").write("further")
+    ended_pairs["further.1.colour"] = "blue"
 open(ended, "w").write("".join(f"{{k}}\\0{{v}}\\0" for k, v in ended_pairs.items()))
 """
 
@@ -69,6 +72,18 @@ def test_a_storlet_that_seeks_is_known(project: Project) -> None:
     assert "seekable" not in run(project, "ok")[0].metadata
     project = Project(project.folder, {**DOCUMENT, "input": "seekable"})
     assert run(project, "ok")[0].metadata["seekable"] == "true"
+
+
+def test_further_outputs_are_files(project: Project) -> None:
+    project = Project(project.folder, {**DOCUMENT, "outputs": {"count": 2}})
+    further, source = project.folder / "one", Input(project.folder / "in")
+    source.path.write_bytes(b"x")
+    with (project.folder / "out").open("wb") as output:
+        outcome = jvm.run(project, [source], output.fileno(), {"text": "ok"}, None, [further])
+    assert further.read_text() == "further"
+    assert outcome.further_metadata == [{"colour": "blue"}]
+    with pytest.raises(ProjectError, match="1 outputs: the storlet makes 2"):
+        run(project, "ok")
 
 
 def test_a_failure_and_the_end_of_the_process_are_told_apart(project: Project) -> None:

@@ -70,6 +70,24 @@ def test_metadata_is_written_to_its_descriptor(tmp_path: Path) -> None:
     assert outcome.metadata == {"a": "b", "n": "1"}
 
 
+def test_further_outputs_come_after_further_inputs(tmp_path: Path) -> None:
+    script = (
+        'echo "$STORLET_OUTPUTS"; echo one >&4; echo two >&5;'
+        ' eval "exec 9>&$STORLET_METADATA_FD"; echo \'{"a": "b"}\' >&9'
+    )
+    made = project_of(tmp_path, script)
+    made = projects.Project(made.folder, {**made.document, "outputs": {"count": 3}})
+    further = [tmp_path / "one", tmp_path / "two"]
+    fd = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
+    outcome = run(made, [Input(tmp_path / "in")] * 2, fd, {}, further)
+    assert outcome.is_ok, outcome
+    assert outcome.metadata == {"a": "b"}
+    assert json.loads((tmp_path / "out").read_text()) == [{"fd": 1}, {"fd": 4}, {"fd": 5}]
+    assert [path.read_text() for path in further] == ["one\n", "two\n"]
+    with pytest.raises(ProjectError, match="1 outputs: the storlet makes 3"):
+        run(made, [Input(tmp_path / "in")], os.open(os.devnull, os.O_WRONLY), {})
+
+
 def test_a_process_that_is_left_does_not_delay_the_end(tmp_path: Path) -> None:
     outcome, _ = outcome_of(tmp_path, "sleep 30 & echo $! >&2")
     os.kill(int(outcome.log), signal.SIGKILL)  # it is still there
@@ -122,4 +140,4 @@ def test_a_shared_object_needs_a_sandbox(tmp_path: Path) -> None:
 
 def test_a_missing_input_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="absent"):
-        program.run(Path("/bin/true"), (), [(tmp_path / "absent", {})], 1, {})
+        program.run(Path("/bin/true"), (), [(tmp_path / "absent", {})], [1], {})

@@ -43,6 +43,26 @@ def test_a_storlet_that_seeks_gets_the_file(project: Project, tmp_path: Path) ->
     assert (outcome.is_ok, output) == (True, (project.folder / "sample.txt").read_bytes()[-5:])
 
 
+def test_a_storlet_may_have_several_outputs(project: Project, tmp_path: Path) -> None:
+    body = (
+        "for number, output in enumerate(out_files):\n"
+        "    output.set_metadata({'number': number})\n"
+        "    output.write(b'%d of %d' % (number, len(out_files)))"
+    )
+    made = with_code(project, body)
+    made = Project(made.folder, {**made.document, "outputs": {"count": 2, "max": 3}})
+    source, further = Input(project.folder / "sample.txt"), [tmp_path / "one", tmp_path / "two"]
+    with (tmp_path / "first").open("wb") as first:
+        outcome = run(made, [source], os.dup(first.fileno()), {}, further)
+    assert outcome.is_ok, outcome
+    assert (tmp_path / "first").read_bytes() == b"0 of 3"
+    assert [path.read_bytes() for path in further] == [b"1 of 3", b"2 of 3"]
+    assert outcome.metadata == {"number": "0"}
+    assert list(outcome.further_metadata) == [{"number": "1"}, {"number": "2"}]
+    with pytest.raises(ProjectError, match="1 outputs: the storlet makes 2 to 3"):
+        run(made, [source], os.open(os.devnull, os.O_WRONLY), {})
+
+
 def test_a_missing_parameter_has_its_default(project: Project, tmp_path: Path) -> None:
     _, output = outcome_of(project, tmp_path)
     assert output == (project.folder / "sample.txt").read_bytes()

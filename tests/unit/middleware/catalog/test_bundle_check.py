@@ -27,12 +27,18 @@ def test_facts_of_a_valid_bundle(tmp_path: Path) -> None:
         "limits": {"memory": "32M"},
         "parameters": {"a": {"type": "string", "help": "text"}},
         "inputs": {"types": ["text/*"]},
+        "records": "all",
+        "outputs": {"count": 2, "types": ["text/csv", "image/png"]},
     }
     checked = check(tmp_path, tool("tool", **fields))
     assert checked.facts["main"] == "tool.Tool"
     assert checked.facts["limits"] == {"Memory": 32 << 20}
     assert checked.facts["parameters"] == {"a": {"type": "string"}}
+    assert checked.facts["outputs"] == [2, 2]
+    assert checked.facts["records"] == checked.metadata[names.META_RECORDS] == "all"
     assert checked.metadata[names.META_INPUT_TYPE] == "text/*"
+    # A pipeline passes on the first output only.
+    assert checked.metadata[names.META_OUTPUT_TYPE] == "text/csv"
 
 
 @pytest.mark.parametrize(
@@ -41,6 +47,7 @@ def test_facts_of_a_valid_bundle(tmp_path: Path) -> None:
         ({"name": "other"}, "name: 'other': the object is tool.storlet"),
         ({"engine": ">=9"}, "engine: '>=9': this cluster has 1.0"),
         ({"language_version": "2.7"}, "language-version: '2.7'"),
+        ({"outputs": {"count": 10}}, "outputs.count: 10: this cluster has at most 9"),
         ({"limits": {"memory": "900G"}}, "limits.memory: 900g is more than"),
         ({"limits": {"memory": "much"}}, "limits.memory: 'much': want a size"),
     ],

@@ -32,10 +32,22 @@ def _packed_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_cases_have_the_content_of_their_files() -> None:
     several = {"name": "both", "input": ["in.txt", "out.txt"], "error": "storlet.failed"}
     one, both = read([ROW, several], FILES)
-    assert (one.inputs, one.output) == ((FILES["in.txt"],), FILES["out.txt"])
+    assert (one.inputs, one.outputs) == ((FILES["in.txt"],), (("out.txt", FILES["out.txt"]),))
     assert one.parameters == {"n": "2", "a": "true"}
-    assert (both.inputs, both.output) == (tuple(FILES.values()), None)
+    assert (both.inputs, both.outputs) == (tuple(FILES.values()), ())
     assert both.error == "storlet.failed"
+
+
+def test_a_case_has_the_outputs_of_the_manifest_and_as_many_as_it_names() -> None:
+    pair = {**ROW, "name": "pair", "output": ["out.txt", "in.txt"]}
+    packed = tool("tool", tests=[ROW, pair], test_files=FILES, outputs={"count": 1, "max": 3})
+    one, both = cases_of(io.BytesIO(packed))
+    assert (one.output_count, both.output_count) == (1, 2)
+    assert both.outputs == (("out.txt", FILES["out.txt"]), ("in.txt", FILES["in.txt"]))
+    (three,) = cases_of(
+        io.BytesIO(tool("tool", tests=[ROW], test_files=FILES, outputs={"count": 3}))
+    )
+    assert three.output_count == 3
 
 
 def test_cases_that_are_not_for_uploads_are_left_out() -> None:
@@ -62,32 +74,40 @@ def test_child_process_that_does_not_end_is_no_verdict(monkeypatch: pytest.Monke
         read([ROW], FILES)
 
 
-CASE = Case("a", (b"",), output=b"one\ntwo\n", output_name="out.txt", metadata={"k": "v"})
+CASE = Case("a", (b"",), outputs=(("out.txt", b"one\ntwo\n"),), metadata={"k": "v"})
 
 
 @pytest.mark.parametrize(
     ("got", "text"),
     [
-        (Outcome(output=b"one\ntwo\n", metadata={"k": "v", "more": "1"}), ""),
-        (Outcome(output=b"one\ntwo\n"), "metadata k: want 'v', there is none"),
-        (Outcome(output=b"one\ntwo\n", metadata={"k": "w"}), "metadata k: want 'v', got 'w'"),
+        (Outcome(outputs=(b"one\ntwo\n",), metadata={"k": "v", "more": "1"}), ""),
+        (Outcome(outputs=(b"one\ntwo\n",)), "metadata k: want 'v', there is none"),
+        (Outcome(outputs=(b"one\ntwo\n",), metadata={"k": "w"}), "metadata k: want 'v', got 'w'"),
         (Outcome("storlet.failed", "ValueError: no"), "storlet.failed: ValueError: no"),
         (
-            Outcome(output=b"one\ntwi\n", metadata={"k": "v"}),
+            Outcome(outputs=(b"one\ntwi\n",), metadata={"k": "v"}),
             "the output differs from out.txt at byte 6, line 2: want 'two', got 'twi'",
         ),
         (
-            Outcome(output=b"one\n", metadata={"k": "v"}),
+            Outcome(outputs=(b"one\n",), metadata={"k": "v"}),
             "the output differs from out.txt at byte 4, line 2: want 'two', got the end",
         ),
         (
-            Outcome(output=b"one\ntwo\nt", metadata={"k": "v"}),
+            Outcome(outputs=(b"one\ntwo\nt",), metadata={"k": "v"}),
             "the output differs from out.txt at byte 8, line 3: want the end, got 't'",
         ),
     ],
 )
 def test_differences_are_short(got: Outcome, text: str) -> None:
     assert differences(CASE, got) == text
+
+
+def test_each_named_output_is_compared() -> None:
+    case = Case("a", (b"",), outputs=(("one", b"1"), ("two", b"2")), output_count=3)
+    assert differences(case, Outcome(outputs=(b"1", b"2"))) == ""
+    assert differences(case, Outcome(outputs=(b"1", b"3"))) == (
+        "the output differs from two at byte 0, line 1: want '2', got '3'"
+    )
 
 
 def test_expected_error_is_compared_by_its_code() -> None:
@@ -98,7 +118,8 @@ def test_expected_error_is_compared_by_its_code() -> None:
 
 
 def test_many_and_long_differences_are_cut() -> None:
-    case = Case("a", (b"",), output=b"a" * 9000, metadata={f"k{n}": "v" * 900 for n in range(50)})
-    text = differences(case, Outcome(output=b"b" * 9000))
+    metadata = {f"k{n}": "v" * 900 for n in range(50)}
+    case = Case("a", (b"",), outputs=(("out.txt", b"a" * 9000),), metadata=metadata)
+    text = differences(case, Outcome(outputs=(b"b" * 9000,)))
     assert len(text) <= 2000
     assert text.count("metadata k") < 6

@@ -15,7 +15,7 @@ PACKED = tool("tool", tests=ROWS, test_files=FILES)
 
 def test_cases_and_files_are_read() -> None:
     described, contents = self_tests_process.read(io.BytesIO(PACKED))
-    assert described == {"cases": ROWS[:1], "files": [("in", 5), ("out", 0)]}
+    assert described == {"cases": ROWS[:1], "files": [("in", 5), ("out", 0)], "outputs": 1}
     assert contents == [b"12\n34", b""]
 
 

@@ -222,6 +222,28 @@ def test_inputs_are_written_once_and_the_storlet_can_only_read_them(
     assert len(set(files)) == 1
 
 
+def test_each_output_of_a_case_is_compared(make_proxy: Callable[..., Proxy]) -> None:
+    def script(run: WorkerRun) -> None:
+        run.begin()
+        for number in range(1, len(run.outs)):
+            run.begin_further(number)
+        if len(run.outs) > 1:
+            run.write(b"apple", 1)
+        run.write(b"APPLE")
+        run.succeed()
+
+    proxy = make_proxy(script)
+    both = {"output": ["out", "in"]}
+    # The last output is not compared.
+    assert check(proxy, with_cases(both, outputs={"count": 3})).status == 201
+    assert check(proxy, with_cases(both, {"name": "one"}, outputs={"max": 2})).status == 201
+    answer = check(proxy, with_cases({"output": ["out", "out"]}, outputs={"count": 2}))
+    assert (answer.status, answer.error) == (422, "registration.check")
+    assert (
+        b"the output differs from out at byte 0, line 1: want 'APPLE', got 'apple'" in answer.data
+    )
+
+
 def test_case_that_fails_keeps_the_old_version(proxy: Proxy, swift: FakeSwift, node: Node) -> None:
     assert check(proxy, with_cases({})).status == 201
     before = {name: each.body for name, each in swift.containers["storlet"].objects.items()}

@@ -12,6 +12,7 @@ import eventlet
 
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.launcher import Launcher
+from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.engine.task import StreamInput
 
@@ -54,11 +55,12 @@ class Nothing:
     def close(self) -> None: ...
 
 
-def start(launcher: Launcher, fetcher: Fetcher) -> None:
+def start(launcher: Launcher, fetcher: Fetcher) -> StartTimes:
     task = launcher.task("tx-1", {}, launcher.effective(version(), {}), wants_log=False)
     invocation = Invocation(task, [StreamInput(Nothing(), {})])
     try:
         launcher.start(invocation, version(), fetcher)
         assert invocation.output.first()
+        return invocation.start_times
     finally:
         invocation.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from tests.unit.middleware.engine.storlet_code import Fetcher, Nothing, left, st
 from tests.unit.middleware.support import (
     Logger,
     Node,
+    WorkerRun,
     Workers,
     make_config,
     open_descriptors,
+    upper,
     wait_until,
 )
 
@@ -46,6 +49,28 @@ def test_the_runs_of_an_account_take_turns_at_small_pieces(node: Node, short_dir
         run.close()
     del run, runs
     assert not launcher._turns
+
+
+def test_the_parts_of_a_cold_start_are_measured(node: Node, short_dir: Path) -> None:
+    usual, launcher = node.answer, Launcher(make_config(short_dir), Logger())
+
+    def answer(request: Any) -> Any:
+        if isinstance(request, messages.Acquire):
+            time.sleep(0.2)
+        return usual(request)
+
+    def script(run: WorkerRun) -> None:
+        time.sleep(0.3)
+        upper(run)
+
+    node.answer, node.workers.script = answer, script
+    cold = start(launcher, Fetcher(pause=0.1))
+    assert cold.code >= 0.1
+    assert cold.sandbox >= 0.2
+    assert cold.worker >= 0.3
+    warm = start(launcher, Fetcher())
+    assert (warm.code, warm.sandbox) == (0, 0)
+    assert warm.worker >= 0.3
 
 
 def test_a_lost_worker_group_is_requested_again(node: Node, short_dir: Path) -> None:

@@ -43,6 +43,17 @@ def test_seekable_inputs_are_no_part_of_the_key_and_are_told_to_the_node() -> No
     assert StorletVersion.from_text(seekable.for_node).seekable
 
 
+def test_the_numbers_of_outputs_and_of_the_version_are_for_proxies_only() -> None:
+    base = replace(version(), digest="d" * 64, inputs=(1, 1))
+    two = replace(base, outputs=(2, 4), number=3)
+    assert base.key == two.key
+    assert StorletVersion.from_text(two.text) == two
+    assert "outputs" not in base.text, "older proxies read it"
+    assert "number" not in base.text
+    assert "outputs" not in two.for_node, "older nodes read it"
+    assert "number" not in two.for_node
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"files": []}', "{", '{"files": [{}]}'])
 def test_a_text_that_describes_no_version_is_refused(text: str) -> None:
     with pytest.raises((TypeError, KeyError, ValueError)):

@@ -10,6 +10,7 @@ from swift.common.swob import Request
 from storlet_middleware.errors import AccessDenied, BackendFailed
 from storlet_middleware.flows.caller_requests import CallerRequests
 from storlet_middleware.flows.sequence import read_object
+from storlet_middleware.services.nesting import nesting_of
 from storlet_middleware.wsgi.context import CONTEXT, AuthorizationChain
 from storlet_middleware.wsgi.storlet_request import ObjectPath
 
@@ -24,7 +25,7 @@ def seen_of(headers: dict[str, str], **environ: Any) -> dict[str, Any]:
         return [b"body"]
 
     outer = Request.blank("/v1/AUTH_a", method="POST", headers=headers, environ=environ)
-    requests = CallerRequests(app, outer.environ, ("v1", "AUTH_a"))
+    requests = CallerRequests(app, outer.environ, ("v1", "AUTH_a"), "tx-1")
     answer = requests.send("GET", "c/ü", {"X-Run-Storlet": "up.py"}, {"a": "b c"})
     assert (answer.status, b"".join(answer.chunks)) == ("200 OK", b"body")
     return seen
@@ -57,6 +58,7 @@ def test_the_request_is_the_callers_and_nothing_of_the_outer_one() -> None:
             CONTEXT: object(),
         },
     )
+    assert (nesting_of(seen).parent, nesting_of(seen).depth) == ("tx-1", 0)
     assert (seen["REQUEST_METHOD"], seen["QUERY_STRING"]) == ("GET", "a=b%20c")
     assert seen["PATH_INFO"] == "/v1/AUTH_a/c/ü".encode().decode("latin-1")
     assert (seen["REMOTE_USER"], seen["HTTP_USER_AGENT"]) == ("test:tester", "tests")

@@ -15,6 +15,13 @@ def test_a_request_is_parsed() -> None:
     )
 
 
+def test_files_for_further_outputs_are_known_where_there_are_some() -> None:
+    line = {"do": "run", "bundle": "/b", "outputs": ["/o"]}
+    assert requests.parse(json.dumps(line).encode()) == Request("run", "/b", outputs=("/o",))
+    assert b"further_metadata" not in Reply("ok").line()
+    assert json.loads(Reply("ok", further_metadata=({},)).line())["further_metadata"] == [{}]
+
+
 @pytest.mark.parametrize(
     "line",
     [

@@ -34,6 +34,8 @@ def test_all_faults_of_a_request_come_at_once(session: Session, bundle: str) -> 
     assert "X-Storlet-Limit-Memory: 9999G is more than" in reply.message
     assert "number of inputs: 2: storlet tool takes 1" in reply.message
     assert "did you mean text?" in reply.message
+    two = Request("run", bundle, inputs[:1], {"text": "a"}, outputs=("/dev/null",))
+    assert "number of outputs: 2: storlet tool makes 1" in session.answer(two).message
 
 
 def test_an_unknown_limit_is_refused(session: Session, bundle: str) -> None:

@@ -75,6 +75,8 @@ def test_a_failure_is_in_the_last_frame_after_the_log(at: Fixture) -> None:
         result.first()
     assert (caught.value.code, caught.value.detail) == ("storlet.failed", "Traceback")
     assert result.log == b"last words\n"
+    assert result.start_times.worker > 0
+    assert result.sandbox_seconds >= result.start_times.code + result.start_times.sandbox > 0
     result.close()
     assert "ValueError" not in at.logger.text
 

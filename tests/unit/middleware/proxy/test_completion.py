@@ -210,7 +210,18 @@ def test_a_success_is_recorded_on_request(proxy: Proxy, swift: FakeSwift) -> Non
     assert (storlet["name"], len(storlet["hash"])) == ("up.py", 64)
     parts = record["auth_seconds"] + record["queue_seconds"]
     assert parts <= record["first_byte_seconds"] <= record["total_seconds"]
+    assert 0 < record["worker_seconds"] < record["first_byte_seconds"]
+    # The run before was the cold start.
+    assert not {"code_seconds", "sandbox_seconds"} & set(record)
     assert not {"log", "traceback", "message"} & set(record)
+
+
+def test_the_record_of_a_cold_start_has_its_parts(proxy: Proxy, swift: FakeSwift) -> None:
+    wish(swift, "all")
+    assert proxy.call("GET", "c/o", RUN).status == 200
+    (record,) = records_of(proxy, swift)
+    parts = record["code_seconds"] + record["sandbox_seconds"]
+    assert 0 < parts <= record["cold_start_seconds"] < record["first_byte_seconds"]
 
 
 def test_a_record_has_what_a_repetition_needs(proxy: Proxy, swift: FakeSwift) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.bundles import tool
 from tests.unit.middleware.rule_runs import BOB, MANDATORY, PLAN, RunHarness
-from tests.unit.middleware.support import RUN, FakeSwift, Node, Proxy
+from tests.unit.middleware.support import RUN, FakeSwift, Node, Proxy, WorkerRun
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
 Make = Callable[..., Proxy]
@@ -172,6 +172,35 @@ def test_a_bundle_gets_the_number_of_inputs_that_it_declares(
         proxy.call("PUT", "storlet/tool.storlet", body=tool("tool", inputs=declared)).status == 201
     )
     answer = proxy.call("GET", "c/o", {"X-Run-Storlet": "tool", **headers})
+    assert answer.status == (400 if fault else 200), answer.data
+    assert fault in answer.data.decode()
+
+
+@pytest.mark.parametrize(
+    ("declared", "outputs", "fault"),
+    [
+        ({}, "", ""),
+        ({}, "/c/one", "number of outputs: 2: storlet tool makes 1; X-Storlet-Output has 1"),
+        ({"count": 2}, "/c/one", ""),
+        ({"count": 2}, "", "number of outputs: 1: storlet tool makes 2; X-Storlet-Output has 0"),
+        ({"max": 2}, "/c/one, /c/two", "number of outputs: 3: storlet tool makes 1 to 2;"),
+        ({"max": 3}, "/c/one, /c/two", ""),
+    ],
+)
+def test_a_bundle_has_the_number_of_outputs_that_it_declares(
+    make_proxy: Make, declared: dict[str, int], outputs: str, fault: str
+) -> None:
+    def script(run: WorkerRun) -> None:
+        run.begin()
+        for number in range(1, len(run.outs)):
+            run.begin_further(number)
+        run.succeed()
+
+    proxy = make_proxy(script)
+    data = tool("tool", outputs=declared)
+    assert proxy.call("PUT", "storlet/tool.storlet", body=data).status == 201
+    headers = {"X-Run-Storlet": "tool"} | ({"X-Storlet-Output": outputs} if outputs else {})
+    answer = proxy.call("GET", "c/o", headers)
     assert answer.status == (400 if fault else 200), answer.data
     assert fault in answer.data.decode()
 

@@ -41,6 +41,14 @@ def test_requests_of_a_clients_flow_share_the_pace_and_are_in_no_run() -> None:
     assert CANCELLATION not in first
 
 
+def test_a_flow_is_the_parent_of_its_runs_and_no_run_itself() -> None:
+    outer = Nesting()
+    flow = outer.of_flow("tx-1")
+    assert (flow.parent, flow.depth, flow.chain) == ("tx-1", 0, ())
+    assert flow.pace is outer.pace
+    assert flow.inside(["up.py"], "tx-2").parent == "tx-2"
+
+
 def test_the_end_of_a_run_cancels_what_is_inside() -> None:
     outer = Nesting().inside(["a.py"], "run-1")
     inner, other = outer.inside(["b.py"], "run-2"), outer.inside(["c.py"], "run-3")

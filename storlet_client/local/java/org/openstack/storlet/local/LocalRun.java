@@ -15,6 +15,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
+import java.util.List;
 import java.util.Map;
 import org.json.simple.JSONObject;
 import org.openstack.storlet.common.IStorlet;
@@ -29,8 +30,8 @@ import org.openstack.storlet.common.StorletOutputStream;
  * Runs a storlet once, in this JVM and without a sandbox, for a debugger.
  *
  * <p>Arguments: a file with the request, and one for the outcome. Both have pairs of texts, each
- * text ended by a zero byte. The output goes to standard output; what the storlet prints goes to
- * standard error.
+ * text ended by a zero byte. The output goes to standard output, each further one to a file; what
+ * the storlet prints goes to standard error.
  */
 public final class LocalRun {
     private static final String LOAD = "storlet.load";
@@ -43,21 +44,31 @@ public final class LocalRun {
 
     public static void main(String[] arguments) throws IOException {
         Map<String, String> asked = read(Path.of(arguments[0]));
-        Output output = new Output(new FileOutputStream(FileDescriptor.out));
+        ArrayList<Output> outputs = new ArrayList<>();
+        outputs.add(new Output(new FileOutputStream(FileDescriptor.out)));
+        for (int i = 1; asked.containsKey("output." + i); i++) {
+            outputs.add(new Output(new FileOutputStream(asked.get("output." + i))));
+        }
         System.setOut(new PrintStream(new FileOutputStream(FileDescriptor.err), true));
         Map<String, String> ended = new LinkedHashMap<>();
         try {
-            run(load(asked.get("main")), asked, output);
-            output.finish();
+            run(load(asked.get("main")), asked, outputs);
+            for (Output output : outputs) {
+                output.finish();
+            }
             ended.put("code", "ok");
         } catch (LoadFailure failure) {
             describe(LOAD, failure.getCause(), ended);
         } catch (Throwable raised) {
             // A class or a native library that is missing shows itself only when it is first used.
-            String code = raised instanceof LinkageError ? LOAD : output.isTooLarge ? METADATA : FAILED;
+            boolean isTooLarge = outputs.stream().anyMatch(output -> output.isTooLarge);
+            String code = raised instanceof LinkageError ? LOAD : isTooLarge ? METADATA : FAILED;
             describe(code, raised, ended);
         }
-        output.metadata.forEach((name, value) -> ended.put("metadata." + name, value));
+        for (int i = 0; i < outputs.size(); i++) {
+            String prefix = i == 0 ? "metadata." : "further." + i + ".";
+            outputs.get(i).metadata.forEach((name, value) -> ended.put(prefix + name, value));
+        }
         write(Path.of(arguments[1]), ended);
         // A leftover thread of the storlet would keep the process alive.
         Runtime.getRuntime().halt(0);
@@ -82,7 +93,7 @@ public final class LocalRun {
         }
     }
 
-    private static void run(IStorlet storlet, Map<String, String> asked, Output output) throws Exception {
+    private static void run(IStorlet storlet, Map<String, String> asked, List<Output> all) throws Exception {
         ArrayList<StorletInputStream> inputs = new ArrayList<>();
         Map<String, String> parameters = new HashMap<>();
         for (int i = 0; asked.containsKey("input." + i); i++) {
@@ -96,8 +107,7 @@ public final class LocalRun {
             }
         }
         parameters.putAll(below(asked, "parameter."));
-        ArrayList<StorletOutputStream> outputs = new ArrayList<>();
-        outputs.add(output);
+        ArrayList<StorletOutputStream> outputs = new ArrayList<>(all);
         try (FileOutputStream log = new FileOutputStream(asked.get("log"))) {
             storlet.invoke(inputs, outputs, parameters, new StorletLogger(log.getFD()));
         }
