@@ -45,6 +45,7 @@ def build_parts() -> None:
     progress = Progress(3)
     with progress.step("Python environment"):
         venv.code(log)
+        venv.data(log)
     with progress.step("Java parts"):
         java.parts(log)
     with progress.step("native parts"):

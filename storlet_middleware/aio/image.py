@@ -1,4 +1,5 @@
-"""The sandbox image: a Debian base with the languages, and on top our daemon and their parts.
+"""The sandbox images: a Debian base with the languages, and on top our daemon and their parts.
+The larger one has also Python packages, which storlets of the system library need.
 
 The base is built from ``sandbox_images/base``: by its Dockerfile when the engine has or can pull
 ``debian:bookworm-slim``, else by ``debootstrap.sh`` and an import.  Both tags contain the hash of
@@ -24,6 +25,7 @@ from .progress import AioError, tail
 
 RECIPES: Final = CHECKOUT / "sandbox_images"
 NAME: Final = "storlets/sandbox"
+DATA: Final = "storlets/sandbox-data"
 BASE: Final = "storlets/sandbox-base"
 DEBIAN: Final = ("debian", "bookworm-slim")
 CHUNK: Final = 256 * 1024
@@ -107,14 +109,30 @@ def build(api: DockerApi, parts: Mapping[str, Path]) -> str:
     return image
 
 
+def build_data(api: DockerApi, below: str, packages: Path) -> str:
+    """Make the larger image if its parts have changed; return its full name.
+
+    :param below: the full name of the sandbox image.
+    :param packages: the folder of its Python packages (:func:`~.venv.data`).
+    """
+    key = cache.digest([below, cache.tree_digest(RECIPES, ["data"]), packages.name])
+    image = f"{DATA}:{key}"
+    if api.image_id(image) is None:
+        folders = {RECIPES / "data": "", packages: "python"}
+        api.build(_context(folders), image, {"BASE": below, "KEY": key})
+        _remove_old(api, image)
+    api.tag(image, DATA, "latest")
+    return image
+
+
 def _remove_old(api: DockerApi, current: str) -> None:
-    """Remove old images, one of which is made per change of the code; keep the newest ones."""
-    for repository in (NAME, BASE):
-        old = [
-            name
-            for name in api.tags(repository)
-            if name not in {current, base_tag(), f"{NAME}:latest"}
-        ]
+    """Remove old images, one of which is made per change of the code; keep the newest ones.
+
+    The larger images are removed first, because they are made from the others.
+    """
+    kept = {current, base_tag(), f"{NAME}:latest", f"{DATA}:latest"}
+    for repository in (DATA, NAME, BASE):
+        old = [name for name in api.tags(repository) if name not in kept]
         for name in old[KEEP_IMAGES:]:
             api.untag(name)
 

@@ -5,11 +5,17 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from . import engine, image, java, native, packages, processes, venv
 from .engine import Engine
 from .home import Home
-from .progress import AioError, Progress
+from .progress import AioError, Progress, complain
+
+LACKING: Final = (
+    "std:sql will answer with an error: pip could not fetch the packages of its sandbox image"
+    " (sandbox_images/data/requirements.txt), see {log}"
+)
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,11 @@ def set_up(home: Home, progress: Progress, *extra: packages.Need) -> Parts:
         image.build_base(docker.api, log)
         built = {"java": java_parts, "native": native_parts}
         name = image.build(docker.api, {name: place for name, place in built.items() if place})
+        data = venv.data(log)
+        if data is not None:
+            name = image.build_data(docker.api, name, data)
+    if data is None:
+        complain(LACKING.format(log=log))
     return Parts(environment, docker, java_parts, native_parts, name)
 
 

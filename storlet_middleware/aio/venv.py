@@ -6,6 +6,9 @@
 ``code``   on top of ``deps`` the packages of this checkout, installed and not linked: Swift's user
            cannot read a checkout in ``/root``, and edited files must not change a running cluster
 
+``data`` is no layer but a folder: the Python packages of the larger sandbox image, for the Python
+and the machine of a sandbox.
+
 A layer is a virtual environment with a ``.pth`` file that names the layer below, so that
 ``<layer>/bin/python`` and the scripts beside it work as usual.  A change of our code costs two
 seconds, not a new installation of Swift.
@@ -14,6 +17,7 @@ seconds, not a new installation of Swift.
 from __future__ import annotations
 
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -26,6 +30,9 @@ from .progress import AioError, run
 
 PACKAGES: Final = ("storlet_middleware", "storlet_daemon", "rules")
 BUILD_FILES: Final = ("setup.py", "MANIFEST.in", "README.rst", "LICENSE")
+DATA_REQUIREMENTS: Final = CHECKOUT / "sandbox_images/data/requirements.txt"
+#: Minor versions of glibc for which wheels are taken: up to that of the sandbox, Debian 12.
+SANDBOX_GLIBC: Final = range(36, 16, -1)
 PYTHONS: Final = (
     "/usr/bin/python3",
     "/usr/bin/python3.13",
@@ -71,6 +78,24 @@ def tools(log: Path) -> Path:
 def bench(log: Path) -> Path:
     """``deps`` and everything of ``requirements-bench.txt``."""
     return _layer_with("bench", "requirements-bench.txt", log)
+
+
+def data(log: Path) -> Path | None:
+    """The Python packages of the larger sandbox image; ``None`` if they cannot be fetched."""
+    below, machine = deps(log), platform.machine()
+    text = DATA_REQUIREMENTS.read_text(encoding="utf-8")
+
+    def make(place: Path) -> None:
+        pip: list[str | Path] = [below / "bin/python", "-m", "pip", "install", "--no-input"]
+        pip += ["--retries=2", "--no-deps", "--no-compile", "--require-hashes", "--target", place]
+        pip += ["--only-binary=:all:", "--implementation=cp", "--python-version=3.11"]
+        pip += [f"--platform=manylinux_2_{minor}_{machine}" for minor in SANDBOX_GLIBC]
+        run([*pip, "-r", DATA_REQUIREMENTS], log, env=_pip_env(), cwd=place)
+
+    try:
+        return cache.made("data", cache.digest([text, machine]), make)
+    except AioError:
+        return None
 
 
 def code(log: Path) -> Path:

@@ -65,7 +65,9 @@ def classes(other_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     made = Classes(other_cluster, models, out, image)
     (folder / "image").mkdir()
     (folder / "image" / "Dockerfile").write_text(
-        f"FROM {other_cluster.description['sandbox_image']}\nCOPY special /etc/storlets-special\n"
+        f"FROM {other_cluster.description['sandbox_image']}\n"
+        "COPY special /etc/storlets-special\n"
+        "RUN rm -rf /usr/lib/python3/dist-packages/*duckdb*\n"
     )
     (folder / "image" / "special").write_text("an image of its own")
     made.docker("build", "-q", "-t", image, str(folder / "image"))
@@ -155,6 +157,17 @@ def test_an_account_runs_in_the_image_that_the_operator_chose(
     other = look(admin_user.on(f"AUTH_{unique('plain')}"))
     assert other["content"]["/etc/storlets-special"] == "No such file or directory"
     assert classes.containers(f"label=org.storlets.image-name={classes.image}")
+
+
+def test_an_account_whose_image_has_no_duckdb_gets_the_reason(
+    classes: Classes, admin_user: Client
+) -> None:
+    client = admin_user.on(SPECIAL)
+    look(client)
+    given = {"X-Run-Storlet": "std:sql", "X-Storlet-Parameter-1": "query:SELECT 1"}
+    answer = client.get("c/o", given)
+    assert (answer.status, answer.error) == (422, "storlet.failed"), answer
+    assert "the Python package duckdb, which the sandbox image of this account" in answer.text
 
 
 def test_an_image_that_is_missing_is_named_to_its_account_only(

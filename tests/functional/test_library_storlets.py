@@ -224,6 +224,68 @@ def test_aggregate(owner: Client, container: str, ward: Ward) -> None:
     assert owner.get(f"{container}/wrong").status == 404
 
 
+STATIONS = f'city,degrees,note\n{HEBREW},21.5,\nBern,19,"warm, dry"\n{HEBREW},25,\n'.encode()
+
+
+def test_sql(owner: Client, container: str, ward: Ward) -> None:
+    path = f"{container}/stations.csv"
+    assert owner.put(path, STATIONS).status == 201
+    given = {"query": "SELECT city, max(degrees) AS top FROM input GROUP BY city ORDER BY top DESC"}
+    shown = f"city,top\n{HEBREW},25.0\nBern,19.0\n".encode()
+    answer = got(owner, path, "std:sql", **given)
+    assert (answer.body, answer.headers["Content-Type"]) == (shown, "text/csv; charset=utf-8")
+    assert stored(owner, f"{container}/put", "std:sql", STATIONS, **given).body == shown
+    assert copied(owner, path, f"{container}/copy", "std:sql", **given).body == shown
+    assert ruled(ward, "std:sql", STATIONS, **given).body == shown
+    lines = {"query": "SELECT city FROM input WHERE note IS NOT NULL", "output": "jsonl"}
+    found = stored(owner, f"{container}/lines", "std:sql", STATIONS, **lines)
+    assert (found.body, found.headers["Content-Type"]) == (
+        b'{"city":"Bern"}\n',
+        "application/x-ndjson",
+    )
+    back = {"query": "SELECT count(*) AS n FROM input", "format": "jsonl", "compression": "gzip"}
+    assert owner.put(f"{container}/packed", gzip.compress(found.body * 50_000)).status == 201
+    assert got(owner, f"{container}/packed", "std:sql", **back).body == b"n\n50000\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "text"),
+    [
+        ("SELECT * FROM read_text('/etc/passwd')", "'read_text': is refused"),
+        ("COPY input TO '/tmp/x'", "want one SELECT"),
+        ("SET memory_limit = '100GB'", "want one SELECT"),
+        ("INSTALL httpfs", "want one SELECT"),
+        ("SELECT city FROM input; SELECT 1", "has 2 statements"),
+        ("SELECT town FROM input", "line 1, at 'town FROM input'"),
+        ("SELECT a.range FROM range(90000000) a ORDER BY hash(a.range)", "needs more memory"),
+    ],
+)
+def test_a_refused_query_leaves_nothing(
+    owner: Client, container: str, query: str, text: str
+) -> None:
+    path = f"{container}/stations.csv"
+    refused = owner.put(path, STATIONS, run_headers("std:sql", {"query": query}))
+    assert (refused.status, refused.error) == (422, "storlet.failed"), refused
+    assert text in refused.text
+    assert owner.get(path).status == 404
+
+
+def test_a_bomb_ends_within_the_limits(owner: Client, container: str) -> None:
+    path = f"{container}/stations.csv"
+    assert owner.put(path, STATIONS).status == 201
+    endless = {
+        "query": "SELECT max(hash(a.range + b.range)) AS n FROM range(1000000) a, range(1000000) b"
+    }
+    deadline = {"X-Storlet-Limit-Timeout-Total": "2s"}
+    answer = owner.get(path, run_headers("std:sql", endless) | deadline)
+    assert answer.error == "storlet.timeout.total", answer
+    # The engine does not count the memory of such a text; the limit of the storlet does.
+    bomb = owner.get(path, run_headers("std:sql", {"query": "SELECT repeat('x', 1 << 30) AS r"}))
+    assert bomb.error == "storlet.limit.memory", bomb
+    plain = got(owner, path, "std:sql", query="SELECT count(*) AS n FROM input")
+    assert plain.body == b"n\n3\n"
+
+
 def zipped(names: str = "ab") -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -291,7 +353,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "photo.tiff").write_bytes(b"II*\0")
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 8
+    assert len(commands) == 9
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -392,6 +454,7 @@ def test_other_kinds_of_objects(
     assert run("std:text", do="tail", count="1") == b"the last line\n"
     aggregate = run("std:aggregate", column="the first line", type="text")
     assert json.loads(aggregate)["count"] == 2002
+    assert run("std:sql", query="SELECT count(*) AS n FROM input") == b"n\n2002\n"
     assert run("std:bitrev").translate(REVERSED) == TEXT
 
 

@@ -127,6 +127,20 @@ def test_the_image_has_another_name_with_the_parts_of_another_language(cobol: Pa
     assert len(names) == 3
 
 
+def test_the_larger_image_is_the_other_one_with_its_packages(tmp_path: Path) -> None:
+    (tmp_path / "duckdb").mkdir()
+    (tmp_path / "duckdb/__init__.py").touch()
+    fake = FakeApi(f"{image.NAME}:1")
+    made = image.build_data(api(fake), f"{image.NAME}:1", tmp_path)
+    assert image.build_data(api(fake), f"{image.NAME}:1", tmp_path) == made
+    assert image.build_data(api(fake), f"{image.NAME}:2", tmp_path) != made
+    assert len(fake.built) == 2
+    assert fake.images[f"{image.DATA}:latest"]
+    assert fake.arguments["BASE"] == f"{image.NAME}:2"
+    with tarfile.open(fileobj=io.BytesIO(fake.context)) as tar:
+        assert {"Dockerfile", "python/duckdb/__init__.py"} <= set(tar.getnames())
+
+
 def test_only_the_newest_images_are_kept_and_never_the_current_one_removed() -> None:
     old = [f"{image.NAME}:{number}" for number in range(image.KEEP_IMAGES + 3)]
     current = f"{image.NAME}:current"

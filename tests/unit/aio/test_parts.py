@@ -21,6 +21,7 @@ class Machine:
         self.steps: list[str] = []
         self.needs: list[Need] = []
         self.has_engine = self.has_java = self.has_native = self.has_registry = True
+        self.has_data = True
         docker = SimpleNamespace(api=None)
         replaced = {
             (parts.packages, "install"): self._install,
@@ -32,12 +33,16 @@ class Machine:
             (parts.native, "needs_tools"): lambda: not self.has_native,
             (parts.native, "parts"): lambda _log: self._step("native", Path("/native")),
             (parts.venv, "code"): lambda _log: self._step("venv", Path("/venv")),
+            (parts.venv, "data"): lambda _log: Path("/data") if self.has_data else None,
             (parts.engine, "find"): lambda: docker if self.has_engine else None,
             (parts.engine, "ensure"): lambda _log: self._step("engine", docker),
             (parts.engine, "need_hosts"): lambda: self.steps.append("the host's engine"),
             (parts.image, "wants_debootstrap"): lambda _api: not self.has_registry,
             (parts.image, "build_base"): lambda _api, _log: self.steps.append("base"),
             (parts.image, "build"): lambda _api, _java: self._step("image", "sandbox:1"),
+            (parts.image, "build_data"): lambda _api, below, _data: self._step(
+                "data", f"data of {below}"
+            ),
         }
         for (module, name), value in replaced.items():
             monkeypatch.setattr(module, name, value)
@@ -65,12 +70,21 @@ def test_the_parts_are_made_in_the_order_of_their_dependencies(
     machine: Machine, place: Home
 ) -> None:
     made = parts.set_up(place, Progress(6))
-    steps = ["packages", "user", "venv", "engine", "java", "native", "base", "image"]
+    steps = ["packages", "user", "venv", "engine", "java", "native", "base", "image", "data"]
     assert machine.steps == steps
-    assert (made.venv, made.java, made.image) == (Path("/venv"), Path("/java"), "sandbox:1")
+    assert (made.venv, made.java, made.image) == (Path("/venv"), Path("/java"), "data of sandbox:1")
     assert made.native == Path("/native")
     expected = [*ALWAYS, packages.MOUNT] if place.mounts else ALWAYS
     assert machine.needs == expected
+
+
+def test_without_its_packages_the_larger_image_is_left_out_and_the_reason_shown(
+    machine: Machine, place: Home, capfd: pytest.CaptureFixture[str]
+) -> None:
+    machine.has_data = False
+    assert parts.set_up(place, Progress(6)).image == "sandbox:1"
+    assert "data" not in machine.steps
+    assert "std:sql will answer with an error: pip could not fetch" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from storlet_middleware.aio import venv
+from storlet_middleware.aio.progress import AioError
 
 
 @pytest.mark.parametrize(
@@ -41,3 +43,43 @@ def test_a_layer_has_the_packages_of_one_file_on_top_of_swifts(
     assert installed[-1] == str(venv.CHECKOUT / requirements)
     assert make(tmp_path / "log") == place
     assert len(commands) == 2
+
+
+@pytest.fixture
+def fetched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The commands of pip, which are not run."""
+    commands: list[list[str]] = []
+    monkeypatch.setenv("STORLETS_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(venv, "deps", lambda _log: tmp_path / "deps-0")
+    monkeypatch.setattr(
+        venv, "run", lambda words, _log, **_: commands.append([str(word) for word in words])
+    )
+    return commands
+
+
+def test_packages_of_the_larger_image_are_wheels_with_known_hashes(
+    fetched: list[list[str]], tmp_path: Path
+) -> None:
+    place = venv.data(tmp_path / "log")
+    assert place == venv.data(tmp_path / "log")
+    (command,) = fetched
+    assert {"--require-hashes", "--only-binary=:all:", "--no-deps", str(place)} <= set(command)
+    assert command[-1] == str(venv.DATA_REQUIREMENTS)
+
+
+@pytest.mark.usefixtures("fetched")
+def test_packages_that_cannot_be_fetched_are_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def run(*_: object, **__: object) -> None:
+        raise AioError("no network")
+
+    monkeypatch.setattr(venv, "run", run)
+    assert venv.data(tmp_path / "log") is None
+
+
+def test_the_larger_image_has_the_version_that_is_tested() -> None:
+    pinned = re.findall(r"(?m)^(\S+==\S+)", venv.DATA_REQUIREMENTS.read_text())
+    tested = (venv.CHECKOUT / "requirements-test.txt").read_text().splitlines()
+    assert pinned
+    assert [each for each in pinned if each not in tested] == []

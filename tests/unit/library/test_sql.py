@@ -1,0 +1,455 @@
+"""``std:sql`` gives the rows of a slow reference, and a query reaches nothing but its object."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import lzma
+import sqlite3
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.unit.library.support import LibraryStorlet
+
+STORLET = LibraryStorlet("sql")
+ENGINE: Any = STORLET.module.Engine
+ERROR: Any = STORLET.module.sql_input.SqlError
+#: Characters with and without a meaning in CSV.
+TEXTS = st.text(st.sampled_from("ab c,;\t'\"\\\n€שé|0"), max_size=6)
+#: A value that is empty is NULL for the engine, and the csv module has no NULL.
+VALUES = TEXTS.filter(lambda text: text != "")
+WHOLE = st.integers(-(10**12), 10**12)
+
+
+@pytest.fixture(autouse=True)
+def leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No run leaves a thread, a descriptor or a file."""
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
+    before = facts()
+    yield
+    assert facts() == before
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def facts() -> tuple[int, list[str]]:
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("sql-")]
+    return len(list(Path("/proc/self/fd").iterdir())), names
+
+
+def output(data: bytes, query: str, **parameters: object) -> bytes:
+    given = {name.replace("_", "-"): str(value) for name, value in parameters.items()}
+    ran = STORLET.run(data, {"query": query, **given})
+    kind = ran.metadata["Content-Type"].partition(";")[0]
+    wanted = "application/x-ndjson" if parameters.get("output") == "jsonl" else "text/csv"
+    assert kind == wanted
+    return ran.output
+
+
+def rows(data: bytes, query: str, **parameters: object) -> list[dict[str, Any]]:
+    found = output(data, query, output="jsonl", **parameters)
+    return [json.loads(line) for line in found.splitlines()]
+
+
+def failure(data: bytes, query: str, **parameters: object) -> str:
+    with pytest.raises(ERROR) as caught:
+        output(data, query, **parameters)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+def csv_of(table: list[list[Any]], **dialect: Any) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, **{"lineterminator": "\n", **dialect}).writerows(table)
+    return text.getvalue().encode()
+
+
+# --- right answers --------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    table=st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=8),
+    bound=VALUES,
+    delimiter=st.sampled_from([",", ";", "\t", "|"]),
+    line_end=st.sampled_from(["\n", "\r\n"]),
+)
+def test_rows_are_those_of_the_csv_module(
+    table: list[tuple[str, str]], bound: str, delimiter: str, line_end: str
+) -> None:
+    data = csv_of(
+        [["a", "b"], *table], delimiter=delimiter, lineterminator=line_end, quoting=csv.QUOTE_ALL
+    )
+    given = {"types": "text", "delimiter": "tab" if delimiter == "\t" else delimiter}
+    literal = bound.replace("'", "''")
+    query = f"SELECT b, a FROM input WHERE a >= '{literal}'"  # noqa: S608
+    found = rows(data, query, **given)
+    _, *read = csv.reader(io.StringIO(data.decode(), newline=""), delimiter=delimiter)
+    expected = [{"b": b, "a": a} for a, b in read if a.encode() >= bound.encode()]
+    assert found == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(table=st.lists(st.tuples(st.sampled_from("xyz"), WHOLE), min_size=1, max_size=30))
+def test_aggregates_are_those_of_sqlite(table: list[tuple[str, int]]) -> None:
+    query = (
+        "SELECT k, count(*) AS n, sum(v) AS s, min(v) AS low, max(v) AS high FROM input"
+        " GROUP BY k HAVING count(*) > 1 ORDER BY k"
+    )
+    with sqlite3.connect(":memory:") as reference:
+        reference.execute("CREATE TABLE input (k TEXT, v INTEGER)")
+        reference.executemany("INSERT INTO input VALUES (?, ?)", table)
+        expected = reference.execute(query).fetchall()
+    reference.close()
+    found = output(csv_of([["k", "v"], *map(list, table)]), query).decode()
+    _, *read = csv.reader(io.StringIO(found))
+    assert [(row[0], *map(int, row[1:])) for row in read] == expected
+
+
+@settings(max_examples=40, deadline=None)
+@given(table=st.lists(st.tuples(TEXTS, WHOLE), min_size=1, max_size=10))
+def test_json_lines_come_back(table: list[tuple[str, int]]) -> None:
+    lines = [{"text": text, "number": number} for text, number in table]
+    data = b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+    found = rows(data, "SELECT text, number FROM input WHERE number > 0", format="jsonl")
+    assert [(str(row["text"]), row["number"]) for row in found] == [
+        (text, number) for text, number in table if number > 0
+    ]
+
+
+def test_a_large_object_streams_in_and_out() -> None:
+    lines = [f"{number},name {number}\n" for number in range(200_000)]
+    data = ("id,name\n" + "".join(lines)).encode()
+    assert len(data) > 3 << 20
+    assert output(data, "SELECT * FROM input") == data
+    assert output(data, "SELECT count(*) AS n, sum(id) AS s FROM input").split() == [
+        b"n,s",
+        f"200000,{sum(range(200_000))}".encode(),
+    ]
+    # The engine stops to read, and the rest of the object is left.
+    assert output(data, "SELECT name FROM input LIMIT 1") == b"name\nname 0\n"
+    assert output(data, "SELECT 1 AS one") == b"one\n1\n"
+
+
+def test_a_table_that_is_read_twice_is_kept() -> None:
+    data = b"id\n" + b"".join(b"%d\n" % number for number in range(300_000))
+    query = "SELECT count(*) AS n FROM input a JOIN input b ON a.id = b.id + 1"
+    assert output(data, query) == b"n\n299999\n"
+    twice = "WITH t AS (SELECT * FROM input) SELECT (SELECT max(id) FROM t) - min(id) AS d FROM t"
+    assert output(data, twice) == b"d\n299999\n"
+
+
+@pytest.mark.parametrize(
+    ("compression", "compress"),
+    [("gzip", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)],
+)
+def test_compressed_objects(compression: str, compress: Any) -> None:
+    packed = compress(b"a\n" + b"17\n" * 400_000)
+    query = "SELECT sum(a) AS s FROM input"
+    assert output(packed, query, compression=compression) == b"s\n6800000\n"
+    cut = failure(packed[: len(packed) // 2], query, compression=compression)
+    assert "compression: the object is" in cut
+    assert "compression: the object is" in failure(b"a\n1\n", query, compression=compression)
+
+
+@pytest.mark.parametrize(
+    ("data", "parameters", "expected"),
+    [
+        (b"1;x\n2;y\n", {"header": "false", "delimiter": ";"}, b"column0,column1\n1,x\n2,y\n"),
+        (b"a b\n'x y' 2\n", {"delimiter": "space", "quote": "'"}, b"a,b\nx y,2\n"),
+        (b'a\n"x\\"y"\n', {"escape": "\\"}, b'a\n"x""y"\n'),
+        (b'a,b\nx"y,2\n', {"quote": "none"}, b'a,b\n"x""y",2\n'),
+        (b"a,b\r\n1,\r\n2,x\r\n", {}, b"a,b\n1,\n2,x\n"),
+        (b"a,b\n1,2", {}, b"a,b\n1,2\n"),
+        ("\ufeffa\né\n".encode(), {}, "a\né\n".encode()),
+        (b"day\n2025-06-01\n", {}, b"day\n2025-06-01\n"),
+        (b"day\n25/12/2025\n", {}, b"day\n2025-12-25\n"),
+    ],
+)
+def test_dialects(data: bytes, parameters: dict[str, str], expected: bytes) -> None:
+    assert output(data, "SELECT * FROM input", **parameters) == expected
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+DATA = b"name,size\nx,1\ny,2\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "parts"),
+    [
+        ("", ["query: is empty", "want one SELECT"]),
+        (" ; ", ["query: is empty"]),
+        ("SELECT FROM WHERE", ["query: line 1, column", "syntax error"]),
+        ("SELECT name\nFORM input", ["query: line 2, column", "syntax error"]),
+        ("SELECT nme FROM input", ["query: line 1, at 'nme FROM input'", '"name"']),
+        ("SELECT name,\n  length FROM input", ["query: line 2, at 'length FROM input'"]),
+        ("SELECT * FROM inputs", ["column 15: 'inputs': there is no such table", "table input"]),
+        ("SELECT nosuch(size) FROM input", ["query: line 1", "nosuch"]),
+        ("SELECT sum(name) FROM input", ["query: line 1", "sum"]),
+        ("SELECT 1; SELECT 2", ["has 2 statements", "want one SELECT"]),
+        ("SELECT size FROM input -- ;", []),
+    ],
+)
+def test_a_bad_query_is_one_clear_error(query: str, parts: list[str]) -> None:
+    if not parts:
+        assert output(DATA, query) == b"size\n1\n2\n"
+        return
+    text = failure(DATA, query)
+    assert [part for part in parts if part not in text] == [], text
+
+
+@pytest.mark.parametrize(
+    ("data", "parameters", "parts"),
+    [
+        (b"", {}, ["the object is empty"]),
+        (b" \n", {}, ["the object is empty"]),
+        (b"x" * (1 << 20) + b"\n1\n", {}, ["the first line has more than 1048576 bytes"]),
+        (b"a\n" + b"1\n" * 600_000 + b"x\n", {}, ["600002", "types=text"]),
+        (b"a,b\n1,2\n3\n", {}, ["CSV Error", "3"]),
+        (b"a,b\n1,2\n3,4,5\n", {}, ["CSV Error"]),
+        (b"a\n\xff\n", {}, [""]),
+        (b"a\n1\n", {"delimiter": "ab", "escape": "xy"}, ["delimiter: want", "escape: want"]),
+        (b"a\n1\n", {"delimiter": '"'}, ["want different characters"]),
+        (b'{"a": 1}\n{"a": \n', {"format": "jsonl"}, ["JSON"]),
+        (b"[1]\n", {"format": "jsonl"}, ["JSON"]),
+        (b'{"a": 1}\n' * 200_000 + b'{"a": "x"}\n', {"format": "jsonl"}, ["JSON", "types=text"]),
+    ],
+)
+def test_a_bad_object_is_one_clear_error(
+    data: bytes, parameters: dict[str, str], parts: list[str]
+) -> None:
+    text = failure(data, "SELECT sum(length(a::VARCHAR)) AS s FROM input", **parameters)
+    assert [part for part in parts if part not in text] == [], text
+    assert len(text) < 1000
+
+
+def test_an_image_without_duckdb_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(ENGINE.__init__.__globals__, "duckdb", None)
+    text = failure(DATA, "SELECT 1")
+    assert "std:sql needs the Python package duckdb" in text
+    assert "storlets/sandbox-data" in text
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT count(*) FROM (SELECT DISTINCT hash(a.range) AS h FROM range(100000000) a)",
+        "SELECT a.range FROM range(30000000) a ORDER BY hash(a.range) DESC",
+        "SELECT list(a.range) FROM range(100000000) a",
+    ],
+)
+def test_a_query_that_needs_more_memory_is_an_error(query: str) -> None:
+    text = failure(DATA, query, memory_mib="64")
+    assert "needs more memory than memory-mib=64" in text
+
+
+class Source(io.BytesIO):
+    """An object whose second block cannot be read."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell():
+            raise OSError(5, "the storage node has gone")
+        return super().read(size)
+
+
+def test_an_input_that_fails_is_never_a_shorter_result(tmp_path: Path) -> None:
+    big = b"a\n" + b"1\n" * (1 << 20)
+    values = STORLET.values({"query": "SELECT count(*) AS n FROM input"})
+    with (tmp_path / "out").open("wb") as target:
+        wrapped: Any = Target(target)
+        with pytest.raises(OSError, match="the storage node has gone"):
+            STORLET.module.Sql(None)([Source(big)], [wrapped], values)
+
+
+class Target:
+    """An output; ``write`` can be replaced."""
+
+    def __init__(self, file: Any) -> None:
+        self.write = file.write
+
+    def set_metadata(self, _metadata: dict[str, str]) -> None:
+        pass
+
+
+def test_an_output_that_fails_ends_the_query() -> None:
+    def write(_data: bytes) -> int:
+        raise BrokenPipeError
+
+    target: Any = Target(io.BytesIO())
+    target.write = write
+    values = STORLET.values({"query": "SELECT * FROM range(100000000000)"})
+    with pytest.raises(BrokenPipeError):
+        STORLET.module.Sql(None)([io.BytesIO(DATA)], [target], values)
+
+
+# --- two walls ------------------------------------------------------------------------------------
+
+#: Statements and queries that try to leave the query; ``/tmp`` is a folder of the test.
+HOSTILE = [
+    "SELECT * FROM read_csv('/etc/passwd')",
+    "SELECT * FROM read_csv_auto('/etc/passwd')",
+    "SELECT * FROM read_text('/etc/passwd')",
+    "SELECT * FROM read_blob('/proc/self/environ')",
+    "SELECT * FROM read_json('/etc/passwd')",
+    "SELECT * FROM read_parquet('/etc/passwd')",
+    "SELECT * FROM parquet_metadata('/etc/passwd')",
+    "SELECT * FROM sniff_csv('/etc/passwd')",
+    "SELECT * FROM '/etc/passwd'",
+    "SELECT * FROM '/tmp/x.csv'",
+    "SELECT * FROM 'https://example.org/x.csv'",
+    "SELECT * FROM 's3://bucket/x.parquet'",
+    "SELECT * FROM glob('/etc/*')",
+    "SELECT (SELECT content FROM read_text('/etc/passwd'))",
+    "WITH t AS (SELECT * FROM read_text('/etc/passwd')) SELECT * FROM t",
+    "SELECT * FROM input WHERE EXISTS (FROM read_text('/etc/passwd'))",
+    "FROM query('SELECT * FROM read_text(''/etc/passwd'')')",
+    "FROM query_table(['/etc/passwd'])",
+    "SELECT * FROM json_execute_serialized_sql('{}')",
+    "COPY input TO '/tmp/sql-hostile'",
+    "COPY (SELECT 1) TO '/tmp/sql-hostile' (FORMAT csv)",
+    "COPY input FROM '/etc/passwd'",
+    "EXPORT DATABASE '/tmp/sql-hostile'",
+    "IMPORT DATABASE '/tmp'",
+    "ATTACH '/tmp/sql-hostile.db' AS other",
+    "ATTACH ':memory:' AS other",
+    "INSTALL httpfs",
+    "LOAD httpfs",
+    "LOAD '/tmp/x.duckdb_extension'",
+    "SET enable_external_access = true",
+    "SET lock_configuration = false",
+    "SET memory_limit = '100GB'",
+    "SET threads = 64",
+    "SET temp_directory = '/tmp'",
+    "SET allowed_paths = ['/etc/passwd']",
+    "RESET memory_limit",
+    "PRAGMA memory_limit = '100GB'",
+    "PRAGMA database_list",
+    "CALL pragma_version()",
+    "CREATE SECRET s (TYPE s3)",
+    "CREATE TABLE t AS SELECT 1",
+    "CREATE MACRO m() AS TABLE SELECT * FROM read_text('/etc/passwd')",
+    "INSERT INTO input VALUES (1)",
+    "UPDATE input SET name = 1",
+    "DELETE FROM input",
+    "DROP VIEW input",
+    "ALTER VIEW input RENAME TO other",
+    "VACUUM",
+    "CHECKPOINT",
+    "BEGIN",
+    "PREPARE p AS SELECT 1",
+    "EXECUTE p",
+    "EXPLAIN SELECT 1",
+    "EXPLAIN ANALYZE SELECT 1",
+    "DESCRIBE input",
+    "SHOW TABLES",
+    "SUMMARIZE input",
+    "SELECT * FROM (DESCRIBE input)",
+    "SELECT * FROM (SHOW ALL TABLES)",
+    "SELECT * FROM duckdb_settings()",
+    "SELECT * FROM duckdb_secrets()",
+    "SELECT * FROM information_schema.tables",
+    "SELECT * FROM main.input",
+    "SELECT * FROM sqlite_master",
+    "SELECT getenv('HOME')",
+    "SELECT getvariable('x')",
+    "SELECT current_setting('memory_limit')",
+    "SELECT nextval('s')",
+    "SELECT write_log('x')",
+    "SELECT json_serialize_plan('SELECT 1')",
+    "SELECT 1) TO '/tmp/sql-hostile' (FORMAT csv); --",
+    "SELECT 1; COPY (SELECT 1) TO '/tmp/sql-hostile'",
+    "SELECT 1 /* ",
+    "SELECT * FROM (WITH \"/etc/passwd\" AS (SELECT 1) SELECT 1), '/etc/passwd'",
+    "SELECT * FROM (WITH \"/tmp/x.csv\" AS (SELECT 1) SELECT 1), '/tmp/x.csv'",
+    "SELECT * FROM facts",
+    "SELECT * FROM DATA",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", HOSTILE)
+def test_a_hostile_query_is_refused(query: str, tmp_path: Path) -> None:
+    failure(DATA, query.replace("/tmp", str(tmp_path)))
+    assert not list(tmp_path.glob("sql-hostile*"))
+
+
+#: Statements that the closed engine refuses by itself, without the check of the query.
+FOR_THE_ENGINE = [
+    query
+    for query in HOSTILE
+    if any(word in query for word in ("/etc/", "/tmp", "environ", "https:", "s3:", "facts"))
+    or query.startswith(("SET", "RESET", "INSTALL", "LOAD", "PRAGMA memory", "CREATE SECRET"))
+] + [f"SET {name} = DEFAULT" for name in ("enable_external_access", "lock_configuration")]
+
+
+@pytest.mark.parametrize("statement", FOR_THE_ENGINE)
+def test_the_closed_engine_refuses_it_without_the_check(statement: str, tmp_path: Path) -> None:
+    (tmp_path / "x.csv").write_text("secret\n1\n")
+    with ENGINE(64) as engine:
+        engine.close_in(["/proc/self/fd/0"])
+        with pytest.raises(duckdb.Error):
+            engine._connection.execute(statement.replace("/tmp", str(tmp_path))).fetchall()
+    assert not list(tmp_path.glob("sql-hostile*"))
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ("enable_external_access", False),
+        ("lock_configuration", True),
+        ("autoinstall_known_extensions", False),
+        ("autoload_known_extensions", False),
+        ("allow_community_extensions", False),
+        ("allow_unsigned_extensions", False),
+        ("python_enable_replacements", False),
+        ("temp_directory", ""),
+        ("memory_limit", "64.0 MiB"),
+    ],
+)
+def test_settings_of_the_closed_engine(setting: str, expected: object) -> None:
+    with ENGINE(64) as engine:
+        engine.close_in(["/proc/self/fd/0"])
+        assert engine.rows(f"SELECT current_setting('{setting}')") == [(expected,)]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "FROM input",
+        "TABLE input",
+        "WITH big AS (SELECT * FROM input WHERE size > 1) SELECT name FROM big",
+        "WITH RECURSIVE t(n) AS (VALUES (1) UNION ALL SELECT n + 1 FROM t WHERE n < 5) SELECT n FROM t",
+        "SELECT i.name, r.range FROM input i, range(2) r",
+        "SELECT unnest([1, 2]) AS one",
+        "SELECT * FROM unnest([1, 2])",
+        "SELECT * FROM (VALUES (1), (2)) v(x)",
+        "SELECT name FROM input UNION ALL SELECT 'z'",
+        "SELECT name, row_number() OVER (ORDER BY size DESC) AS place FROM input",
+        "SELECT regexp_replace(name, '[xy]', 'z') AS name FROM input;",
+        'SELECT "Name" FROM INPUT AS i ORDER BY ALL',
+        "SELECT * EXCLUDE (size) FROM input",
+        "SELECT list_transform([1, 2], x -> x + 1) AS l",
+    ],
+)
+def test_plain_queries_run(query: str) -> None:
+    assert output(DATA, query).count(b"\n") > 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.text(st.sampled_from("SELECT FROM input();'\"-*/,1a\n$é"), max_size=40))
+def test_any_text_ends_in_rows_or_one_error(text: str) -> None:
+    with suppress(ERROR):
+        output(DATA, text)
