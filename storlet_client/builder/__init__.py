@@ -2,6 +2,7 @@
 
 ``project``  a folder with ``storlet.toml``: its manifest and source; faults with line and column
 ``sources``  the source files of a project, which its author saves
+``plain``    a plain file of a storlet without a project, and its bundle
 ``wheels``   the libraries of a Python storlet, which pip resolves for the sandbox
 ``jars``     the jars of a Java storlet: its own, and the libraries that Maven resolves
 ``native``   the files of a native storlet, which its own build makes

@@ -1,4 +1,4 @@
-"""``run`` and ``test``: the storlet of a project, here and without a cluster."""
+"""``run`` and ``test``: a storlet on local files, here and without a cluster."""
 
 from __future__ import annotations
 
@@ -9,17 +9,19 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
+from storlet_client.builder import plain
 from storlet_client.builder.project import MANIFEST, ProjectError, folder_above
 from storlet_client.cli.context import DONE, PROBLEM, REFUSED, pairs, parameters_option
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
-from storlet_client.cli.progress import written
+from storlet_client.cli.progress import chunks_of, size_of, watched, written
 from storlet_client.errors import ConfigurationError
 from storlet_client.local import cases, sandbox
 from storlet_client.local import subject as subjects
@@ -27,8 +29,13 @@ from storlet_client.local.here import run_here
 from storlet_client.local.run import Input, Outcome
 from storlet_client.local.sandbox import LocalNode
 from storlet_client.local.subject import Subject
+from storlet_client.operations import language_of
 
 _SOURCE = click.Path(exists=True, path_type=Path)
+#: A word of ``run``.
+_WORD = click.Path(exists=True, allow_dash=True)
+#: The word for standard input.
+_STANDARD_INPUT = "-"
 
 
 def declare(group: Group) -> None:
@@ -38,14 +45,15 @@ def declare(group: Group) -> None:
         "run",
         examples="storlet run sample.txt -p text=apple\n"
         "storlet run fruit fruit/sample.txt -p text=apple\n"
+        "storlet run fruit -p text=apple < fruit/sample.txt\n"
         "storlet run fruit-0.1.0.storlet fruit/sample.txt\n"
+        "storlet run csv_filter.py input.csv -p columns=station\n"
+        "storlet run --language native /usr/bin/sort input.csv\n"
         "storlet run . photo.jpg -p width=200 --limit Memory=64M -o small.jpg\n"
         "storlet run --no-sandbox fruit fruit/sample.txt -p text=apple\n"
         "storlet run --no-sandbox --debug grape grape/sample.txt",
     )
-    @click.argument(
-        "words", nargs=-1, required=True, type=_SOURCE, metavar="[PROJECT|BUNDLE] FILE..."
-    )
+    @click.argument("words", nargs=-1, type=_WORD, metavar="[PROJECT|BUNDLE|STORLET] [FILE]...")
     @parameters_option
     @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
     @click.option(
@@ -56,6 +64,24 @@ def declare(group: Group) -> None:
         "-m", "--metadata", multiple=True, metavar="KEY=VALUE", help="Metadata of the first input."
     )
     @click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Lowered limit.")
+    @click.option(
+        "--language",
+        type=click.Choice(["python", "java", "native"]),
+        help="Language of the storlet; by the suffix of a plain file. Another one in the manifest"
+        " is an error.",
+    )
+    @click.option(
+        "--main",
+        help="Of a plain file: module.Class, a Java class, or FILE:FUNCTION; the only class of a"
+        " Python file, or the native program.",
+    )
+    @click.option(
+        "--dependency",
+        "dependencies",
+        multiple=True,
+        metavar="FILE[:MODE]",
+        help="Of a plain file: file beside it, such as lib.py or tool:0700. Repeat it for several.",
+    )
     @click.option(
         "--sandbox/--no-sandbox",
         default=True,
@@ -68,12 +94,16 @@ def declare(group: Group) -> None:
         help="Java, with --no-sandbox: wait for a debugger on a port, which is printed.",
     )
     @click.pass_context
-    def run_(context: click.Context, /, words: tuple[Path, ...], **options: Any) -> None:
-        """Run the storlet of a project or a bundle on local files, without a cluster.
+    def run_(context: click.Context, /, words: tuple[str, ...], **options: Any) -> None:
+        """Run a storlet on local files, without a cluster.
 
-        In a project, PROJECT may be left out: the first argument is an input unless it is a folder
-        or a bundle. The project is the nearest folder, from the current one upwards, that has a
-        storlet.toml.
+        PROJECT and BUNDLE may be left out in a project: the first argument is an input unless it is
+        a folder or a bundle. The project is the nearest folder, from the current one upwards, that
+        has a storlet.toml. Outside of a project, the first argument may be the plain file of a
+        storlet (STORLET), as for 'storlet deploy'.
+
+        Without FILE, the input is standard input, if that is not a terminal; '-' is standard input,
+        too.
 
         The sandbox is that of a node of a cluster, with its limits and errors. It needs Linux with
         Docker, root, and the package swift-storlets. --no-sandbox runs a Python storlet in this
@@ -83,12 +113,15 @@ def declare(group: Group) -> None:
         """
         began = time.monotonic()
         _refuse_contradictions(options)
-        source, files = _source_and_files(words)
+        called = _called(words, options["language"])
         metadata = pairs(options["metadata"], "-m")
-        inputs = [Input(path, metadata if not n else {}) for n, path in enumerate(files)]
         try:
-            with written(options["output"]) as file, _further(options["outputs"]) as further:
-                outcome = _complete(_run(source, inputs, file.fileno(), further, options))
+            with ExitStack() as opened:
+                subject = opened.enter_context(_subject(called, options))
+                inputs = opened.enter_context(_inputs(called.files, metadata))
+                file = opened.enter_context(written(options["output"]))
+                further = opened.enter_context(_further(options["outputs"]))
+                outcome = _complete(_run(subject, inputs, file.fileno(), further, options))
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         except _Failed as failed:
@@ -164,14 +197,13 @@ def _further(names: Sequence[str]) -> Iterator[list[Path]]:
 
 
 def _run(
-    source: Path,
-    inputs: list[Input],
+    subject: Subject,
+    inputs: Sequence[Input],
     output: int,
     further: Sequence[Path],
     options: Mapping[str, Any],
 ) -> Outcome:
     """One run; raises :class:`ProjectError`."""
-    subject = subjects.read(source)
     parameters = pairs(options["parameters"], "-p")
     if not options["sandbox"]:
         tell = _tell if options["debug"] else None
@@ -181,40 +213,129 @@ def _run(
         return node.run(bundle, inputs, parameters, limits, further)
 
 
-def _source_and_files(words: tuple[Path, ...]) -> tuple[Path, tuple[Path, ...]]:
-    """The project or bundle of ``run``, and the inputs.
+# --- the arguments of run -------------------------------------------------------------------------
 
-    :raises click.UsageError: there is no project, or no input, or the only argument can be both a
-        bundle and an input.
+
+@dataclass(frozen=True)
+class _Called:
+    """The arguments of ``run``.
+
+    :param subject: the folder of a project, a bundle, or the plain file of a storlet.
+    :param files: the inputs.
     """
-    first, *files = words
-    here = folder_above(Path())
-    if first.is_dir() or subjects.is_bundle(first):
-        if not files:
-            raise click.UsageError(_without_input(first, here))
-    elif here is not None:
-        first, files = here, list(words)
-    elif not files:
-        raise click.UsageError(
-            f"{str(first)!r} has no project: there is no {MANIFEST} here or in a folder above:"
-            " write 'storlet run PROJECT FILE'"
-        )
-    folders = [str(file) for file in files if file.is_dir()]
+
+    subject: Path
+    files: tuple[str, ...]
+    is_plain: bool = False
+
+
+def _called(words: tuple[str, ...], language: str | None) -> _Called:
+    """The subject and the inputs.
+
+    :raises click.UsageError: there is no subject, no input, or an argument can be both.
+    """
+    called = _parted(words, language)
+    names = [file for file in called.files if file != _STANDARD_INPUT]
+    folders = [name for name in names if Path(name).is_dir()]
     if folders:
         raise click.UsageError(f"FILE {folders[0]!r} is a folder: name a file")
-    return first, tuple(files)
+    if len(called.files) > len(names) + 1:
+        raise click.UsageError("'-' is given twice: standard input is one input")
+    if called.files:
+        return called
+    if sys.stdin is not None and sys.stdin.isatty():
+        raise click.UsageError(
+            f"{str(called.subject)!r} has no input: FILE is missing, and standard input is a"
+            " terminal: name a file, or write '< FILE'"
+        )
+    return _Called(called.subject, (_STANDARD_INPUT,), called.is_plain)
 
 
-def _without_input(subject: Path, here: Path | None) -> str:
-    """The error of a run whose only argument is a folder or a bundle."""
-    if subject.is_dir():
-        return f"{str(subject)!r} is a folder, and FILE is missing: name the input after it"
-    if here is None:
-        return f"{str(subject)!r} is a bundle, and FILE is missing: name the input after it"
-    return (
-        f"ambiguous argument {str(subject)!r}: a bundle to run, or an input of the project here:"
-        " write 'storlet run BUNDLE FILE' or 'storlet run PROJECT BUNDLE'"
+def _parted(words: tuple[str, ...], language: str | None) -> _Called:
+    """The words; ``files`` is empty if they name no input."""
+    here = folder_above(Path())
+    first, files = words[:1], words[1:]
+    if first and first[0] != _STANDARD_INPUT:
+        subject = Path(first[0])
+        if subject.is_dir() or subjects.is_bundle(subject):
+            if not files and here is not None and not subject.is_dir():
+                raise click.UsageError(_ambiguous(first[0]))
+            return _Called(subject, files)
+        if here is None and (language or language_of(subject.name)):
+            return _Called(subject, files, is_plain=True)
+    if here is not None:
+        return _Called(here, words)
+    named = f"{first[0]!r} has no project" if first else "there is no project"
+    raise click.UsageError(
+        f"{named}: there is no {MANIFEST} here or in a folder above: write 'storlet run PROJECT"
+        " FILE', or 'storlet run --language LANGUAGE STORLET FILE'"
     )
+
+
+def _ambiguous(bundle: str) -> str:
+    """The error of a run in a project whose only argument is a bundle."""
+    return (
+        f"ambiguous argument {bundle!r}: a bundle to run, or an input of the project here: write"
+        " 'storlet run BUNDLE FILE', 'storlet run BUNDLE -' or 'storlet run PROJECT BUNDLE'"
+    )
+
+
+@contextmanager
+def _subject(called: _Called, options: Mapping[str, Any]) -> Iterator[Subject]:
+    """The subject of a run; the bundle of a plain file exists during the block only.
+
+    :raises ProjectError: it is not valid.
+    :raises ConfigurationError: an option contradicts its manifest, or does not fit the plain file.
+    """
+    language, main, dependencies = (options[key] for key in ("language", "main", "dependencies"))
+    if called.is_plain:
+        with tempfile.TemporaryDirectory() as folder:
+            file = called.subject
+            yield subjects.read(plain.bundle(file, Path(folder), language, main, dependencies))
+        return
+    subject = subjects.read(called.subject)
+    faults = [
+        f"{option}: the manifest of {called.subject} has this: leave it out"
+        for option, value in (("--main", main), ("--dependency", dependencies))
+        if value
+    ]
+    declared = subject.document["language"]
+    if language not in (None, declared):
+        faults.append(
+            f"--language {language}: the manifest of {called.subject} has the language {declared}:"
+            " leave it out"
+        )
+    if faults:
+        raise ConfigurationError(faults)
+    yield subject
+
+
+@contextmanager
+def _inputs(files: Sequence[str], metadata: Mapping[str, str]) -> Iterator[list[Input]]:
+    """The inputs; the first has the metadata.
+
+    Standard input is a file during the block: sandboxes take files, and a storlet may seek in one.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [
+            _stored(Path(folder, "input")) if file == _STANDARD_INPUT else Path(file)
+            for file in files
+        ]
+        yield [Input(path, {} if number else metadata) for number, path in enumerate(paths)]
+
+
+def _stored(place: Path) -> Path:
+    """``place``, which gets the bytes of standard input."""
+    if sys.stdin is None:
+        raise ConfigurationError(["standard input is closed: name a file"])
+    source = sys.stdin.buffer
+    chunks = chunks_of(source)
+    if not source.isatty():
+        chunks = watched(chunks, "standard input", size_of(source))
+    with place.open("wb") as target:
+        for chunk in chunks:
+            target.write(chunk)
+    return place
 
 
 def _tell(address: str) -> None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
-from storlet_client.builder import bundler, wheels
+from storlet_client.builder import bundler, plain, wheels
 from storlet_client.builder.project import ProjectError
 from storlet_client.builder.sources import Sources
 from storlet_client.bundle import archive
@@ -20,12 +19,10 @@ from storlet_client.cli.output import format_option, legible, show_one, show_row
 from storlet_client.cli.progress import watched, written
 from storlet_client.cli.watch import at_each_save
 from storlet_client.errors import ConfigurationError, NotThere, Refused
-from storlet_client.operations import BundleVersion, Manifest, language_of
+from storlet_client.operations import BundleVersion, Manifest
 from storlet_client.overview import ALL_COLUMNS, COLUMNS, Overview
 from storlet_client.storlets import Storlets
 
-#: A class of a Python file that can be a storlet.
-_CLASS = re.compile(r"^class\s+([A-Za-z_]\w*)", re.MULTILINE)
 _FORBIDDEN = 403
 
 
@@ -141,7 +138,7 @@ def _deployment(
     if file.suffix == archive.SUFFIX:
         _refuse_options_of_files(options)
         return lambda: _deploy_bundle(storlets, file, check), lambda: [file]
-    files = [file, *filter(Path.is_file, _places(file.parent, options["dependencies"]))]
+    files = [file, *filter(Path.is_file, plain.places(file.parent, options["dependencies"]))]
     return lambda: _deploy_file(storlets, file, options, check), lambda: files
 
 
@@ -150,18 +147,18 @@ def _deploy_file(
 ) -> None:
     """Upload a plain storlet and its dependencies."""
     name, code = options["name"] or file.name, file.read_bytes()
-    language = _language(options["language"], name)
-    files, named = _dependencies(file.parent, options["dependencies"])
+    language = plain.language(options["language"], name)
+    needed = plain.dependencies(file.parent, options["dependencies"])
     manifest = Manifest(
-        main=options["main"] or _only_class(file, name, code),
+        main=options["main"] or plain.entry_point(file, name, language, code),
         language=language,
-        dependencies=named,
+        dependencies=needed.names,
         language_version=options["language_version"],
         input_types=options["inputs"],
         output_type=options["output_type"],
         limits=pairs(options["limits"], "--limit"),
     )
-    deployed = storlets.deploy(name, code, manifest, files, check=check)
+    deployed = storlets.deploy(name, code, manifest, needed.files, check=check)
     click.echo(legible(f"deployed {name}"))
     for line in deployed.changes or ("unchanged",):
         click.echo(legible(f"  {line}"))
@@ -229,45 +226,3 @@ def _changes(
         yield f"code: {before.bytes:,} -> {len(code):,} bytes"
         if before.version != manifest["version"]:
             yield f"version: {before.version} -> {manifest['version']}"
-
-
-def _language(given: str | None, name: str) -> str:
-    language = given or language_of(name)
-    if not language:
-        raise ConfigurationError([f"the language of {name} is unknown: add --language"])
-    return language
-
-
-def _only_class(file: Path, name: str, code: bytes) -> str:
-    """The entry point of a Python file with one class."""
-    if language_of(name) != "python":
-        raise ConfigurationError([f"{file}: add --main with the class to run"])
-    classes = _CLASS.findall(code.decode("utf-8", "replace"))
-    if len(classes) != 1:
-        found = f"it has {', '.join(classes)}" if classes else "it has no class"
-        raise ConfigurationError([f"{file}: {found}: add --main MODULE.CLASS"])
-    return f"{Path(name).stem}.{classes[0]}"
-
-
-def _dependencies(
-    folder: Path, given: tuple[str, ...]
-) -> tuple[dict[str, tuple[bytes, str]], tuple[str, ...]]:
-    """The files to upload, and the names of all dependencies."""
-    files, names, faults = {}, [], []
-    for each in given:
-        word, _, mode = each.partition(":")
-        (path,) = _places(folder, (each,))
-        names.append(path.name)
-        if path.is_file():
-            files[path.name] = (path.read_bytes(), mode or "0600")
-        elif mode or "/" in word:
-            faults.append(f"--dependency {each}: there is no file {word}")
-    if faults:
-        raise ConfigurationError(faults)
-    return files, tuple(names)
-
-
-def _places(folder: Path, given: tuple[str, ...]) -> list[Path]:
-    """The file of each ``--dependency``, beside the storlet's unless there is one here."""
-    words = [Path(each.partition(":")[0]) for each in given]
-    return [word if word.is_file() else folder / word for word in words]

@@ -5,6 +5,7 @@ The cluster gives the image, the Docker engine and the options only; one test co
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -13,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import pytest
 
@@ -101,9 +103,10 @@ def left(cluster: Cluster) -> list[str]:
     return [*DockerApi(cluster.docker_host).containers(label), *folders]
 
 
-def storlet(*words: str) -> subprocess.Popen[bytes]:
+def storlet(*words: str, stdin: BinaryIO | None = None) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-W", "ignore", "-m", "storlet_client.cli.main", *words]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    pipe = subprocess.PIPE
+    return subprocess.Popen(command, stdin=stdin, stdout=pipe, stderr=pipe)
 
 
 def test_a_run_gives_output_metadata_log_and_usage(
@@ -174,6 +177,19 @@ def test_a_run_in_a_project_names_the_input_only(
     done = storlet("run", "sample.txt", "-p", "text=apple")
     out, err = done.communicate(timeout=120)
     assert (done.returncode, out) == (0, b"one apple\nthree apples\n"), err
+
+
+def test_a_plain_file_runs_on_standard_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # outside of a project
+    sample = CHECKOUT / "storlets/csv_filter"
+    given = json.loads((sample / "manifest.json").read_text())["parameters"]
+    options = [word for key, value in given.items() for word in ("-p", f"{key}={value}")]
+    with (sample / "input.csv").open("rb") as source:
+        done = storlet("run", str(sample / "csv_filter.py"), *options, stdin=source)
+        out, err = done.communicate(timeout=120)
+    assert (done.returncode, out) == (0, (sample / "expected.csv").read_bytes()), err
 
 
 def test_a_java_project_runs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
 
@@ -177,12 +178,18 @@ def test_in_a_project_another_project_or_bundle_can_be_named(
         assert (result.code, result.out) == (0, "two pears\n")
 
 
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
 def test_arguments_of_a_run_without_project_or_input_are_refused(
     command: Command, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert command("build", str(folder)).code == 0
     (tmp_path / "in").write_text("an apple\n")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", Terminal())
 
     def error(*words: str) -> str:
         result = command("run", "--no-sandbox", *words)
@@ -191,9 +198,63 @@ def test_arguments_of_a_run_without_project_or_input_are_refused(
 
     bundle = str(folder / "dist/fruit-0.1.0.storlet")
     assert "'in' has no project: there is no storlet.toml here or in a folder above" in error("in")
-    assert "'fruit' is a folder, and FILE is missing" in error("fruit")
-    assert "is a bundle, and FILE is missing" in error(bundle)
+    assert "'-' has no project: there is no storlet.toml here" in error("-")
+    assert "there is no project: there is no storlet.toml here" in error()
+    assert "'fruit' has no input: FILE is missing, and standard input is a" in error("fruit")
+    assert f"{bundle!r} has no input: FILE is missing" in error(bundle)
     assert "FILE 'fruit' is a folder: name a file" in error("fruit", "fruit")
-    assert "Missing argument" in error()
+    assert "'-' is given twice" in error("fruit", "-", "-")
     monkeypatch.chdir(folder)
+    assert "'.' has no input: FILE is missing" in error()
     assert f"ambiguous argument {bundle!r}: a bundle to run, or an input" in error(bundle)
+
+
+@pytest.mark.parametrize("words", [[], ["-"], ["."], [".", "-"]])
+def test_standard_input_is_an_input(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    monkeypatch.chdir(folder)
+    with (folder / "sample.txt").open() as source:
+        monkeypatch.setattr(sys, "stdin", source)
+        result = command("run", "--no-sandbox", *words, "-p", "text=pear", "-m", "colour=red")
+    assert (result.code, result.out) == (0, "two pears\n")
+    assert "metadata colour: red" in result.err
+
+
+def test_a_closed_standard_input_is_named(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", None)
+    result = command("run", "--no-sandbox", str(folder))
+    assert (result.code, result.err) == (3, "storlet: standard input is closed: name a file\n")
+
+
+def test_a_plain_file_runs_outside_of_a_project(
+    command: Command, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "sum.sh").write_text("#!/bin/sh\nwc -l\n")
+    sample = str(folder / "sample.txt")
+    (tmp_path / "plain.py").write_bytes((folder / "src/fruit.py").read_bytes())
+    result = command("run", "--no-sandbox", "plain.py", sample, "-p", "text=pear", "-p", "more=x")
+    assert (result.code, result.out) == (0, "two pears\n")
+    assert result.err.startswith("plain.Fruit DEBUG: kept 1 lines")
+    result = command("run", "--no-sandbox", "--language", "native", "sum.sh", sample)
+    assert (result.code, result.out.strip()) == (0, "3")
+    result = command("run", "--no-sandbox", "--language", "java", "plain.py", sample)
+    assert (result.code, "add --main with the class" in result.err) == (3, True)
+
+
+def test_options_that_contradict_the_manifest_are_refused(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    words = ("run", "--no-sandbox", "sample.txt", "-p", "text=pear")
+    assert command(*words, "--language", "python").out == "two pears\n"
+    result = command(*words, "--language", "java", "--main", "a.B", "--dependency", "lib.py")
+    assert result.code == 3
+    assert result.err.splitlines() == [
+        "storlet: --main: the manifest of . has this: leave it out",
+        "storlet: --dependency: the manifest of . has this: leave it out",
+        "storlet: --language java: the manifest of . has the language python: leave it out",
+    ]

@@ -1,0 +1,155 @@
+"""A plain file of a storlet, without a project: its language, entry point and dependencies.
+
+``storlet deploy FILE`` uploads it as it is.  ``storlet run FILE`` runs it as :func:`bundle`: with
+the code and the entry point that the upload would have, and with any parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from storlet_client.bundle import archive, manifest
+from storlet_client.errors import ConfigurationError
+from storlet_client.operations import language_of
+
+#: A class of a Python file that can be a storlet.
+_CLASS = re.compile(r"^class\s+([A-Za-z_]\w*)", re.MULTILINE)
+_MODE = re.compile(r"[0-7]{3,4}")
+_DEFAULT_MODE = "0600"
+#: The most inputs, and outputs, that a manifest can declare.
+_MOST = 30
+_PLAIN, _EXECUTABLE = 0o644, 0o755
+_VERSION = "0"
+
+
+@dataclass(frozen=True)
+class Dependencies:
+    """The dependencies of a plain file.
+
+    :param files: content and file mode (octal) by name.
+    :param names: all names; one without a file is that of a dependency that is uploaded already.
+    """
+
+    files: dict[str, tuple[bytes, str]]
+    names: tuple[str, ...]
+
+
+def language(given: str | None, name: str) -> str:
+    """The language of a file: the ``given`` one, or that of its suffix.
+
+    :raises ConfigurationError: the suffix is none of a language.
+    """
+    found = given or language_of(name)
+    if not found:
+        raise ConfigurationError([f"the language of {name} is unknown: add --language"])
+    return found
+
+
+def entry_point(file: Path, name: str, spoken: str, code: bytes) -> str:
+    """The ``Main`` of a file: the only class of a Python file, or a native program itself.
+
+    :param name: of the storlet; ``file`` is for the text of an error.
+    :param spoken: its language.
+    :raises ConfigurationError: the file has several, or its language has none in a file.
+    """
+    if spoken == "native":
+        return name
+    if spoken != "python":
+        raise ConfigurationError([f"{file}: add --main with the class to run"])
+    classes = _CLASS.findall(code.decode("utf-8", "replace"))
+    if len(classes) != 1:
+        found = f"it has {', '.join(classes)}" if classes else "it has no class"
+        raise ConfigurationError([f"{file}: {found}: add --main MODULE.CLASS"])
+    return f"{Path(name).stem}.{classes[0]}"
+
+
+def dependencies(folder: Path, given: Sequence[str]) -> Dependencies:
+    """The dependencies ``FILE[:MODE]`` of a file in ``folder``.
+
+    :raises ConfigurationError: files are missing.
+    """
+    files, names, faults = {}, [], []
+    for each in given:
+        word, _, mode = each.partition(":")
+        (path,) = places(folder, (each,))
+        names.append(path.name)
+        if path.is_file():
+            files[path.name] = (path.read_bytes(), mode or _DEFAULT_MODE)
+        elif mode or "/" in word:
+            faults.append(f"--dependency {each}: there is no file {word}")
+    if faults:
+        raise ConfigurationError(faults)
+    return Dependencies(files, tuple(names))
+
+
+def places(folder: Path, given: Sequence[str]) -> list[Path]:
+    """The file of each ``--dependency``, beside the storlet's unless there is one here."""
+    words = [Path(each.partition(":")[0]) for each in given]
+    return [word if word.is_file() else folder / word for word in words]
+
+
+def bundle(
+    file: Path, out: Path, given: str | None, main: str | None, needed: Sequence[str]
+) -> Path:
+    """The bundle of a file and its dependencies, in the folder ``out``.
+
+    :param given: its language; by its suffix if it is ``None``.
+    :param main: its entry point; see :func:`entry_point`.
+    :param needed: see :func:`dependencies`.
+    :raises ConfigurationError: with all faults of the bundle.
+    """
+    code = file.read_bytes()
+    spoken = language(given, file.name)
+    found = dependencies(file.parent, needed)
+    faults = [
+        f"--dependency {name}: there is no file {name}"
+        for name in found.names
+        if name not in found.files
+    ]
+    faults += [
+        f"--dependency {name}:{mode}: want an octal mode such as 0700"
+        for name, (_, mode) in found.files.items()
+        if not _MODE.fullmatch(mode)
+    ]
+    if faults:
+        raise ConfigurationError(faults)
+    # A cluster lets each native storlet be executed.
+    own = _EXECUTABLE if spoken == "native" else _PLAIN
+    files = {name: (data, _bundled(mode)) for name, (data, mode) in found.files.items()}
+    files[file.name] = (code, own)
+    document: dict[str, Any] = {
+        "name": _name(file),
+        "version": _VERSION,
+        "language": spoken,
+        "main": main or entry_point(file, file.name, spoken, code),
+        # The metadata of a plain file declares no number of inputs and outputs.
+        "inputs": {"min": 1, "max": _MOST},
+        "outputs": {"count": 1, "max": _MOST},
+        **({"files": sorted(files)} if spoken == "native" else {}),
+    }
+    wrong = [f"{file}: {fault}" for fault in manifest.faults_of(document)]
+    if wrong:
+        raise ConfigurationError(wrong)
+    place = out / f"{document['name']}{archive.SUFFIX}"
+    with place.open("w+b") as packed:
+        archive.write(packed, document, files)
+        try:
+            archive.verify(packed, archive.Bounds())
+        except archive.BundleError as error:
+            raise ConfigurationError([f"{file}: {fault}" for fault in error.faults]) from error
+    return place
+
+
+def _bundled(mode: str) -> int:
+    """The mode in a bundle, which keeps the right to execute only."""
+    return _EXECUTABLE if int(mode, 8) & 0o100 else _PLAIN
+
+
+def _name(file: Path) -> str:
+    """A name of a storlet, for texts: the file may have any."""
+    name = re.sub(r"[^a-z0-9_-]", "-", file.stem.lower())
+    return (name if name[:1].isalpha() else f"storlet-{name}")[:63]
