@@ -16,6 +16,7 @@ from typing import Any, Callable
 
 from storlet_client.builder import jars
 from storlet_client.builder.project import SOURCE, Project
+from storlet_client.local.author import output_metadata
 from storlet_client.local.run import FAILED, Input, Outcome, checked
 
 _CLASS = "org.openstack.storlet.local.LocalRun"
@@ -88,11 +89,15 @@ def _packed(
 
 def _outcome(packed: bytes, log: str, further: int) -> Outcome:
     pairs = dict(_pairs(packed))
+    metadata = _below(pairs, _METADATA)
+    others = [_below(pairs, f"{_FURTHER}{n}.") for n in range(1, further + 1)]
+    for each in (metadata, *others):
+        fault = output_metadata.fault_of(each)
+        if fault:
+            return Outcome(FAILED, fault, log=log)
     message, traceback = pairs.get("message", ""), pairs.get("traceback", "")
-    return Outcome(
-        pairs["code"], message, traceback, _below(pairs, _METADATA), log,
-        further_metadata=[_below(pairs, f"{_FURTHER}{n}.") for n in range(1, further + 1)],
-    )  # fmt: skip
+    code = pairs["code"]
+    return Outcome(code, message, traceback, metadata, log, further_metadata=others)
 
 
 def _below(pairs: Mapping[str, str], prefix: str) -> dict[str, str]:

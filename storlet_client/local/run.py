@@ -6,6 +6,7 @@ codes and texts.  Limits and isolation are those of a sandbox only: there are no
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import os
@@ -21,7 +22,7 @@ from storlet_client.builder import native, rights
 from storlet_client.builder.project import SOURCE, Project, ProjectError
 from storlet_client.bundle import archive, manifest
 from storlet_client.local import author, program
-from storlet_client.local.author import failure_text, seekable, services
+from storlet_client.local.author import failure_text, output_metadata, seekable, services
 
 OK, FAILED, LOAD = "ok", "storlet.failed", "storlet.load"
 METADATA_LIMIT = "storlet.limit.metadata"
@@ -78,12 +79,13 @@ def run(
     document = project.document
     if document["language"] == "native":
         return _run_program(project, inputs, output, parameters, further)
-    metadata: list[dict[str, str]] = [{} for _ in range(1 + len(further))]
+    metadata = _Metadata(1 + len(further))
     with ExitStack() as opened:
         targets: list[author.StorletOutputFile] = []
-        for of_output in metadata:
-            fd = _created(further[len(targets) - 1]) if targets else output
-            target = author.StorletOutputFile(fd, _METADATA_BYTES, of_output.update)
+        for number in range(1 + len(further)):
+            fd = _created(further[number - 1]) if number else output
+            accept = functools.partial(metadata.accept, number)
+            target = author.StorletOutputFile(fd, _METADATA_BYTES, accept)
             opened.callback(target.abandon)
             targets.append(target)
         if document["language"] == "java":
@@ -110,12 +112,44 @@ def run(
             failed = Outcome(OK)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a storlet may raise anything
             failed = _failure(_code_of(error), error)
+        if metadata.refusal is not None:
+            failed = _refused(metadata.refusal)
         log.seek(0)
         text = log.read().decode("utf-8", "replace")
     return Outcome(
-        failed.code, failed.message, failed.traceback, metadata[0], text,
-        further_metadata=metadata[1:],
+        failed.code, failed.message, failed.traceback, metadata.texts[0], text,
+        further_metadata=metadata.texts[1:],
     )  # fmt: skip
+
+
+class _MetadataRefused(Exception):
+    """A cluster refuses this metadata."""
+
+
+class _Metadata:
+    """The metadata of each output; after metadata that is refused, nothing is accepted."""
+
+    def __init__(self, outputs: int) -> None:
+        self.texts: list[dict[str, str]] = [{} for _ in range(outputs)]
+        self.refusal: _MetadataRefused | None = None
+
+    def accept(self, number: int, texts: Mapping[str, str]) -> None:
+        """Take the metadata that the storlet sets for an output, or raise.
+
+        In a cluster such a run fails whether or not its storlet catches an exception.  So an
+        output, which sets empty metadata before its first byte, fails, too.
+        """
+        fault = output_metadata.fault_of(texts)
+        if fault:
+            self.refusal = _MetadataRefused(fault)
+        if self.refusal is not None:
+            raise self.refusal
+        self.texts[number].update(texts)
+
+
+def _refused(refusal: _MetadataRefused) -> Outcome:
+    """The outcome as in a cluster, with the place in the source."""
+    return Outcome(FAILED, str(refusal), failure_text.traceback_text(refusal, _OUR_FOLDER))
 
 
 def _run_program(
@@ -174,6 +208,9 @@ def _with_metadata(ended: program.Ended) -> Outcome:
         for key, value in metadata.items()
         if value is not None
     }
+    fault = output_metadata.fault_of(texts)
+    if fault:
+        return Outcome(FAILED, fault, log=ended.log)
     return Outcome(OK, metadata=texts, log=ended.log)
 
 

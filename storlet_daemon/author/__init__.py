@@ -3,10 +3,11 @@
 Nothing else of this package is meant for authors.  This folder needs the standard library only, and
 works from Python 3.9 on: ``storlet test`` of the client runs storlets with it.
 
-``failure_text``  the summary and the traceback of a failed run
-``seekable``      inputs in which a storlet can seek
-``services``      the store, as a running storlet may use it
-``calls``         calls of other storlets: the request, its input, and the result
+``failure_text``     the summary and the traceback of a failed run
+``output_metadata``  metadata that no output can have
+``seekable``         inputs in which a storlet can seek
+``services``         the store, as a running storlet may use it
+``calls``            calls of other storlets: the request, its input, and the result
 
 ::
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from typing import Final
 
+from storlet_daemon.author import output_metadata
 from storlet_middleware import errors
 from storlet_middleware.engine.failure import Failure
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.errors import Unprocessable
-
-#: Characters of a header's name in HTTP, and UTF-8 as in Swift.  Swift's clients cannot send
-#: others; a ':' or a space would break the connections to object servers, and Swift would blame
-#: those servers.
-_METADATA_KEY: Final = re.compile(r"(?:[!#$%&'*+.^_`|~0-9A-Za-z-]|[^\x00-\xa0\s])+")
 
 
 class OutputCount:
@@ -64,11 +58,7 @@ def checked_metadata(metadata: Mapping[str, str], max_bytes: int) -> dict[str, s
     if size > max_bytes:
         text = f"the storlet's metadata is longer than {max_bytes} bytes"
         raise Unprocessable(text, code=errors.LIMIT_METADATA)
-    for key, value in checked.items():
-        if any(ord(char) < 32 or ord(char) == 127 for char in key + value):
-            raise Unprocessable("the storlet's metadata has a control character")
-        if not _METADATA_KEY.fullmatch(key):
-            raise Unprocessable(
-                f"the storlet's metadata has a key that no header can have: {key!r}"
-            )
+    fault = output_metadata.fault_of(checked)
+    if fault:
+        raise Unprocessable(fault)
     return checked

@@ -20,6 +20,8 @@ import pytest
 
 from storlet_client.builder import bundler, template, wheels
 from storlet_client.errors import ConfigurationError, Refused, StorletsError
+from storlet_client.local import subject as subjects
+from storlet_client.local.here import run_here
 from storlet_client.local.run import Input, Outcome
 from storlet_client.local.sandbox import LocalNode
 from storlet_client.login import Token
@@ -42,8 +44,11 @@ class Fruit:
         self.logger = logger
 
     def __call__(self, in_files, out_files, params):
-        out_files[0].set_metadata({"uid": os.getuid()})
         action = params["text"]
+        metadata = {"uid": os.getuid()}
+        if action == "control":
+            metadata["a"] = "b\\x07c"
+        out_files[0].set_metadata(metadata)
         if action == "fail":
             raise ValueError("on purpose")
         if action == "memory":
@@ -125,7 +130,7 @@ def test_a_sandbox_has_no_network(node: LocalNode, bundle: Path) -> None:
     assert outcome.message == "PermissionError: [Errno 1] Operation not permitted", outcome
 
 
-@pytest.mark.parametrize("action", ["fail", "memory", "copy"])
+@pytest.mark.parametrize("action", ["fail", "memory", "copy", "control"])
 def test_errors_are_those_of_a_cluster(
     node: LocalNode, bundle: Path, users: dict[str, Client], action: str
 ) -> None:
@@ -143,6 +148,12 @@ def test_errors_are_those_of_a_cluster(
     outcome = node.run(bundle, [Input(bundle)], parameters, limits)
     assert outcome.code == caught.value.code
     assert caught.value.message.startswith(outcome.message)
+    if action == "control":
+        with Path(os.devnull).open("wb") as null:
+            here = run_here(
+                subjects.read(bundle), [Input(bundle)], os.dup(null.fileno()), parameters
+            )
+        assert (here.code, here.message) == (outcome.code, outcome.message)
 
 
 def _read(storlets: Storlets, parameters: dict[str, str], limits: dict[str, str]) -> bytes:

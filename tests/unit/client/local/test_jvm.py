@@ -86,6 +86,16 @@ def test_further_outputs_are_files(project: Project) -> None:
         run(project, "ok")
 
 
+def test_metadata_that_a_cluster_refuses_is_refused_here(project: Project) -> None:
+    source = project.folder / "in"
+    source.write_bytes(b"x")
+    with (project.folder / "out").open("wb") as output:
+        inputs = [Input(source, {"colour": "red\nor blue"})]
+        outcome = jvm.run(project, inputs, output.fileno(), {"text": "ok"})
+    assert outcome.code == "storlet.failed"
+    assert outcome.message == "the storlet's metadata has a control character"
+
+
 def test_a_failure_and_the_end_of_the_process_are_told_apart(project: Project) -> None:
     assert run(project, "storlet.load")[0].code == "storlet.load"
     outcome, _ = run(project, "exit")

@@ -115,6 +115,11 @@ def test_a_process_that_is_left_does_not_delay_the_end(tmp_path: Path) -> None:
             "storlet.failed",
             "the metadata is not a JSON object: another value",
         ),
+        (
+            'eval "exec 9>&$STORLET_METADATA_FD"; printf %s "{\\"a\\": \\"b\\\\nc\\"}" >&9',
+            "storlet.failed",
+            "the storlet's metadata has a control character",
+        ),
     ],
 )
 def test_a_failure_has_its_code(tmp_path: Path, script: str, code: str, message: str) -> None:

@@ -101,6 +101,24 @@ def test_a_failure_has_the_code_and_the_text_of_a_cluster(
 
 
 @pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ("{'a': 'b\\nc'}", "the storlet's metadata has a control character"),
+        ("{'a:b': 'c'}", "the storlet's metadata has a key that no header can have: 'a:b'"),
+    ],
+)
+@pytest.mark.parametrize("end", ["", "out_files[0].write(b'x')", "out_files[0].close()"])
+def test_metadata_that_a_cluster_refuses_is_refused_here(
+    project: Project, tmp_path: Path, metadata: str, message: str, end: str
+) -> None:
+    body = f"try:\n    out_files[0].set_metadata({metadata})\nexcept Exception:\n    pass\n{end}"
+    outcome, output = outcome_of(with_code(project, body), tmp_path)
+    assert (outcome.code, outcome.message, output) == ("storlet.failed", message, b"")
+    assert (outcome.metadata, "set_metadata" in outcome.traceback) == ({}, True)
+    assert "local/run.py" not in outcome.traceback
+
+
+@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("import nothing_of_that_name\n", "ModuleNotFoundError: No module named"),

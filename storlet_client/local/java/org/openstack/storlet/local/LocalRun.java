@@ -152,8 +152,9 @@ public final class LocalRun {
     }
 
     private static void write(Path file, Map<String, String> pairs) throws IOException {
+        // A text without the separator: in metadata, the other control character is refused, too.
         StringBuilder text = new StringBuilder();
-        pairs.forEach((name, value) -> text.append(name.replace('\0', '?')).append('\0').append(value.replace('\0', '?')).append('\0'));
+        pairs.forEach((name, value) -> text.append(name.replace('\0', '\1')).append('\0').append(value.replace('\0', '\1')).append('\0'));
         // Renamed when it is complete.
         Path partial = Path.of(file + ".partial");
         Files.write(partial, text.toString().getBytes(StandardCharsets.UTF_8));
