@@ -20,7 +20,7 @@ with each released version of the server.
 ``records``     records of one length, read one at a time
 ``structure``   the description of such records, shared with the storlet std:records
 ``replay``      repetition of a recorded run, and its comparison with the record
-``output``      an output as a stream of bytes or lines
+``output``      an output as a stream of bytes, lines or records
 ``transport``   performs calls by HTTP, with and without ``asyncio``
 ``session``     token, retries and errors of one request
 ``exchange``    the values that operations and transports exchange: a call, a pause, an answer
@@ -48,7 +48,7 @@ from storlet_client.errors import (
 )
 from storlet_client.login import Credentials, Keystone, Tempauth, Token, from_environment
 from storlet_client.operations import BundleVersion, Deployed, Grant, Info, Manifest, Storlet
-from storlet_client.output import AsyncOutput, Output
+from storlet_client.output import AsyncOutput, Output, Record
 from storlet_client.storlets import AsyncStorlets, Storlets
 
 __version__ = "0.1.0"
@@ -67,6 +67,7 @@ __all__ = [
     "Manifest",
     "NotThere",
     "Output",
+    "Record",
     "Refused",
     "Storlet",
     "Storlets",

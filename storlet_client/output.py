@@ -1,4 +1,4 @@
-"""The output of a storlet, or an object, as a stream of bytes or lines.
+"""The output of a storlet, or an object, as a stream of bytes, lines or records.
 
 An output that ends before its end raises :class:`~storlet_client.BrokenAnswer`.
 """
@@ -10,12 +10,17 @@ from typing import Any
 
 import httpx
 
-from storlet_client.errors import BrokenAnswer
+from storlet_client import structure
+from storlet_client.errors import BrokenAnswer, ConfigurationError
 from storlet_client.exchange import Answer
+from storlet_client.structure import Structure, StructureError
 
 #: The longest silence in an output.  A storlet that works without output sends no bytes for a long
 #: time; the server limits that.
 READ_SECONDS = 3600.0
+
+#: The value of each field by its name.
+Record = dict[str, Any]
 
 
 class _Facts:
@@ -66,6 +71,23 @@ class Output(_Facts):
         """Lines of UTF-8 without their ends."""
         yield from _lines(self)
 
+    def records(self, struct: str) -> Iterator[Record]:
+        """Records of one length, one at a time, as mappings of field to value.
+
+        :param struct: the fields of a record, such as ``i4 id, s96 text``; see
+            :mod:`~storlet_client.structure`.
+        :raises ConfigurationError: it is not valid; nothing is read then.
+        :raises BrokenAnswer: at the next record: the output is incomplete, or ends in a record.
+        """
+        return self.records_of(layout_of(struct))
+
+    def records_of(self, layout: Structure) -> Iterator[Record]:
+        """:meth:`records` with a layout."""
+        splitter = _Records(layout)
+        for chunk in self:
+            yield from splitter.feed(chunk)
+        splitter.end()
+
     def read(self) -> bytes:
         """The whole output."""
         return b"".join(self)
@@ -89,6 +111,18 @@ class AsyncOutput(_Facts):
                 yield line
         for line in splitter.end():
             yield line
+
+    def records(self, struct: str) -> AsyncIterator[Record]:
+        """Records of one length; see :meth:`Output.records`."""
+        return self.records_of(layout_of(struct))
+
+    async def records_of(self, layout: Structure) -> AsyncIterator[Record]:
+        """:meth:`records` with a layout."""
+        splitter = _Records(layout)
+        async for chunk in self:
+            for record in splitter.feed(chunk):
+                yield record
+        splitter.end()
 
     async def read(self) -> bytes:
         """The whole output."""
@@ -120,6 +154,41 @@ def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
     for chunk in chunks:
         yield from splitter.feed(chunk)
     yield from splitter.end()
+
+
+class _Records:
+    """Splits chunks into records."""
+
+    def __init__(self, layout: Structure) -> None:
+        self._layout = layout
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterator[Record]:
+        """The records that are complete with ``chunk``."""
+        data = self._rest + chunk
+        whole = len(data) - len(data) % self._layout.size
+        self._rest = data[whole:]
+        for values in self._layout.packing.iter_unpack(memoryview(data)[:whole]):
+            yield self._layout.as_mapping(values)
+
+    def end(self) -> None:
+        """Raise if the output ends within a record."""
+        if self._rest:
+            raise BrokenAnswer(
+                f"the output is incomplete: its last record has {len(self._rest)} of"
+                f" {self._layout.size} bytes"
+            )
+
+
+def layout_of(struct: str) -> Structure:
+    """The layout of a description.
+
+    :raises ConfigurationError: it is not valid.
+    """
+    try:
+        return structure.parse(struct)
+    except StructureError as error:
+        raise ConfigurationError([str(error)]) from None
 
 
 def _broken(error: httpx.HTTPError) -> BrokenAnswer:

@@ -6,12 +6,11 @@ description of records that both share.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from storlet_client import operations, structure
-from storlet_client.errors import BrokenAnswer, ConfigurationError
+from storlet_client.errors import ConfigurationError
 from storlet_client.exchange import Answer, Flow
 from storlet_client.operations import Invocation
 from storlet_client.session import Session
@@ -60,27 +59,3 @@ def run(session: Session, query: RecordQuery) -> Flow[Answer]:
         raise ConfigurationError([text])
     answer = yield from operations.run(session, query.invocation)
     return answer
-
-
-class Decoder:
-    """Splits the output into records."""
-
-    def __init__(self, layout: Structure) -> None:
-        self._layout = layout
-        self._rest = b""
-
-    def feed(self, chunk: bytes) -> Iterator[dict[str, Any]]:
-        """The records that are complete with ``chunk``."""
-        data = self._rest + chunk
-        whole = len(data) - len(data) % self._layout.size
-        self._rest = data[whole:]
-        for values in self._layout.packing.iter_unpack(memoryview(data)[:whole]):
-            yield self._layout.as_mapping(values)
-
-    def end(self) -> None:
-        """Raise if the output ends within a record."""
-        if self._rest:
-            raise BrokenAnswer(
-                f"the output is incomplete: its last record has {len(self._rest)} of"
-                f" {self._layout.size} bytes"
-            )

@@ -27,9 +27,9 @@ from storlet_client.operations import (
     Manifest,
     Storlet,
 )
-from storlet_client.output import AsyncOutput, Output
+from storlet_client.output import AsyncOutput, Output, Record
 from storlet_client.overview import Overview, overview
-from storlet_client.records import Decoder, RecordQuery
+from storlet_client.records import RecordQuery
 from storlet_client.session import Session
 from storlet_client.transport import AsyncTransport, Transport, Watch
 
@@ -182,7 +182,7 @@ class Storlets(_Account[Transport]):
 
     def records(
         self, container: str, name: str, struct: str, where: str = "", fields: Sequence[str] = ()
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[Record]:
         """The records of an object, one at a time, as mappings of field to value.
 
         They are selected at the node that has the object, by the storlet ``std:records``.
@@ -196,12 +196,9 @@ class Storlets(_Account[Transport]):
         query = RecordQuery.of(container, name, struct, where, fields)
         return self._records(query)
 
-    def _records(self, query: RecordQuery) -> Iterator[dict[str, Any]]:
-        decoder = Decoder(query.layout)
+    def _records(self, query: RecordQuery) -> Iterator[Record]:
         with self._http.stream(records.run(self._session, query)) as output:
-            for chunk in output:
-                yield from decoder.feed(chunk)
-        decoder.end()
+            yield from output.records_of(query.layout)
 
     def library(self) -> Sequence[Mapping[str, Any]]:
         """The storlets that every account has, with versions and parameters."""
@@ -410,18 +407,15 @@ class AsyncStorlets(_Account[AsyncTransport]):
 
     def records(
         self, container: str, name: str, struct: str, where: str = "", fields: Sequence[str] = ()
-    ) -> AsyncIterator[dict[str, Any]]:
+    ) -> AsyncIterator[Record]:
         """The records of an object, one at a time, as mappings of field to value."""
         query = RecordQuery.of(container, name, struct, where, fields)
         return self._records(query)
 
-    async def _records(self, query: RecordQuery) -> AsyncIterator[dict[str, Any]]:
-        decoder = Decoder(query.layout)
+    async def _records(self, query: RecordQuery) -> AsyncIterator[Record]:
         async with self._http.stream(records.run(self._session, query)) as output:
-            async for chunk in output:
-                for record in decoder.feed(chunk):
-                    yield record
-        decoder.end()
+            async for record in output.records_of(query.layout):
+                yield record
 
     async def library(self) -> Sequence[Mapping[str, Any]]:
         """The storlets that every account has, with versions and parameters."""

@@ -105,6 +105,9 @@ def test_records_are_selected_at_the_node(owner: Client, container: str, placeme
             for number, place in rows
             if number >= 9000 and b"3" in place
         ]
+        with storlets.run("std:records", path, {"struct": "i4 id, s12 place"}) as output:
+            whole = list(output.records("i4 id, s12 place"))
+        assert whole == [{"id": number, "place": place.decode()} for number, place in rows]
         assert owner.put(path, body + b"x").status == 201
         with pytest.raises(StorletsError):
             list(storlets.records(*name, "i4 id, s12 place"))

@@ -1,16 +1,28 @@
-"""Outputs: bytes, lines, facts, and broken streams."""
+"""Outputs: bytes, lines, records, facts, and broken streams."""
 
 from __future__ import annotations
 
+import asyncio
 import socket
+import struct
 import threading
 
 import httpx
 import pytest
 
-from storlet_client import BrokenAnswer, Storlets, Token, transport
+from storlet_client import (
+    AsyncOutput,
+    AsyncStorlets,
+    BrokenAnswer,
+    ConfigurationError,
+    Record,
+    Storlets,
+    Tempauth,
+    Token,
+    transport,
+)
 from storlet_client import output as output_module
-from storlet_client.output import _Lines
+from storlet_client.output import _Lines, _Records, layout_of
 from tests.unit.client.server import Reply, Server
 
 TEXT = "first\nsec\u00f6nd\n\nlast".encode()
@@ -71,6 +83,77 @@ def test_an_output_without_a_known_end_is_broken(server: Server, storlets: Storl
     storlets._http._client = httpx.Client(transport=httpx.MockTransport(answer))
     with pytest.raises(BrokenAnswer, match="no length"), storlets.run("s.py", "c/o"):
         pass
+
+
+LAYOUT = "<i4 id, x2, s4 text"
+PACKED = b"".join(struct.pack("<i2x4s", n, b"ab") for n in range(3))
+RECORDS = [{"id": n, "text": "ab"} for n in range(3)]
+
+
+def test_an_output_has_records(server: Server, storlets: Storlets) -> None:
+    server.on("GET", "/c/o", Reply(200, {}, PACKED))
+    with storlets.run("s.py", "c/o") as output:
+        assert list(output.records(LAYOUT)) == RECORDS
+    server.on("GET", "/c/o", Reply(200, {}, b""))
+    with storlets.run("s.py", "c/o") as output:
+        assert list(output.records(LAYOUT)) == []
+
+
+async def collected(output: AsyncOutput) -> list[Record]:
+    return [record async for record in output.records(LAYOUT)]
+
+
+def test_asyncio_has_its_records_and_lines_too(server: Server, credentials: Tempauth) -> None:
+    server.on("GET", "/c/o", Reply(200, {}, PACKED), Reply(200, {}, TEXT), Reply(200, {}, b"x"))
+
+    async def read() -> list[str]:
+        async with AsyncStorlets(credentials) as storlets:
+            async with storlets.run("s.py", "c/o") as output:
+                assert await collected(output) == RECORDS
+            async with storlets.run("s.py", "c/o") as output:
+                lines = [line async for line in output.lines()]
+            async with storlets.run("s.py", "c/o") as output:
+                with pytest.raises(BrokenAnswer, match="its last record has 1 of 10 bytes"):
+                    await collected(output)
+            return lines
+
+    assert asyncio.run(read()) == TEXT.decode().split("\n")
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 10, 25])
+def test_records_do_not_depend_on_the_chunks(chunk: int) -> None:
+    splitter = _Records(layout_of(LAYOUT))
+    found = [
+        record
+        for start in range(0, len(PACKED), chunk)
+        for record in splitter.feed(PACKED[start : start + chunk])
+    ]
+    splitter.end()
+    assert found == RECORDS
+
+
+@pytest.mark.parametrize(
+    ("length", "sent", "text"),
+    [(25, None, "its last record has 5 of 10 bytes"), (30, 20, "the output is incomplete")],
+)
+def test_records_of_an_incomplete_output_are_broken(
+    server: Server, storlets: Storlets, length: int, sent: int | None, text: str
+) -> None:
+    server.on("GET", "/c/o", Reply(200, {}, PACKED[:length], sent=sent))
+    records: list[Record] = []
+    with storlets.run("s.py", "c/o") as output, pytest.raises(BrokenAnswer, match=text):
+        records.extend(output.records(LAYOUT))
+    assert records == RECORDS[:2]
+
+
+def test_a_description_of_records_that_is_not_valid_is_refused_at_once(
+    server: Server, storlets: Storlets
+) -> None:
+    server.on("GET", "/c/o", Reply(200, {}, PACKED))
+    with storlets.run("s.py", "c/o") as output:
+        with pytest.raises(ConfigurationError, match="struct: 'i3 id'"):
+            output.records("i3 id")
+        assert output.read() == PACKED
 
 
 def test_an_output_that_stops_is_given_up_with_the_length_of_the_silence(
