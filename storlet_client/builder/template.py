@@ -236,7 +236,7 @@ def make(folder: Path, language: str = "python", kind: str = FILTER) -> Path:
 
     Under ``sudo`` in a folder of the user, it belongs to the user.
 
-    :param language: ``python``, ``java``, or ``native``: a project in Rust.
+    :param language: ``python``, ``java``, or ``native``: a project in Rust or C.
     :param kind: one of :func:`kinds`.
     :raises ProjectError: the name cannot be that of a storlet, the folder exists, or the language
         has no such template.

@@ -28,7 +28,7 @@ def declare(group: Group) -> None:
         "init",
         examples="storlet init thumb --template image\n"
         "storlet init totals --language java --template csv\n"
-        "storlet init sum --language native",
+        "storlet init sum --language native --template merge",
     )
     @click.argument("name")
     @click.option(
@@ -47,8 +47,8 @@ def declare(group: Group) -> None:
         """Make a folder with a storlet that works.
 
         It has storlet.toml, source, and test cases with samples. Python and Java have all
-        templates, native filter only. A native storlet is one in Rust here; change build and files
-        of storlet.toml for another language.
+        templates, native all but image. A native storlet is a program in Rust here, and that of
+        service a function in C; change build and files of storlet.toml for another language.
         """
         try:
             folder = template.make(Path(name), language, kind)

@@ -90,7 +90,9 @@ def test_a_project_of_each_template_is_valid(tmp_path: Path, language: str, kind
     made = project.read(folder)
     assert (made.document["name"], made.document["language"]) == ("two-words", language)
     assert made.test_files()
-    main = {"python": "two_words.TwoWords", "java": "TwoWords"}[language]
+    mains = {"python": "two_words.TwoWords", "java": "TwoWords", "native": "two-words"}
+    mains["native-service"] = "two-words.so:replace_codes"
+    main = mains.get(f"{language}-{kind}", mains[language])
     assert made.document["main"] == main
     for path in folder.rglob("*"):
         if path.is_file():
@@ -112,6 +114,6 @@ def test_the_cases_of_a_new_python_project_pass(tmp_path: Path, kind: str) -> No
 
 
 def test_a_template_that_a_language_lacks_names_those_that_it_has(tmp_path: Path) -> None:
-    with pytest.raises(ProjectError, match=r"for native there are filter$"):
+    with pytest.raises(ProjectError, match=r"for native there are filter, csv, merge, service$"):
         template.make(tmp_path / "thumb", "native", "image")
     assert list(tmp_path.iterdir()) == []
