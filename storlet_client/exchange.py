@@ -79,6 +79,13 @@ class Pause:
 
 
 @dataclass(frozen=True)
+class Sent:
+    """A part of a call's body was sent; ``size`` is its bytes."""
+
+    size: int
+
+
+@dataclass(frozen=True)
 class Answer:
     """The answer to a call.
 

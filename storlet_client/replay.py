@@ -11,13 +11,17 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from storlet_client.errors import BrokenAnswer, NotRepeatable, NotThere, Refused
 from storlet_client.operations import BundleVersion, Invocation
+from storlet_client.output import Output
 from storlet_client.storlets import Storlets
+
+#: Passes the bytes of a stream, which has a name; a command shows their progress.
+Passing = Callable[[Output, str], Iterable[bytes]]
 
 OK = "ok"
 _CONDITION = 412
@@ -156,8 +160,17 @@ def changed(record: Mapping[str, Any], path: str = "") -> NotRepeatable:
     )
 
 
+def unwatched(stream: Output, _name: str) -> Iterable[bytes]:
+    """The bytes of the stream."""
+    return stream
+
+
 def on_cluster(
-    storlets: Storlets, record: Mapping[str, Any], invocation: Invocation, output: BinaryIO | None
+    storlets: Storlets,
+    record: Mapping[str, Any],
+    invocation: Invocation,
+    output: BinaryIO | None,
+    passing: Passing = unwatched,
 ) -> Ran:
     """Repeat the run on the cluster.
 
@@ -171,7 +184,7 @@ def on_cluster(
             invocation.storlet, invocation.path, invocation.parameters, **more
         ) as stream:
             run_id = stream.invocation
-            for chunk in stream:
+            for chunk in passing(stream, invocation.path):
                 digest.update(chunk)
                 size += len(chunk)
                 if output is not None:

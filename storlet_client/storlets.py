@@ -16,7 +16,7 @@ from typing_extensions import Self
 from storlet_client import operations, records
 from storlet_client.diagnosis.account import diagnose
 from storlet_client.diagnosis.check import Check
-from storlet_client.exchange import Answer, Body, Call, Pause
+from storlet_client.exchange import Answer, Body, Call
 from storlet_client.login import Credentials, from_environment
 from storlet_client.operations import (
     BundleVersion,
@@ -31,12 +31,12 @@ from storlet_client.output import AsyncOutput, Output, Record
 from storlet_client.overview import Overview, overview
 from storlet_client.records import RecordQuery
 from storlet_client.session import Session
-from storlet_client.transport import AsyncTransport, Transport, Watch
+from storlet_client.transport import AsyncTransport, Event, Transport, Watch
 
 H = TypeVar("H", Transport, AsyncTransport)
 
 
-def _no_watch(_call: Call, _event: Answer | Pause | None) -> None:
+def _no_watch(_call: Call, _event: Event) -> None:
     pass
 
 
@@ -45,7 +45,7 @@ class _Account(Generic[H]):
 
     :param credentials: see :mod:`~storlet_client.login`.
     :param verify: whether certificates are checked, or the path of a file with trusted ones.
-    :param watch: called with each call, and with its answer or pause.
+    :param watch: see :data:`~storlet_client.transport.Watch`.
     """
 
     _transport: type[H]

@@ -9,20 +9,25 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar, Union
 
 import httpx
 
 from storlet_client.errors import ConfigurationError, StorletsError, Unreachable
-from storlet_client.exchange import Answer, Call, Flow, Pause
+from storlet_client.exchange import Answer, Body, Call, Flow, Pause, Sent
 from storlet_client.output import READ_SECONDS, AsyncOutput, Output
 
 T = TypeVar("T")
 Step = Union[Call, Pause]
-#: Called with each call, and with its answer or pause: for progress and ``-v``.
-Watch = Callable[[Call, Union[Answer, Pause, None]], None]
+#: ``None`` is the begin of a call.
+Event = Union[Answer, Pause, Sent, None]
+#: Called with each call, with the parts of its body that were sent, and with its answer or pause:
+#: for progress and ``-v``.
+Watch = Callable[[Call, Event], None]
+#: A longer body is sent in parts of this size.
+PART_BYTES = 1 << 18
 
 _CONNECT_SECONDS = 10.0
 #: Of requests that are answered at once; Swift itself tries its nodes for less.
@@ -33,7 +38,7 @@ class Transport:
     """Performs one flow at a time.
 
     :param verify: whether certificates are checked, or the path of a file with trusted ones.
-    :param watch: called with each call, and with its answer or pause.
+    :param watch: see :data:`Watch`.
     """
 
     def __init__(self, *, verify: bool | str, watch: Watch) -> None:
@@ -60,11 +65,22 @@ class Transport:
             time.sleep(step.seconds)
             return None
         with _translated(step):
-            request = self._client.build_request(**_arguments(step))
+            request = self._client.build_request(**_arguments(step, self._body(step)))
             response = self._client.send(request, stream=step.is_streamed)
             if _reads(step, response):
                 response.read()
         return _answer(response, is_read=_reads(step, response))
+
+    def _body(self, call: Call) -> Body:
+        """The body, in parts that are watched."""
+        if not is_parted(call.body) or isinstance(call.body, AsyncIterable):
+            return call.body
+        return self._parts(call, call.body or b"")
+
+    def _parts(self, call: Call, body: bytes | Iterable[bytes]) -> Iterator[bytes]:
+        for part in _split(body) if isinstance(body, bytes) else body:
+            yield part
+            self._watch(call, Sent(len(part)))
 
     @contextmanager
     def stream(self, flow: Flow[Answer]) -> Iterator[Output]:
@@ -104,11 +120,24 @@ class AsyncTransport:
             await asyncio.sleep(step.seconds)
             return None
         with _translated(step):
-            request = self._client.build_request(**_arguments(step))
+            request = self._client.build_request(**_arguments(step, self._body(step)))
             response = await self._client.send(request, stream=step.is_streamed)
             if _reads(step, response):
                 await response.aread()
         return _answer(response, is_read=_reads(step, response))
+
+    def _body(self, call: Call) -> Body:
+        """The body, in parts that are watched."""
+        if isinstance(call.body, AsyncIterable) and is_parted(call.body):
+            return self._parts(call, call.body)
+        if isinstance(call.body, bytes) and is_parted(call.body):
+            return self._parts(call, _each(_split(call.body)))
+        return call.body
+
+    async def _parts(self, call: Call, body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
+        async for part in body:
+            yield part
+            self._watch(call, Sent(len(part)))
 
     @asynccontextmanager
     async def stream(self, flow: Flow[Answer]) -> AsyncIterator[AsyncOutput]:
@@ -157,6 +186,26 @@ def _translated(call: Call) -> Iterator[None]:
         raise _unreachable(call, error) from error
 
 
+def is_parted(body: Body) -> bool:
+    """Whether a body is sent in parts, each of which is watched.
+
+    A short one is not, and neither is a file: its size is sent with it.
+    """
+    is_file = hasattr(body, "read") or hasattr(body, "aread")
+    is_short = isinstance(body, bytes) and len(body) <= PART_BYTES
+    return body is not None and not is_file and not is_short
+
+
+def _split(body: bytes) -> Iterator[bytes]:
+    for begin in range(0, len(body), PART_BYTES):
+        yield body[begin : begin + PART_BYTES]
+
+
+async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
 def _unreachable(call: Call, error: Exception) -> StorletsError:
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
         return ConfigurationError([f"{call.url!r} is not the URL of a server: {error}"])
@@ -174,9 +223,11 @@ def _seconds(call: Call) -> float:
     return _QUICK_SECONDS if call.is_quick else READ_SECONDS
 
 
-def _arguments(call: Call) -> dict[str, Any]:
+def _arguments(call: Call, body: Body) -> dict[str, Any]:
     # An output is stored and sent as the storlet made it, so no encoding is negotiated.
     given = {"Accept-Encoding": "identity", **call.headers}
+    if body is not call.body and isinstance(call.body, bytes):
+        given["Content-Length"] = str(len(call.body))
     faults = [
         f"{name}: {value!r}: a header cannot carry it"
         for name, value in given.items()
@@ -188,7 +239,7 @@ def _arguments(call: Call) -> dict[str, Any]:
         "method": call.method,
         "url": call.target(""),
         "headers": [(name.encode("ascii"), value.encode("utf-8")) for name, value in given.items()],
-        "content": call.body,
+        "content": body,
         "timeout": httpx.Timeout(_seconds(call), connect=_CONNECT_SECONDS),
     }
 

@@ -10,6 +10,7 @@ import click
 from storlet_client.cli.context import DONE, PROBLEM, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, in_line, legible, show_one, show_rows
+from storlet_client.cli.progress import working
 from storlet_client.operations import Info
 from storlet_client.storlets import Storlets
 
@@ -31,7 +32,8 @@ def declare(group: Group) -> None:
         grants without an effect; and of each place that is named, whether it exists and whether you
         may read it. It changes nothing. The exit status is 1 if there is a problem.
         """
-        checks = storlets.diagnose(places)
+        with working("doctor"):
+            checks = storlets.diagnose(places)
         if form == "table":
             for check in checks:
                 mark = click.style("ok  ", fg="green") if check.is_well else _BAD

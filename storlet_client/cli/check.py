@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 import click
@@ -11,6 +12,7 @@ from storlet_client.builder.project import ProjectError
 from storlet_client.cli.context import DONE, PROBLEM
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import legible
+from storlet_client.cli.progress import bundle_of, working
 from storlet_client.local import check as checks
 from storlet_client.local import subject as subjects
 
@@ -38,7 +40,10 @@ def declare(group: Group) -> None:
         """
         try:
             subject = subjects.read(source)
-            with tempfile.TemporaryFile() as output, subject.as_bundle() as bundle:
+            with ExitStack() as opened:
+                output = opened.enter_context(tempfile.TemporaryFile())
+                bundle = opened.enter_context(bundle_of(subject))
+                opened.enter_context(working(f"check {subject.document['name']}"))
                 faults = checks.faults_of(bundle, subject.document, output)
         except ProjectError as error:
             faults = error.faults

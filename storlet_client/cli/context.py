@@ -9,9 +9,11 @@ from typing import Any
 import click
 
 from storlet_client.cli import trace
+from storlet_client.cli.progress import CallProgress
 from storlet_client.errors import ConfigurationError
 from storlet_client.login import from_environment
 from storlet_client.storlets import Storlets
+from storlet_client.transport import Watch
 
 #: Exit codes; the help of the command lists them.
 DONE, PROBLEM, MISUSED, NOT_CONFIGURED, REFUSED, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
@@ -31,9 +33,8 @@ class Options:
         credentials = from_environment(
             cloud=self.cloud, storage_url=self.storage_url, token=self.token
         )
-        if self.is_verbose:
-            return Storlets(credentials, verify=self.verify, watch=trace.watch)
-        return Storlets(credentials, verify=self.verify)
+        watch: Watch = trace.watch if self.is_verbose else CallProgress()
+        return Storlets(credentials, verify=self.verify, watch=watch)
 
 
 def with_storlets(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ import click
 from storlet_client.cli.context import pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, show_rows
-from storlet_client.cli.progress import written
+from storlet_client.cli.progress import watched, written
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import object_path
 from storlet_client.storlets import Storlets
@@ -74,8 +74,9 @@ def declare(group: Group) -> None:
         With --to the cluster stores this, and a summary is printed.
         """
         document = _document(name, container, options)
-        with storlets.distribute(document) as stream, written(options["output"]) as file:
-            for chunk in stream:
+        output = options["output"]
+        with storlets.distribute(document) as stream, written(output) as file:
+            for chunk in watched(stream, name, stream.length, output):
                 file.write(chunk)
                 file.flush()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import click
@@ -12,7 +12,7 @@ import click
 from storlet_client.cli.context import pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
-from storlet_client.cli.progress import chunks_of, size_of, watched, written
+from storlet_client.cli.progress import FileBody, watched, written
 from storlet_client.cli.runs import show_logs
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import object_path
@@ -34,7 +34,7 @@ def declare(group: Group) -> None:
 
         No storlet runs, unless the rules of the account say so. The tools of Swift do the same.
         """
-        if storlets.upload(path, _body(source, path), content_type):
+        if storlets.upload(path, _body(source), content_type):
             click.echo(legible(f"created container {object_path(path)[0]}"))
         click.echo(legible(f"stored {path}"))
 
@@ -88,7 +88,7 @@ def declare(group: Group) -> None:
         }
         began = time.monotonic()
         if source is not None:
-            body = _body(source, path)
+            body = _body(source)
             kind = options["content_type"]
             answer = storlets.put(name, path, body, parameters, content_type=kind, **more)
             _summary(answer.headers, began, f"stored {path}")
@@ -181,17 +181,10 @@ def _refuse_contradictions(target: str | None, source: Any, options: Mapping[str
         raise ConfigurationError(faults)
 
 
-def _body(source: BinaryIO, path: str) -> Iterator[bytes] | bytes:
+def _body(source: BinaryIO) -> FileBody | bytes:
     """The bytes of a file; a small file can be sent again after a failure."""
     first = source.read(_SMALL + 1)
-    if len(first) <= _SMALL:
-        return first
-
-    def chunks() -> Iterator[bytes]:
-        yield first
-        yield from chunks_of(source)
-
-    return watched(chunks(), f"upload {path}", size_of(source))
+    return first if len(first) <= _SMALL else FileBody(first, source)
 
 
 #: Bytes of a body that is kept in memory, so that it can be sent again.

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -21,7 +21,15 @@ from storlet_client.builder.project import MANIFEST, ProjectError, folder_above
 from storlet_client.cli.context import DONE, PROBLEM, REFUSED, pairs, parameters_option
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
-from storlet_client.cli.progress import chunks_of, size_of, watched, written
+from storlet_client.cli.progress import (
+    bundle_of,
+    chunks_of,
+    growth,
+    size_of,
+    watched,
+    working,
+    written,
+)
 from storlet_client.errors import ConfigurationError
 from storlet_client.local import cases, sandbox
 from storlet_client.local import subject as subjects
@@ -121,7 +129,7 @@ def declare(group: Group) -> None:
                 inputs = opened.enter_context(_inputs(called.files, metadata))
                 file = opened.enter_context(written(options["output"]))
                 further = opened.enter_context(_further(options["outputs"]))
-                outcome = _complete(_run(subject, inputs, file.fileno(), further, options))
+                outcome = _complete(_run(subject, inputs, file, further, options))
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         except _Failed as failed:
@@ -199,17 +207,25 @@ def _further(names: Sequence[str]) -> Iterator[list[Path]]:
 def _run(
     subject: Subject,
     inputs: Sequence[Input],
-    output: int,
+    output: BinaryIO,
     further: Sequence[Path],
     options: Mapping[str, Any],
 ) -> Outcome:
     """One run; raises :class:`ProjectError`."""
     parameters = pairs(options["parameters"], "-p")
     if not options["sandbox"]:
-        tell = _tell if options["debug"] else None
-        return run_here(subject, inputs, os.dup(output), parameters, tell, further)
+        with ExitStack() as opened:
+            if subject.document["language"] == "java":
+                subject = Subject(opened.enter_context(bundle_of(subject)), subject.document)
+            # Without progress: a debugger may use the terminal.
+            tell = _tell if options["debug"] else None
+            return run_here(subject, inputs, os.dup(output.fileno()), parameters, tell, further)
     limits = pairs(options["limits"], "--limit")
-    with subject.as_bundle() as bundle, LocalNode(output) as node:
+    with ExitStack() as opened:
+        bundle = opened.enter_context(bundle_of(subject))
+        node = opened.enter_context(LocalNode(output.fileno()))
+        name, path = subject.document["name"], options["output"]
+        opened.enter_context(working(f"run {name}", path, growth(output)))
         return node.run(bundle, inputs, parameters, limits, further)
 
 
@@ -371,8 +387,9 @@ def _results(subject: Subject, selected: str, *, is_isolated: bool) -> list[case
         if not is_isolated:
             return list(cases.results(project, selected, cases.InProcesses(project, subject.path)))
         output = opened.enter_context(tempfile.TemporaryFile())
-        bundle = opened.enter_context(subject.as_bundle())
+        bundle = opened.enter_context(bundle_of(subject))
         node = opened.enter_context(LocalNode(output.fileno()))
+        opened.enter_context(working(f"test {subject.document['name']}"))
         runner = cases.InSandbox(project, bundle, node, output)
         return list(cases.results(project, selected, runner))
 

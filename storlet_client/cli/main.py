@@ -35,7 +35,7 @@ from storlet_client.cli.context import (
 )
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import in_line, legible
-from storlet_client.cli.progress import STANDARD_OUTPUT
+from storlet_client.cli.progress import STANDARD_OUTPUT, ended
 from storlet_client.errors import (
     BrokenAnswer,
     ConfigurationError,
@@ -137,8 +137,9 @@ def completion(shell: str) -> None:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
     try:
-        # Without a code from `Context.exit`, a command returns None.
-        return int(cli.main(arguments, prog_name="storlet", standalone_mode=False) or DONE)
+        with ended():
+            # Without a code from `Context.exit`, a command returns None.
+            return int(cli.main(arguments, prog_name="storlet", standalone_mode=False) or DONE)
     except click.ClickException as error:
         error.show()
         return MISUSED

@@ -1,32 +1,160 @@
-"""Progress on a terminal, and files that appear only when they are complete."""
+"""Progress on a terminal, and files that appear only when they are complete.
+
+There is one display, on standard error if that is a terminal and ``-v`` does not print there.  It
+has a line for each task that is under way: bytes, rate and time left, or the time so far if the end
+is unknown.
+"""
 
 from __future__ import annotations
 
 import os
 import stat
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Union
 
-from rich.console import Console
+import click
+from rich.console import Console, RenderableType
 from rich.progress import (
     BarColumn,
     DownloadColumn,
     FileSizeColumn,
     Progress,
+    ProgressColumn,
+    Task,
+    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.text import Text
 
+from storlet_client.builder import rights
 from storlet_client.builder.files import replacement
 from storlet_client.cli.output import in_line
+from storlet_client.exchange import Answer, Body, Call, Pause, Sent
+from storlet_client.local.subject import Subject
+from storlet_client.transport import PART_BYTES, Event, is_parted
 
 #: Its name in errors.
 STANDARD_OUTPUT = "standard output"
+#: Called with a number of further bytes.
+Count = Callable[[int], object]
+#: The number of bytes so far.
+Size = Callable[[], int]
+_Fact = Union[
+    DownloadColumn, FileSizeColumn, TransferSpeedColumn, TimeRemainingColumn, TimeElapsedColumn
+]
+
+
+# --- the display ----------------------------------------------------------------------------------
+
+
+class _Facts(ProgressColumn):
+    """Bytes, rate and time left of a task; or the time so far."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._known = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
+        self._unknown = (FileSizeColumn(), TransferSpeedColumn(), TimeElapsedColumn())
+        self._uncounted = (TimeElapsedColumn(),)
+
+    def render(self, task: Task) -> Text:
+        columns: Sequence[_Fact] = self._uncounted
+        if task.fields["is_counted"]:
+            columns = self._unknown if task.total is None else self._known
+        return Text(" ").join(column.render(task) for column in columns)
+
+
+class _Display(Progress):
+    """The lines on the terminal.
+
+    :param has_clock: a thread refreshes them; without it they are drawn once.
+    """
+
+    def __init__(self, *, has_clock: bool) -> None:
+        self._sizes: dict[TaskID, Size] = {}
+        super().__init__(
+            TextColumn("{task.description}", markup=False), BarColumn(), _Facts(),
+            console=Console(stderr=True), auto_refresh=has_clock, transient=True,
+            # Standard output is never that of the display.
+            redirect_stdout=False, redirect_stderr=False,
+        )  # fmt: skip
+
+    def begin(self, text: str, total: int | None, size: Size | None, *, is_counted: bool) -> TaskID:
+        task = self.add_task(in_line(text), total=total, is_counted=is_counted)
+        if size is not None:
+            self._sizes[task] = size
+        return task
+
+    def end(self, task: TaskID) -> None:
+        with self._lock:
+            self._sizes.pop(task, None)
+            self.remove_task(task)
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        with self._lock:
+            for task, size in self._sizes.items():
+                self.update(task, completed=size())
+        return super().get_renderables()
+
+
+#: The display that is on the terminal, if any.
+_shown: list[_Display] = []
+
+
+@contextmanager
+def ended() -> Iterator[None]:
+    """End the display with the block: a loop that an exception leaves keeps its iterators."""
+    try:
+        yield
+    finally:
+        while _shown:
+            _shown.pop().stop()
+
+
+@contextmanager
+def _task(
+    text: str,
+    total: int | None = None,
+    size: Size | None = None,
+    *,
+    is_counted: bool,
+    has_clock: bool = True,
+) -> Iterator[Count]:
+    """A line of the display during the block, which counts bytes."""
+    if not _has_terminal():
+        yield lambda _count: None
+        return
+    outer = _shown[0] if _shown else None
+    display = outer or _Display(has_clock=has_clock)
+    task = display.begin(text, total, size, is_counted=is_counted)
+    if outer is None:
+        _shown.append(display)
+        display.start()
+    try:
+        yield lambda count: display.advance(task, count)
+    finally:
+        if outer is not None:
+            display.end(task)
+        elif display in _shown:
+            _shown.remove(display)
+            display.stop()
+
+
+def _has_terminal() -> bool:
+    """Whether a display can be shown: standard error is a terminal, which nothing else uses."""
+    context = click.get_current_context(silent=True)
+    options = context.find_root().obj if context is not None else None
+    return sys.stderr.isatty() and not getattr(options, "is_verbose", False)
+
+
+def _is_mixed(output: str) -> bool:
+    """Whether the file ``output`` would be on the terminal with the display."""
+    return output == "-" and sys.stdout.isatty()
 
 
 def watched(
@@ -37,22 +165,137 @@ def watched(
     :param total: bytes in all, if they are known.
     :param output: the file that gets them; on a terminal it would mix with the progress.
     """
-    is_mixed = output == "-" and sys.stdout.isatty()
-    if is_mixed or not sys.stderr.isatty():
+    if _is_mixed(output):
         yield from chunks
         return
-    known = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
-    unknown = (FileSizeColumn(), TransferSpeedColumn(), TimeElapsedColumn())
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        *(unknown if total is None else known),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(in_line(text), total=total)
+    with _task(text, total, is_counted=True) as count:
         for chunk in chunks:
             yield chunk
-            progress.update(task, advance=len(chunk))
+            count(len(chunk))
+
+
+@contextmanager
+def working(
+    text: str, output: str = "", size: Size | None = None, *, has_clock: bool = True
+) -> Iterator[None]:
+    """The time so far, on a terminal, during the block.
+
+    :param output: as of :func:`watched`.
+    :param size: gives bytes, which are shown with their rate.
+    :param has_clock: False if the block forks: the clock is a thread.
+    """
+    if _is_mixed(output):
+        yield
+        return
+    with _task(text, None, size, is_counted=size is not None, has_clock=has_clock):
+        yield
+
+
+def growth(file: BinaryIO) -> Size | None:
+    """The bytes by which a regular file grows from now on; ``None`` for another kind of file."""
+    before, number = size_of(file), file.fileno()
+    return None if before is None else lambda: os.fstat(number).st_size - before
+
+
+@contextmanager
+def building(folder: Path) -> Iterator[None]:
+    """The block builds the project in ``folder``."""
+    # A build with the rights of another user is a fork.
+    is_forked = folder.is_dir() and rights.user_of(folder) is not None
+    with working(f"build {folder}", has_clock=not is_forked):
+        yield
+
+
+@contextmanager
+def bundle_of(subject: Subject) -> Iterator[Path]:
+    """The bundle of a subject, which exists during the block."""
+    if subject.is_bundle:
+        yield subject.path
+        return
+    with ExitStack() as opened:
+        with building(subject.path):
+            bundle = opened.enter_context(subject.as_bundle())
+        yield bundle
+
+
+# --- requests -------------------------------------------------------------------------------------
+
+
+class FileBody:
+    """The content of an open file as the body of a request, which is sent once.
+
+    :param first: the bytes that were read already.
+    :ivar size: bytes in all, if they are known.
+    """
+
+    def __init__(self, first: bytes, file: BinaryIO) -> None:
+        self.size = size_of(file)
+        self._first = first
+        self._file = file
+
+    def __iter__(self) -> Iterator[bytes]:
+        for begin in range(0, len(self._first), PART_BYTES):
+            yield self._first[begin : begin + PART_BYTES]
+        yield from chunks_of(self._file)
+
+
+class CallProgress:
+    """Shows the bytes of a call's body as they are sent, and the time until its answer.
+
+    Calls that are answered at once are not shown.
+    """
+
+    def __init__(self) -> None:
+        self._display = ExitStack()
+        self._count: Count = lambda _count: None
+        #: Bytes that are not yet sent, if they are known.
+        self._left: int | None = None
+
+    def __call__(self, call: Call, event: Event) -> None:
+        if isinstance(event, Sent):
+            self._sent(call, event.size)
+            return
+        self._display.close()
+        if isinstance(event, Pause):
+            self._show(working(f"{event.reason}: repeat in {event.seconds:g} s"))
+        elif not isinstance(event, Answer) and not call.is_quick:
+            self._begin(call)
+
+    def _begin(self, call: Call) -> None:
+        if not is_parted(call.body):
+            self._show(working(_text(call)))
+            return
+        self._left = _length(call.body)
+        line = _task(_text(call), self._left, is_counted=True)
+        self._count = self._display.enter_context(line)
+
+    def _sent(self, call: Call, size: int) -> None:
+        self._count(size)
+        if self._left is not None:
+            self._left -= size
+            if self._left <= 0:
+                self._display.close()
+                self._show(working(f"{_text(call)}: waiting for the answer"))
+
+    def _show(self, line: AbstractContextManager[None]) -> None:
+        self._count, self._left = lambda _count: None, None
+        self._display.enter_context(line)
+
+
+def _length(body: Body) -> int | None:
+    """The bytes of a body, if they are known."""
+    if isinstance(body, bytes):
+        return len(body)
+    return body.size if isinstance(body, FileBody) else None
+
+
+def _text(call: Call) -> str:
+    """The line of a call."""
+    doing = call.headers.get("X-Run-Storlet") or ("upload" if call.method == "PUT" else call.method)
+    return f"{doing} {'/'.join(call.path) or 'account'}"
+
+
+# --- files ----------------------------------------------------------------------------------------
 
 
 def size_of(file: BinaryIO) -> int | None:

@@ -14,6 +14,7 @@ from storlet_client.builder.project import ProjectError
 from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
+from storlet_client.cli.progress import building
 from storlet_client.diagnosis.check import command
 from storlet_client.errors import ConfigurationError
 from storlet_client.storlets import Storlets
@@ -74,7 +75,8 @@ def declare(group: Group) -> None:
         """
         sandbox = wheels.Sandbox(python, machine)
         try:
-            bundle = bundler.build(folder, output or folder / "dist", sandbox)
+            with building(folder):
+                bundle = bundler.build(folder, output or folder / "dist", sandbox)
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         # A script gets the path as it is; a terminal, without its control characters.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from typing import Any, BinaryIO
 
@@ -13,9 +13,10 @@ from storlet_client import replay as replays
 from storlet_client.cli.context import DONE, PROBLEM, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, show_rows
-from storlet_client.cli.progress import written
+from storlet_client.cli.progress import watched, working, written
 from storlet_client.errors import NotRepeatable
 from storlet_client.local import repeat
+from storlet_client.output import Output
 from storlet_client.replay import Ran
 from storlet_client.storlets import Storlets
 
@@ -69,14 +70,20 @@ def declare(group: Group) -> None:
 def _repeat(storlets: Storlets, record: Mapping[str, Any], options: Mapping[str, Any]) -> Ran:
     is_any = options["any_version"]
     invocation = replays.invocation_of(storlets, record, any_version=is_any)
+    output = options["output"] or ""
+
+    def passing(stream: Output, name: str) -> Iterator[bytes]:
+        return watched(stream, name, stream.length, output)
+
     with ExitStack() as opened:
+        opened.enter_context(working(f"replay {record['id']}", output))
         target: BinaryIO | None = None
-        if options["output"]:
-            target = opened.enter_context(written(options["output"]))
+        if output:
+            target = opened.enter_context(written(output))
         if not options["local"]:
-            return replays.on_cluster(storlets, record, invocation, target)
-        output = opened.enter_context(tempfile.TemporaryFile())
-        ran = repeat.here(storlets, record, invocation, output)
+            return replays.on_cluster(storlets, record, invocation, target, passing)
+        stored = opened.enter_context(tempfile.TemporaryFile())
+        ran = repeat.here(storlets, record, invocation, stored, passing)
         if target is not None:
-            repeat.keep(output, target)
+            repeat.keep(stored, target)
         return ran

@@ -16,7 +16,7 @@ from storlet_client.bundle import archive
 from storlet_client.cli.context import pairs, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_one, show_rows
-from storlet_client.cli.progress import watched, written
+from storlet_client.cli.progress import building, watched, working, written
 from storlet_client.cli.watch import at_each_save
 from storlet_client.errors import ConfigurationError, NotThere, Refused
 from storlet_client.operations import BundleVersion, Manifest
@@ -38,7 +38,8 @@ def declare(group: Group) -> None:
         ACCESS are the readers of the container with the storlets, and the grants. RUNS is '-' if
         the account does not record all runs (X-Account-Meta-Storlet-Records: all).
         """
-        found = storlets.overview()
+        with working("list"):
+            found = storlets.overview()
         rows = [row.document if form in {"json", "yaml"} else row.cells for row in found.rows]
         columns = ALL_COLUMNS if form == "csv" else COLUMNS
         show_rows(rows, columns, form, "no storlets: deploy one with 'storlet deploy FILE'")
@@ -176,7 +177,7 @@ def _refuse_options_of_files(options: Mapping[str, Any]) -> None:
 def _built(folder: Path, sources: Sources) -> Path:
     """The new bundle of a project."""
     try:
-        with sources.while_built():
+        with sources.while_built(), building(folder):
             bundle = bundler.build(folder, folder / "dist", wheels.Sandbox())
     except ProjectError as error:
         raise ConfigurationError(error.faults) from None

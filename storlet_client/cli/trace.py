@@ -9,6 +9,7 @@ import click
 
 from storlet_client.cli.output import legible
 from storlet_client.exchange import Answer, Call, Pause
+from storlet_client.transport import Event
 
 _HIDDEN = "***"
 #: Headers whose values are secrets, or can be.
@@ -21,14 +22,14 @@ _SECRET = re.compile(
 _PLAIN = frozenset(("format", "limit", "marker", "prefix", "delimiter"))
 
 
-def watch(call: Call, event: Answer | Pause | None) -> None:
+def watch(call: Call, event: Event) -> None:
     """Print one event."""
     if event is None:
         _say(f"> {call.method} {_url(call.target(''))}")
         _headers(">", call.headers.items())
     elif isinstance(event, Pause):
         _say(f"* {event.reason}: repeat in {event.seconds:g} s")
-    else:
+    elif isinstance(event, Answer):
         _say(f"< {event.status}")
         _headers("<", event.headers.items())
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from storlet_client.cli.output import legible
+from storlet_client.cli.progress import ended
 from storlet_client.errors import StorletsError
 
 _SECONDS = 0.5
@@ -54,6 +55,7 @@ def _state(files: Iterable[Path]) -> State:
 
 def _run(command: Callable[[], None]) -> None:
     try:
-        command()
+        with ended():
+            command()
     except (StorletsError, OSError) as error:
         click.echo(legible(f"storlet: {error}"), err=True)

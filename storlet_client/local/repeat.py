@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
@@ -14,8 +14,7 @@ from storlet_client.errors import NotRepeatable, Refused
 from storlet_client.local.run import Input
 from storlet_client.local.sandbox import LocalNode
 from storlet_client.operations import Invocation
-from storlet_client.output import Output
-from storlet_client.replay import Ran
+from storlet_client.replay import Passing, Ran, unwatched
 from storlet_client.storlets import Storlets
 
 _CONDITION = 412
@@ -24,7 +23,11 @@ _DECLARED = "x-object-meta-storlet-"
 
 
 def here(
-    storlets: Storlets, record: Mapping[str, Any], invocation: Invocation, output: BinaryIO
+    storlets: Storlets,
+    record: Mapping[str, Any],
+    invocation: Invocation,
+    output: BinaryIO,
+    passing: Passing = unwatched,
 ) -> Ran:
     """Repeat the run; ``output`` is a file that gets the output.
 
@@ -40,11 +43,13 @@ def here(
         raise NotRepeatable("; ".join(faults))
     with TemporaryDirectory() as folder:
         bundle = Path(folder, "bundle")
-        _fetch_bundle(storlets, record, invocation, bundle)
-        inputs = [_fetch(storlets, record, invocation.path, Path(folder, "0"), invocation.if_match)]
-        etags = invocation.if_resources or [""] * len(invocation.resources)
-        for number, (path, etag) in enumerate(zip(invocation.resources, etags), 1):
-            inputs.append(_fetch(storlets, record, path, Path(folder, str(number)), etag))
+        _fetch_bundle(storlets, record, invocation, bundle, passing)
+        places = [invocation.path, *invocation.resources]
+        etags = [invocation.if_match, *(invocation.if_resources or [""] * (len(places) - 1))]
+        inputs = [
+            _fetch(storlets, record, (path, etag), Path(folder, str(number)), passing)
+            for number, (path, etag) in enumerate(zip(places, etags))
+        ]
         with LocalNode(output.fileno()) as node:
             outcome = node.run(bundle, inputs, invocation.parameters, invocation.limits)
     if not outcome.is_ok:
@@ -57,7 +62,11 @@ def here(
 
 
 def _fetch_bundle(
-    storlets: Storlets, record: Mapping[str, Any], invocation: Invocation, place: Path
+    storlets: Storlets,
+    record: Mapping[str, Any],
+    invocation: Invocation,
+    place: Path,
+    passing: Passing,
 ) -> None:
     name = invocation.storlet.partition("@")[0]
     versions = storlets.versions(name)
@@ -67,15 +76,21 @@ def _fetch_bundle(
     if version is None:
         raise replay.gone(record)
     with storlets.download_version(name, version) as stream:
-        _write(stream, place)
+        _write(passing(stream, name), place)
 
 
 def _fetch(
-    storlets: Storlets, record: Mapping[str, Any], path: str, place: Path, etag: str
+    storlets: Storlets,
+    record: Mapping[str, Any],
+    given: tuple[str, str],
+    place: Path,
+    passing: Passing,
 ) -> Input:
+    """The object with a path and an ETag."""
+    path, etag = given
     try:
         with storlets.read(path, etag) as stream:
-            _write(stream, place)
+            _write(passing(stream, path), place)
             headers = stream.headers
     except Refused as error:
         if error.status == _CONDITION:
@@ -89,9 +104,9 @@ def _fetch(
     return Input(place, metadata)
 
 
-def _write(stream: Output, place: Path) -> None:
+def _write(chunks: Iterable[bytes], place: Path) -> None:
     with place.open("wb") as target:
-        for chunk in stream:
+        for chunk in chunks:
             target.write(chunk)
 
 

@@ -26,7 +26,11 @@ def make_client(instance: Any) -> Storlets:
     url = instance.get_endpoint_for_service_type(
         "object-store", region_name=instance.region_name, interface=instance.interface
     )
-    return Storlets(Token(url, instance.session.get_token()), verify=instance.session.verify)
+    # The OpenStack client loads this module for each of its commands.
+    from storlet_client.cli.progress import CallProgress  # noqa: PLC0415
+
+    credentials = Token(url, instance.session.get_token())
+    return Storlets(credentials, verify=instance.session.verify, watch=CallProgress())
 
 
 def build_option_parser(parser: Any) -> Any:

@@ -20,6 +20,7 @@ from storlet_client.cli.account import facts_of
 from storlet_client.cli.flows import LIBRARY_COLUMNS, library_rows
 from storlet_client.cli.invoke import LOG_COLUMNS, log_rows
 from storlet_client.cli.main import cli
+from storlet_client.cli.progress import ended
 from storlet_client.cli.runs import selection_of
 from storlet_client.errors import ConfigurationError, StorletsError
 from storlet_client.openstack.arguments import add, command_of, words_of
@@ -70,7 +71,8 @@ class _List(_About, command.Lister):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         try:
-            rows = self.found(self.app.client_manager.storlet, parsed_args)
+            with ended():
+                rows = self.found(self.app.client_manager.storlet, parsed_args)
         except StorletsError as error:
             raise _failure(error) from error
         return _rows(rows, self.columns)
@@ -151,7 +153,8 @@ class _Show(_About, command.ShowOne):
 
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         try:
-            return _one(self.found(self.app.client_manager.storlet, parsed_args))
+            with ended():
+                return _one(self.found(self.app.client_manager.storlet, parsed_args))
         except StorletsError as error:
             raise _failure(error) from error
 
@@ -211,9 +214,10 @@ class Passed(command.Command):
         words = words_of(self._parameters(), vars(parsed_args))
         connection = _Connection(self.app.client_manager.storlet)
         try:
-            code = self._command().main(
-                words, prog_name=f"storlet {self.name}", standalone_mode=False, obj=connection
-            )
+            with ended():
+                code = self._command().main(
+                    words, prog_name=f"storlet {self.name}", standalone_mode=False, obj=connection
+                )
         except (StorletsError, click.ClickException) as error:
             raise _failure(error) from error
         # A command that ends by Context.exit has its code as result, all others have none.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import socket
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
 from storlet_client import (
+    AsyncStorlets,
     ConfigurationError,
     Refused,
     Storlets,
@@ -16,6 +20,8 @@ from storlet_client import (
     Unreachable,
     transport,
 )
+from storlet_client.exchange import Call, Sent
+from storlet_client.transport import PART_BYTES, Event
 from tests.unit.client.server import ACCOUNT, Reply, Server
 
 
@@ -73,3 +79,53 @@ def test_connections_are_kept(server: Server, storlets: Storlets) -> None:
         storlets.grants("c")
     pool = storlets._http._client._transport._pool  # type: ignore[attr-defined]
     assert len(pool.connections) == 1
+
+
+def parts_of(events: list[Event]) -> list[int]:
+    return [event.size for event in events if isinstance(event, Sent)]
+
+
+@pytest.mark.parametrize(
+    ("body", "parts", "length"),
+    [
+        (b"x" * 10, [], 10),
+        (b"x" * PART_BYTES, [], PART_BYTES),
+        (b"x" * (2 * PART_BYTES + 7), [PART_BYTES, PART_BYTES, 7], 2 * PART_BYTES + 7),
+        ([b"xx", b"x"], [2, 1], None),
+        (io.BytesIO(b"xxx"), [], 3),
+    ],
+)
+def test_the_parts_of_a_body_are_watched_as_they_are_sent(
+    server: Server, credentials: Tempauth, body: Any, parts: list[int], length: int | None
+) -> None:
+    events: list[Event] = []
+    server.on("PUT", "/c", Reply(202))
+    server.on("PUT", "/c/o", Reply(201))
+    with Storlets(credentials, watch=lambda _call, event: events.append(event)) as storlets:
+        storlets.upload("c/o", body)
+    assert parts_of(events) == parts
+    received = server.received[-1]
+    assert received.headers.get("content-length") == (str(length) if length else None)
+    assert received.body == b"x" * (length or 3)
+
+
+def test_a_long_body_is_sent_again_whole(server: Server, credentials: Tempauth) -> None:
+    content = bytes(range(256)) * (PART_BYTES // 200)
+    events: list[Event] = []
+    server.on("PUT", "/c", Reply(202))
+
+    def watch(_call: Call, event: Event) -> None:
+        events.append(event)
+
+    async def upload() -> None:
+        async with AsyncStorlets(credentials, watch=watch) as storlets:
+            await storlets.upload("c/o", content)
+
+    server.on("PUT", "/c/o", Reply(503, {"Retry-After": "0"}), Reply(201))
+    with Storlets(credentials, watch=watch) as storlets:
+        storlets.upload("c/o", content)
+    server.on("PUT", "/c/o", Reply(503, {"Retry-After": "0"}), Reply(201))
+    asyncio.run(upload())
+    sent = [one.body for one in server.received if one.path.endswith("/c/o")]
+    assert sent == [content] * 4
+    assert sum(parts_of(events)) == 4 * len(content)

@@ -1,4 +1,4 @@
-"""Files that appear only when they are complete."""
+"""Progress on a terminal, and files that appear only when they are complete."""
 
 from __future__ import annotations
 
@@ -6,14 +6,19 @@ import contextlib
 import io
 import os
 import pty
+import re
 import subprocess
 import sys
+import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from storlet_client.cli.progress import chunks_of, size_of, watched, written
+from storlet_client.builder import template
+from storlet_client.cli.progress import FileBody, chunks_of, size_of, watched, working, written
 from tests.support.cluster import CHECKOUT
+from tests.unit.client.server import Reply, Server
 
 
 def names(folder: Path) -> list[str]:
@@ -60,29 +65,139 @@ def test_the_size_of_a_file_is_known_and_that_of_a_pipe_is_not(tmp_path: Path) -
         assert size_of(pipe) is None
 
 
+# --- on a terminal --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shown:
+    """:param err: all that the terminal got."""
+
+    code: int
+    out: bytes
+    err: str
+
+
+def on_terminal(code: str, *words: str, **environment: str) -> Shown:
+    """Run Python code, whose standard error is a terminal, and its standard output is not."""
+    parent, child = pty.openpty()
+    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(CHECKOUT)!r})\n{code}"]
+    given = {"TERM": "xterm", "COLUMNS": "200", "NO_COLOR": "1", **environment}
+    variables = {name: value for name, value in {**os.environ, **given}.items() if value}
+    text = b""
+    with tempfile.TemporaryFile() as out:
+        with subprocess.Popen([*command, *words], stdout=out, stderr=child, env=variables) as ran:
+            os.close(child)
+            with contextlib.suppress(OSError):  # the end of a terminal
+                while chunk := os.read(parent, 65536):
+                    text += chunk
+        os.close(parent)
+        out.seek(0)
+        return Shown(ran.returncode, out.read(), text.decode())
+
+
+MAIN = "from storlet_client.cli.main import main; sys.exit(main(sys.argv[1:]))"
+COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][;m]")
+
+
 @pytest.mark.parametrize(("total", "shown"), [(6, "6/6 bytes"), (None, "6 bytes")])
 def test_a_terminal_shows_the_size_if_it_is_known(total: int | None, shown: str) -> None:
-    parent, child = pty.openpty()
     code = (
-        "import sys; sys.path.insert(0, sys.argv[1])\n"
         "from storlet_client.cli.progress import watched\n"
         f"list(watched([b'abc', b'def'], 'up [red]\\nx', {total}))"
     )
-    words = [sys.executable, "-c", code, str(CHECKOUT)]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "120", "NO_COLOR": "1"}
-    done = subprocess.run(words, stderr=child, env=environment, check=True, timeout=60)
-    os.close(child)
-    text = b""
-    with contextlib.suppress(OSError):  # the end of a terminal
-        while chunk := os.read(parent, 65536):
-            text += chunk
-    os.close(parent)
-    assert done.returncode == 0
-    assert f"{shown}" in text.decode()
-    assert "up [red]\\nx" in text.decode()
-    assert ("/?" in text.decode()) is False
+    found = on_terminal(code)
+    assert found.code == 0
+    assert shown in found.err
+    assert "up [red]\\nx" in found.err
+    assert "/?" not in found.err
+    assert not COLOUR.search(found.err)
+    assert COLOUR.search(on_terminal(code, NO_COLOR="").err)
 
 
 def test_without_a_terminal_nothing_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     assert list(watched(chunks_of(io.BytesIO(b"abc"), 2), "up", 3)) == [b"ab", b"c"]
+    with working("something"):
+        pass
     assert capfd.readouterr() == ("", "")
+
+
+def test_tasks_in_others_have_a_line_each_and_the_bytes_of_a_file_are_counted(
+    tmp_path: Path,
+) -> None:
+    code = (
+        "import time\n"
+        "from storlet_client.cli.progress import growth, watched, working\n"
+        f"with open({str(tmp_path / 'out')!r}, 'wb', 0) as file:\n"
+        "    file.write(b'before')\n"
+        "    with working('outer', '', growth(file)):\n"
+        "        file.write(b'x' * 4321)\n"
+        "        list(watched([b'abc'], 'inner', None))\n"
+        "        time.sleep(0.3)\n"
+        "print('end', file=sys.stderr)"
+    )
+    err = on_terminal(code).err
+    assert "4.3 kB" in err
+    assert "inner" in err
+    assert err.rstrip().endswith("end")
+
+
+def test_a_display_that_an_error_leaves_is_ended_before_the_error() -> None:
+    code = (
+        "from storlet_client.cli.progress import ended, watched\n"
+        "chunks = watched([b'abc'] * 3, 'up', 9)\n"
+        "try:\n"
+        "    with ended():\n"
+        "        for chunk in chunks:\n"
+        "            raise ValueError\n"
+        "except ValueError:\n"
+        "    print('the error', file=sys.stderr)\n"
+    )
+    err = on_terminal(code).err
+    assert err.rindex("\x1b[?25h") < err.index("the error")  # the cursor is visible again
+
+
+@pytest.fixture
+def login(server: Server) -> dict[str, str]:
+    return {"ST_AUTH": server.auth_url, "ST_USER": "test:tester", "ST_KEY": "secret-key"}
+
+
+def test_an_upload_and_the_wait_for_its_answer_are_shown(
+    server: Server, login: dict[str, str], tmp_path: Path
+) -> None:
+    file = tmp_path / "in"
+    file.write_bytes(bytes(1_000_000))
+    server.on("PUT", "/c", Reply(202))
+    server.on("PUT", "/c/o", Reply(503, {"Retry-After": "0"}), Reply(201))
+    found = on_terminal(MAIN, "upload", str(file), "c/o", **login)
+    assert (found.code, found.out) == (0, b"stored c/o\n")
+    for text in (
+        "upload c/o",
+        "1.0/1.0 MB",
+        "upload c/o: waiting for the answer",
+        "503: repeat in",
+    ):
+        assert text in found.err
+    assert len(server.received[-1].body) == 1_000_000
+    found = on_terminal(MAIN, "-v", "upload", str(file), "c/o", **login)
+    assert (found.code, "> PUT" in found.err, "upload c/o" in found.err) == (0, True, False)
+
+
+def test_a_build_and_a_download_are_shown(
+    server: Server, login: dict[str, str], tmp_path: Path
+) -> None:
+    folder = template.make(tmp_path / "fruit")
+    found = on_terminal(MAIN, "build", str(folder))
+    assert f"build {folder}" in found.err
+    assert found.out.endswith(b"fruit-0.1.0.storlet\n")
+    server.on("GET", "/storlet/fruit", Reply(404))
+    server.on("GET", "/storlet/fruit.storlet", Reply(200, {}, b"x" * 2_000_000))
+    found = on_terminal(MAIN, "download", "fruit", **login)
+    assert found.out == b"x" * 2_000_000
+    assert "2.0/2.0 MB" in found.err
+
+
+def test_the_body_of_a_file_is_the_bytes_that_were_read_and_the_others(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"abcdef")
+    with (tmp_path / "in").open("rb") as file:
+        body = FileBody(file.read(2), file)
+        assert (body.size, list(body)) == (6, [b"ab", b"cdef"])

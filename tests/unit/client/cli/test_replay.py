@@ -47,7 +47,7 @@ def test_a_run_that_cannot_be_repeated_is_refused(command: Command, record: dict
 def test_a_local_repetition_stores_its_output(
     command: Command, record: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> None:
-    def here(_storlets: Any, _record: Any, _invocation: Any, output: Any) -> Ran:
+    def here(_storlets: Any, _record: Any, _call: Any, output: Any, _passing: Any) -> Ran:
         output.write(b"abc")
         return Ran("ok", "", 3, "11")
 
