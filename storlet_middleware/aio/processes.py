@@ -130,21 +130,23 @@ def start(owner: str, program: Program) -> int:
     return child.pid
 
 
-def stop(owner: str, name: str = "", patience_seconds: float = 10.0) -> list[int]:
-    """Stop processes of ``owner``: SIGTERM to session leaders, then SIGKILL to all that are left.
+def stop(owner: str, *names: str, patience_seconds: float = 10.0) -> list[int]:
+    """Stop the processes of ``owner`` with one of ``names``, or all of them.
+
+    SIGTERM to session leaders, then SIGKILL to all that are left.
 
     Returns the pids that were signalled.
     """
     seen: dict[int, Process] = {}
-    _signal_all(_all_but_self(owner, name), signal.SIGTERM, seen, leaders_only=True)
+    _signal_all(_all_but_self(owner, names), signal.SIGTERM, seen, leaders_only=True)
     deadline = time.monotonic() + patience_seconds
-    while (left := _all_but_self(owner, name)) and time.monotonic() < deadline:
+    while (left := _all_but_self(owner, names)) and time.monotonic() < deadline:
         reap()
         if not any(process.leader for process in left):
             break
         time.sleep(0.05)
     for _ in range(200):
-        left = _all_but_self(owner, name)
+        left = _all_but_self(owner, names)
         if not left:
             return sorted(seen)
         _signal_all(left, signal.SIGKILL, seen, leaders_only=False)
@@ -197,9 +199,14 @@ def _is_there_later(owner: str, name: str) -> bool:
     return leader(owner, name) is not None
 
 
-def _all_but_self(owner: str, name: str) -> list[Process]:
+def _all_but_self(owner: str, names: Sequence[str]) -> list[Process]:
     """All except this process: the keeper may take down its own cluster."""
-    return [process for process in running(owner, name) if process.pid != os.getpid()]
+    wanted = {name for name in names if name}
+    return [
+        process
+        for process in running(owner)
+        if process.pid != os.getpid() and (not wanted or process.name in wanted)
+    ]
 
 
 def _signal_all(

@@ -95,15 +95,19 @@ def wait_for(home: Home, entry: programs.Entry) -> None:
 def _stop_outdated(home: Home, entries: list[programs.Entry]) -> None:
     """Stop processes that were started from another command, configuration or code."""
     current = {entry.name: entry for entry in entries}
-    running = processes.running(home.node_id)
-    # The keeper first: it would restart the old sandboxd.
-    for process in sorted(running, key=lambda process: process.name != programs.KEEPER):
+    outdated = []
+    for process in processes.running(home.node_id):
         entry = current.get(process.name)
         is_current = entry is not None and programs.is_current(process.pid, entry)
         if process.name != "setup" and process.leader and not is_current:
-            processes.stop(home.node_id, process.name)
+            outdated.append(process.name)
+    # The keeper first: it would restart the old sandboxd.
+    if programs.KEEPER in outdated:
+        processes.stop(home.node_id, programs.KEEPER)
+        outdated.remove(programs.KEEPER)
+    if outdated:
+        processes.stop(home.node_id, *outdated)
     # Children of a leader that was killed keep its port.
     left = processes.leaders(home.node_id)
-    for name in current:
-        if name not in left:
-            processes.stop(home.node_id, name)
+    if gone := [name for name in current if name not in left]:
+        processes.stop(home.node_id, *gone)

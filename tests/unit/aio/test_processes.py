@@ -87,6 +87,13 @@ def test_stop_of_one_name_leaves_the_others(owner: str, tmp_path: Path) -> None:
     assert [process.name for process in processes.running(owner)] == ["two"]
 
 
+def test_several_names_are_stopped_together(owner: str, tmp_path: Path) -> None:
+    for name in ("one", "two", "three"):
+        started(owner, program(tmp_path, SLEEP, name))
+    assert len(processes.stop(owner, "one", "three")) == 2
+    assert [process.name for process in processes.running(owner)] == ["two"]
+
+
 def test_another_owners_process_is_left_alone(owner: str, tmp_path: Path) -> None:
     other = f"{owner}-2"
     started(other, program(tmp_path, SLEEP))

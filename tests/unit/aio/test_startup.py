@@ -125,9 +125,10 @@ class Machine:
         self.running[program.name] = 1000
         return 1000
 
-    def _stop(self, _owner: str, name: str) -> None:
-        if self.running.pop(name, None):
-            self.steps.append(f"stop {name}")
+    def _stop(self, _owner: str, *names: str) -> None:
+        stopped = [name for name in names if self.running.pop(name, None)]
+        if stopped:
+            self.steps.append(f"stop {', '.join(stopped)}")
 
     def _wait(self, _check: Any, _owner: str, program: programs.Program, _seconds: float) -> None:
         self.steps.append(f"await {program.name}")
@@ -173,6 +174,13 @@ def test_outdated_processes_are_replaced_and_the_keeper_is_stopped_first(
     assert machine.steps[:3] == [f"stop {KEEPER}", "stop proxy", "start proxy"]
     assert machine.running["setup"] == 4
     assert machine.running["object-1"] == 2
+
+
+def test_outdated_processes_are_stopped_together(machine: Machine, place: Home) -> None:
+    machine.running = {"proxy": 1, "object-1": 2, KEEPER: 3}
+    machine.outdated = {"proxy", "object-1"}
+    start_all(place)
+    assert machine.steps[0] == "stop proxy, object-1"
 
 
 def test_a_process_that_the_table_no_longer_has_is_stopped(machine: Machine, place: Home) -> None:
