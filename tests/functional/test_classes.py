@@ -199,14 +199,11 @@ def test_a_mount_whose_directory_is_missing_is_named(classes: Classes, other_own
 
 
 @pytest.fixture(scope="module")
-def prewarmed(other_cluster: Cluster, classes: Classes) -> Iterator[Classes]:
-    """The same cluster with one pre-warmed sandbox, without the options of :func:`classes`."""
-    overrides = Path(other_cluster.description["conf_dir"], "overrides.conf")
-    before = overrides.read_text()
+def prewarmed(other_cluster: Cluster, classes: Classes) -> Classes:
+    """The same cluster with one pre-warmed sandbox, without the options of :func:`classes`, which
+    resets all options at its end.  The tests that use this are the last ones."""
     other_cluster.configure(SPARES)
-    yield classes
-    overrides.write_text(before)
-    other_cluster.run("up")
+    return classes
 
 
 def spare(classes: Classes) -> dict[str, Any]:

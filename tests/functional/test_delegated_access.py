@@ -58,8 +58,8 @@ def delegating(cluster: Cluster, owner: Client) -> Iterator[DelegatingProxy]:
     assert owner.post("", {"X-Account-Meta-Temp-Url-Key": KEY}).status in (201, 204)
     try:
         with other_proxy(cluster, changes) as proxy:
-            url = f"http://127.0.0.1:{proxy.port}{owner.version_url.path}"
-            yield DelegatingProxy(Client(url, owner.token, owner.user), Client(url, ""))
+            there = proxy.client(owner)
+            yield DelegatingProxy(there, Client(there.storage_url, ""))
     finally:
         realms.unlink()
 

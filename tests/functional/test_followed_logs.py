@@ -42,8 +42,7 @@ def test_lines_of_runs_come_before_their_end_through_another_proxy(
 ) -> None:
     """At both placements, of a storlet that floods its log and then works on."""
     with other_proxy(cluster) as proxy:
-        url = f"http://127.0.0.1:{proxy.port}{owner.version_url.path}"
-        there = Client(url, owner.token, owner.user)
+        there = proxy.client(owner)
         query = f"{_QUERY}&storlet={any_tool.storlet}"
         stream, rows_of = there.open("GET", "", query=query, timeout=_SECONDS)
         connections = [stream]

@@ -47,11 +47,6 @@ def contents(client: Client, paths: list[str]) -> list[bytes | None]:
     return [answer.body if answer.status == 200 else None for answer in answers]
 
 
-def through(client: Client, proxy: OtherProxy) -> Client:
-    """The same user at another proxy."""
-    return Client(f"http://127.0.0.1:{proxy.port}{client.version_url.path}", client.token, "")
-
-
 @pytest.mark.parametrize("method", METHODS)
 def test_all_outputs_are_stored(
     either: Tool, owner: Client, container: str, second: str, method: str
@@ -159,7 +154,7 @@ def test_a_commit_that_fails_is_reported_with_the_names(
     any_tool: Tool, owner: Client, container: str, losing: OtherProxy, method: str
 ) -> None:
     outputs = [f"{container}/one", f"{container}/lost"]
-    tool = Tool(through(owner, losing), any_tool.storlet)
+    tool = Tool(losing.client(owner), any_tool.storlet)
     answer = run(tool, method, container, outputs)
     assert (answer.status, answer.error) == (503, "outputs.partial"), answer
     assert f"not stored: /{container}/lost (503" in answer.text
@@ -175,7 +170,7 @@ def test_a_commit_that_fails_names_created_objects(
     path = f"{container}/in"
     assert owner.put(path, b"in").status == 201
     asked = [["create", f"/{container}/{name}", name] for name in ("one", "lost", "two")]
-    answer = ask(through(owner, losing), path, *asked, storlet="creator.py")
+    answer = ask(losing.client(owner), path, *asked, storlet="creator.py")
     assert (answer.status, answer.error) == (503, "outputs.partial"), answer
     lost, _, kept = answer.text.partition("; stored: ")
     assert f"not stored: /{container}/lost (503" in lost
@@ -214,7 +209,7 @@ def test_an_output_may_pause_for_longer_than_swift_waits(
     any_tool: Tool, owner: Client, container: str, losing: OtherProxy, method: str
 ) -> None:
     outputs = [f"{container}/one", f"{container}/two"]
-    tool = Tool(through(owner, losing), any_tool.storlet)
+    tool = Tool(losing.client(owner), any_tool.storlet)
     answer = run(tool, method, container, outputs, bytes=str(LARGE), before="3", pause="3")
     assert answer.status == (200 if method == "GET" else 201), answer
     assert not answer.is_broken

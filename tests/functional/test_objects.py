@@ -314,8 +314,7 @@ def paged(cluster: Cluster, owner: Client) -> Iterator[Client]:
     """The owner at a proxy to which three segments are a full page: a dynamic large object of as
     many has no Content-Length there, and Swift ends it at a missing segment without an error."""
     with other_proxy(cluster, constraints={"container_listing_limit": "3"}) as proxy:
-        url = f"http://127.0.0.1:{proxy.port}{owner.version_url.path}"
-        yield Client(url, owner.token, owner.user)
+        yield proxy.client(owner)
 
 
 def test_a_dynamic_object_without_a_length_is_read_whole(

@@ -340,8 +340,7 @@ def test_a_client_follows_runs_through_another_proxy(
     recording: Client, cluster: Cluster, any_tool: Tool, plain: str
 ) -> None:
     with other_proxy(cluster) as proxy:
-        url = f"http://127.0.0.1:{proxy.port}{recording.version_url.path}"
-        there = Client(url, recording.token, recording.user)
+        there = proxy.client(recording)
         query = f"storlet-runs&follow&storlet={any_tool.storlet}"
         connection, response = there.open("GET", "", query=query, timeout=_SECONDS + 5)
         try:
@@ -354,5 +353,5 @@ def test_a_client_follows_runs_through_another_proxy(
         finally:
             connection.close()
         assert found == ids
-        other = Client(url, "", "")
+        other = Client(there.storage_url, "", "")
         assert other.get("", query=query).status == 401

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.functional.wards import RULES, Ward, make_ward
 from tests.support.cluster import Cluster
 from tests.support.http import Client
-from tests.support.proxies import OtherProxy, other_proxy
+from tests.support.proxies import OtherProxy, proxy_with_options
 
 _SECONDS = 0.2
 
@@ -20,14 +18,8 @@ _SECONDS = 0.2
 @pytest.fixture
 def counting(cluster: Cluster) -> Iterator[OtherProxy]:
     """A proxy that logs hits every ``_SECONDS``."""
-    own = Path(cluster.description["conf_dir"], "storlet.conf").read_text("utf-8")
-    with tempfile.TemporaryDirectory(prefix="storlets-hits-") as directory:
-        file = Path(directory, "storlet.conf")
-        file.write_text(own.replace("[rules]\n", "") + f"\n[rules]\nhits_seconds = {_SECONDS}\n")
-        for path, mode in ((file.parent, 0o755), (file, 0o644)):
-            path.chmod(mode)
-        with other_proxy(cluster, {"filter:storlets": {"storlet_conf_path": str(file)}}) as proxy:
-            yield proxy
+    with proxy_with_options(cluster, {"rules": {"hits_seconds": _SECONDS}}) as proxy:
+        yield proxy
 
 
 def test_the_hits_of_each_rule_are_in_the_log(
@@ -51,13 +43,8 @@ def test_the_hits_of_each_rule_are_in_the_log(
 
 
 def _behind(proxy: OtherProxy, ward: Ward) -> Ward:
-    url = f"http://127.0.0.1:{proxy.port}"
-    return Ward(
-        *(
-            Client(url + client.version_url.path, client.token, client.user)
-            for client in (ward.admin, ward.researcher, ward.physician)
-        )
-    )
+    callers = ward.admin, ward.researcher, ward.physician
+    return Ward(*(proxy.client(caller) for caller in callers))
 
 
 def _hits(proxy: OtherProxy, ward: Ward) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from tests.support.accounts import prepare_account, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Client, log_in, raw_connection
-from tests.support.proxies import OtherProxy, other_memcached, other_proxy
+from tests.support.proxies import OtherProxy, other_memcached, other_proxy, proxy_with_options
 from tests.support.storlets import declaration
 
 RULES = "storlet_rules/rules.yaml"
@@ -211,26 +211,19 @@ def test_anonymous_callers_and_signed_urls_change_nothing(
 
 
 def test_changing_rules_needs_the_role_that_the_operator_sets(
-    other_cluster: Cluster, other_owner: Client
+    cluster: Cluster, users: dict[str, Client], account: Client
 ) -> None:
-    with other_cluster.configured({"storlet.conf:rules": {"role": "test2", "container": "laws"}}):
-        keys = other_cluster.description["users"]
-        clients = {
-            user: log_in(other_cluster.auth_url, user, keys[user])
-            for user in ("test2:tester2", "test5:tester5")
-        }
-        assert other_owner.put(
-            "laws", b"", {"X-Container-Write": "test2:tester2,test5:tester5"}
-        ).status in (201, 202)
-        rules = denying("no").replace(b"container: c}", b"container: none}")
-        answer = clients["test5:tester5"].on(other_owner.account).put("laws/rules.yaml", rules)
-        assert (answer.status, answer.error) == (403, "access.denied")
-        assert (
-            clients["test2:tester2"].on(other_owner.account).put("laws/rules.yaml", rules).status
-            == 201
-        )
-        assert other_owner.put("laws/rules.yaml", rules).status == 201
-        assert other_owner.delete("laws/rules.yaml").status == 204
+    options = {"rules": {"role": "test2", "container": "laws"}}
+    writers = {"X-Container-Write": "test2:tester2,test5:tester5"}
+    rules = denying("no").replace(b"container: c}", b"container: none}")
+    with proxy_with_options(cluster, options) as proxy:
+        there = proxy.client(account)
+        assert there.put("laws", b"", writers).status == 201
+        for user, status in (("test5:tester5", 403), ("test2:tester2", 201)):
+            answer = proxy.client(users[user].on(account.account)).put("laws/rules.yaml", rules)
+            assert (answer.status, answer.error) == (status, {403: "access.denied"}.get(status))
+        assert there.put("laws/rules.yaml", rules).status == 201
+        assert there.delete("laws/rules.yaml").status == 204
 
 
 def test_no_storlet_writes_rules(account: Client) -> None:
@@ -319,8 +312,7 @@ def test_without_memcached_a_change_is_in_force_at_once(account: Client, cluster
     # TempAuth keeps its tokens in memcached, so the reader there is anonymous.
     assert account.post("c", {"X-Container-Read": ".r:*"}).status == 204
     with other_proxy(cluster, {"filter:cache": {"memcache_servers": "127.0.0.1:9"}}) as proxy:
-        url = f"http://127.0.0.1:{proxy.port}{account.version_url.path}"
-        there = Client(url, "")
+        there = Client(proxy.client(account).storage_url, "")
         for number in range(3):
             assert account.put(RULES, denying(f"no {number}")).status == 201
             assert message(there) == f"no {number}"

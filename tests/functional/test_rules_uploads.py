@@ -54,11 +54,9 @@ def ward(cluster: Cluster, users: dict[str, Client], realms: str) -> Iterator[Wa
         "filter:container_sync": {"use": "egg:swift#container_sync", "set swift_dir": realms},
     }
     with other_proxy(cluster, changes) as proxy:
-        url = f"http://127.0.0.1:{proxy.port}"
         made = make_ward(users)
-        there = Ward(
-            *(_at(url, client) for client in (made.admin, made.researcher, made.physician))
-        )
+        callers = made.admin, made.researcher, made.physician
+        there = Ward(*(proxy.client(caller) for caller in callers))
         assert there.admin.post("", {"X-Account-Meta-Temp-URL-Key": KEY}).status in (201, 204)
         assert there.admin.post("patients", {"X-Container-Sync-Key": KEY}).status == 204
         yield there
@@ -74,10 +72,6 @@ def _pipeline(cluster: Cluster) -> str:
     )
     assert {"container_sync", "formpost"} <= set(words.split())
     return words
-
-
-def _at(url: str, client: Client) -> Client:
-    return Client(url + client.version_url.path, client.token, client.user)
 
 
 def rules(action: str, more: str = "", conditions: str = ANY_UPLOAD) -> str:

@@ -15,7 +15,6 @@ from tests.functional.commit_doubles import answered
 from tests.support.accounts import unique
 from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.host import Host, Process, check_numbered, new_key, stream_links
-from tests.support.http import Client
 from tests.support.proxies import OtherProxy, other_proxy
 from tests.support.storlets import Tool
 from tests.support.tenant import Tenant
@@ -235,8 +234,7 @@ def test_object_servers_that_are_killed_between_two_commits(
 ) -> None:
     """The answer names the output that is stored and the one that is not."""
     proxy, go = late
-    url = f"http://127.0.0.1:{proxy.port}{tenant.client.version_url.path}"
-    tool = Tool(Client(url, tenant.client.token, ""), "gremlin.py")
+    tool = Tool(proxy.client(tenant.client), "gremlin.py")
     first, second = (f"data/{unique(name)}" for name in ("first", "late"))
     headers = {"X-Storlet-Output": f"/{first}, /{second}"}
     size = 100_000

@@ -35,8 +35,7 @@ def proxy(cluster: Cluster) -> Iterator[OtherProxy]:
 def recording(new_tenant: Callable[[], Tenant], proxy: OtherProxy) -> Tenant:
     """An account with records of all runs; its requests go to ``proxy``."""
     made = new_tenant()
-    url = f"http://127.0.0.1:{proxy.port}{made.client.version_url.path}"
-    there = Tenant(**{**vars(made), "client": Client(url, made.client.token, made.client.user)})
+    there = Tenant(**{**vars(made), "client": proxy.client(made.client)})
     assert there.client.post("", _WISH).status == 204
     return there
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.support.cluster import Cluster
+from tests.support.http import Client
 from tests.support.waiting import wait_for
 
 
@@ -28,6 +29,11 @@ class OtherProxy:
     @property
     def auth_url(self) -> str:
         return f"http://127.0.0.1:{self.port}/auth/v1.0"
+
+    def client(self, user: Client) -> Client:
+        """The same user at this proxy; tokens are valid at all proxies of a cluster."""
+        url = f"http://127.0.0.1:{self.port}{user.version_url.path}"
+        return Client(url, user.token, user.user)
 
     def kill(self) -> None:
         """End it as a power failure would."""
@@ -79,6 +85,28 @@ def other_proxy(
         finally:
             process.terminate()
             process.wait(10)
+
+
+@contextmanager
+def proxy_with_options(
+    cluster: Cluster, options: Mapping[str, Mapping[str, object]]
+) -> Iterator[OtherProxy]:
+    """Another proxy of ``cluster``, with ``options`` of ``storlet.conf`` (section -> option)."""
+    config = _parsed(cluster.storlet_conf)
+    for section, values in options.items():
+        if not config.has_section(section):
+            config.add_section(section)
+        for name, value in values.items():
+            config.set(section, name, str(value))
+    with tempfile.TemporaryDirectory(prefix="storlets-options-") as directory:
+        path = Path(directory, "storlet.conf")
+        with path.open("w", encoding="utf-8") as file:
+            config.write(file)
+        # Swift's user reads it.
+        for each, mode in ((path.parent, 0o755), (path, 0o644)):
+            each.chmod(mode)
+        with other_proxy(cluster, {"filter:storlets": {"storlet_conf_path": str(path)}}) as proxy:
+            yield proxy
 
 
 @contextmanager
