@@ -6,6 +6,8 @@ Limits of the operator, for the node or a trust class, are in test_limits.py.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +62,12 @@ def run(
     tool: Tool, path: str, work: dict[str, str], headers: dict[str, str] | None = None
 ) -> Answer:
     return tool.client.get(path, tool.headers(headers), query=work)
+
+
+def at_once(*requests: Callable[[], Answer]) -> list[Answer]:
+    """The answers to requests that wait out their deadlines at the same time."""
+    with ThreadPoolExecutor(len(requests)) as pool:
+        return list(pool.map(lambda request: request(), requests))
 
 
 def usage(answer: Answer) -> dict[str, float]:
@@ -146,15 +154,13 @@ def test_a_request_cannot_raise_what_the_storlet_declares(
 def test_a_limit_of_a_request_is_enforced(
     tool: Tool, small: str, name: str, value: str, work: dict[str, str], code: str
 ) -> None:
-    asked = {ASK + name: value}
-    answer = run(tool, small, work, asked)
-    assert (answer.status, answer.error) == (422, code), answer
-    target = unique(small)
-    for answer in (
-        tool.client.put(target, CONTENT, {"X-Run-Storlet": tool.storlet} | asked, query=work),
-        tool.client.request(
-            "COPY", small, tool.headers(asked) | {"Destination": "/" + target}, query=work
-        ),
+    asked, target = {ASK + name: value}, unique(small)
+    stored = {"X-Run-Storlet": tool.storlet} | asked
+    copied = tool.headers(asked) | {"Destination": "/" + target}
+    for answer in at_once(
+        lambda: run(tool, small, work, asked),
+        lambda: tool.client.put(target, CONTENT, stored, query=work),
+        lambda: tool.client.request("COPY", small, copied, query=work),
     ):
         assert (answer.status, answer.error) == (422, code), answer
     assert tool.client.head(target).status == 404
@@ -170,12 +176,12 @@ def test_a_limit_that_the_storlet_declares_is_enforced(  # noqa: PLR0917
     limited = Tool(
         tool.client, upload(toolbox, tool.client, language, **{name: value}), tool.placement
     )
-    answer = run(limited, small, work)
-    assert (answer.status, answer.error) == (422, code), answer
-    answer = limited.client.put(
-        unique(small), CONTENT, {"X-Run-Storlet": limited.storlet}, query=work
-    )
-    assert (answer.status, answer.error) == (422, code), answer
+    stored = {"X-Run-Storlet": limited.storlet}
+    for answer in at_once(
+        lambda: run(limited, small, work),
+        lambda: limited.client.put(unique(small), CONTENT, stored, query=work),
+    ):
+        assert (answer.status, answer.error) == (422, code), answer
     assert retry_until(lambda: limited.get(small).body == CONTENT)
 
 

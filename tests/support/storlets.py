@@ -3,9 +3,11 @@ HTTP."""
 
 from __future__ import annotations
 
+import atexit
 import io
 import os
 import re
+import shutil
 import subprocess
 import tempfile
 import zipfile
@@ -41,6 +43,7 @@ class JavaClasses:
         self, api_jar: Path, libraries: Sequence[Path], folder: Path = SOURCES / "java"
     ) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="storlet-classes-"))
+        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
         class_path = os.pathsep.join(map(str, [api_jar, *libraries]))
         sources = sorted(str(path) for path in folder.rglob("*.java"))
         command = [
