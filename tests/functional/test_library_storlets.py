@@ -224,6 +224,8 @@ def test_aggregate(owner: Client, container: str, ward: Ward) -> None:
     assert owner.get(f"{container}/wrong").status == 404
 
 
+#: The same table as the sample ``input.csv``.
+PARQUET = CHECKOUT / "storlets/std/sql-parquet/tests/input.parquet"
 STATIONS = f'city,degrees,note\n{HEBREW},21.5,\nBern,19,"warm, dry"\n{HEBREW},25,\n'.encode()
 
 
@@ -246,6 +248,22 @@ def test_sql(owner: Client, container: str, ward: Ward) -> None:
     back = {"query": "SELECT count(*) AS n FROM input", "format": "jsonl", "compression": "gzip"}
     assert owner.put(f"{container}/packed", gzip.compress(found.body * 50_000)).status == 201
     assert got(owner, f"{container}/packed", "std:sql", **back).body == b"n\n50000\n"
+
+
+def test_sql_parquet(owner: Client, container: str, ward: Ward) -> None:
+    path = f"{container}/table.parquet"
+    data = PARQUET.read_bytes()
+    assert owner.put(path, data).status == 201
+    given = {"query": "SELECT station FROM input WHERE temperature > 24 ORDER BY station"}
+    shown = "station\nGenève\nLugano\n".encode()
+    answer = got(owner, path, "std:sql-parquet", **given)
+    assert (answer.body, answer.headers["Content-Type"]) == (shown, "text/csv; charset=utf-8")
+    assert copied(owner, path, f"{container}/copy", "std:sql-parquet", **given).body == shown
+    assert ruled(ward, "std:sql-parquet", data, **given).body == shown
+    assert owner.put(path, data[:-20]).status == 201
+    refused = owner.get(path, run_headers("std:sql-parquet", given))
+    assert refused.error == "storlet.failed"
+    assert "the object is no valid Parquet" in refused.text
 
 
 @pytest.mark.parametrize(
@@ -351,9 +369,10 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     sample = (CHECKOUT / "storlets/csv_filter/input.csv").read_bytes()
     assert client.put("samples/input.csv", sample).status == 201
     (tmp_path / "photo.tiff").write_bytes(b"II*\0")
+    (tmp_path / "weather.parquet").write_bytes(PARQUET.read_bytes())
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 9
+    assert len(commands) == 10
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -456,6 +475,16 @@ def test_other_kinds_of_objects(
     assert json.loads(aggregate)["count"] == 2002
     assert run("std:sql", query="SELECT count(*) AS n FROM input") == b"n\n2002\n"
     assert run("std:bitrev").translate(REVERSED) == TEXT
+
+
+@pytest.mark.parametrize("put", [put_ec, put_slo])
+def test_parquet_of_other_kinds(
+    owner: Client, container: str, put: Callable[[Client, str, bytes], str]
+) -> None:
+    path = put(owner, container, PARQUET.read_bytes())
+    query = {"query": "SELECT count(*) AS n, max(temperature) AS t FROM input"}
+    answer = owner.get(path, run_headers("std:sql-parquet", query))
+    assert (answer.status, answer.body) == (200, b"n,t\n9,26.8\n"), answer
 
 
 @pytest.mark.parametrize("put", [put_ec, put_slo])

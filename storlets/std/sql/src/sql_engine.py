@@ -39,7 +39,7 @@ _SETTINGS = {
     "temp_directory": "",
 }
 _EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^", re.DOTALL)
-_PATH = re.compile(r"(?:in file )?\"?/proc/self/fd/\d+\"?")
+_PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input)[\"']?")
 _SHOWN = 60
 _MOST_MESSAGE = 600
 
@@ -47,10 +47,10 @@ _MOST_MESSAGE = 600
 class Engine:
     """One database in memory, for one query."""
 
-    def __init__(self, memory_mib: int) -> None:
+    def __init__(self, memory_mib: int, most_threads: int = MOST_THREADS) -> None:
         if duckdb is None:
             raise SqlError(MISSING)
-        threads = min(MOST_THREADS, len(os.sched_getaffinity(0)))
+        threads = min(most_threads, len(os.sched_getaffinity(0)))
         limits = {"memory_limit": f"{memory_mib}MiB", "threads": str(threads)}
         self._memory_mib = memory_mib
         self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
@@ -70,6 +70,10 @@ class Engine:
             return list(self._connection.execute(statement, values or []).fetchall())
         except duckdb.Error as error:
             raise self.explained(error, 0) from None
+
+    def register(self, file_system: Any) -> None:
+        """Give the engine a file system of ``fsspec``; its paths must be allowed, too."""
+        self._connection.register_filesystem(file_system)
 
     def close_in(self, paths: list[str]) -> None:
         """Leave ``paths`` as the only files that can be opened, for good."""

@@ -117,25 +117,30 @@ class Work(threading.Thread):
             self.join(0.05)
 
 
-def run(work: Work, feeder: Feeder, pipes: Pipes, target: Any) -> None:
+def run(work: Work, feeder: Feeder | None, pipes: Pipes, target: Any) -> None:
     """Run the query to its end, and write its output to ``target``."""
-    feeder.start()
+    if feeder is not None:
+        feeder.start()
     try:
         work.start()
     except BaseException:
         pipes.close_all()
-        feeder.join()
+        if feeder is not None:
+            feeder.join()
         raise
     try:
         for block in pipes.blocks():
-            feeder.require_no_error()
+            if feeder is not None:
+                feeder.require_no_error()
             target.write(block)
     except BaseException:
         work.end()
         raise
     finally:
         work.join()
-        feeder.join()
-    feeder.require_no_error()
+        if feeder is not None:
+            feeder.join()
+    if feeder is not None:
+        feeder.require_no_error()
     if work.error is not None:
         raise work.error

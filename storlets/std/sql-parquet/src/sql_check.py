@@ -1,0 +1,1 @@
+../../sql/src/sql_check.py

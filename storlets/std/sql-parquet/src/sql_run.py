@@ -1,0 +1,1 @@
+../../sql/src/sql_run.py

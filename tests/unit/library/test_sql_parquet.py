@@ -1,0 +1,118 @@
+"""``std:sql-parquet`` gives the right rows, and reads the columns that a query needs."""
+
+from __future__ import annotations
+
+import csv
+import io
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+
+from storlet_daemon.author import StorletLogger
+from storlet_daemon.author.seekable import SeekableFile
+from tests.unit.library.support import LibraryStorlet, filled
+
+STORLET = LibraryStorlet("sql-parquet")
+ERROR: Any = STORLET.module.Engine.rows.__globals__["SqlError"]
+
+
+def parquet(tmp_path: Path, query: str, options: str = "") -> bytes:
+    """A Parquet file with the rows of ``query``."""
+    path = tmp_path / "made.parquet"
+    with duckdb.connect() as connection:
+        connection.execute(f"COPY ({query}) TO '{path}' (FORMAT parquet{options})")
+    return path.read_bytes()
+
+
+def output(data: bytes, query: str, **parameters: str) -> bytes:
+    return STORLET.run(data, {"query": query, **parameters}).output
+
+
+def failure(data: bytes, query: str) -> str:
+    with pytest.raises(ERROR) as caught:
+        output(data, query)
+    text = str(caught.value)
+    assert "\n" not in text
+    return text
+
+
+@pytest.fixture
+def wide(tmp_path: Path) -> bytes:
+    """Two groups of rows; the column ``small`` has a small part of the bytes."""
+    query = (
+        "SELECT range AS small, md5(range::VARCHAR) AS a, md5((range + 1)::VARCHAR) AS b"
+        " FROM range(250000)"
+    )
+    return parquet(tmp_path, query, ", ROW_GROUP_SIZE 122880")
+
+
+def test_rows_and_aggregates(wide: bytes) -> None:
+    query = "SELECT small, a FROM input WHERE small % 50000 = 7 ORDER BY small DESC"
+    _, *rows = csv.reader(io.StringIO(output(wide, query).decode()))
+    assert [int(row[0]) for row in rows] == [200007, 150007, 100007, 50007, 7]
+    assert all(len(row[1]) == 32 for row in rows)
+    assert output(wide, "SELECT sum(small) AS s FROM input") == b"s\n31249875000\n"
+    twice = "SELECT count(*) AS n FROM input x JOIN input y ON x.a = y.b"
+    assert output(wide, twice) == b"n\n249999\n"
+
+
+def test_only_the_columns_of_the_query_are_read(wide: bytes) -> None:
+    source = SeekableFile({}, filled(wide), len(wide))
+    target: Any = Target()
+    values = STORLET.values({"query": "SELECT sum(small) AS s FROM input"})
+    try:
+        STORLET.module.SqlParquet(StorletLogger("", None))([source], [target], values)
+        assert bytes(target.data) == b"s\n31249875000\n"
+        assert source.bytes_read < len(wide) // 4
+    finally:
+        source.close()
+
+
+class Target:
+    """An output in memory."""
+
+    def __init__(self) -> None:
+        self.data = bytearray()
+
+    def write(self, data: bytes) -> None:
+        self.data += data
+
+    def set_metadata(self, _metadata: dict[str, str]) -> None:
+        pass
+
+
+@pytest.mark.parametrize("keep", [0, 3, 100, -1, -9])
+def test_an_object_that_is_cut_is_an_error(wide: bytes, keep: int) -> None:
+    assert "object" in failure(wide[:keep], "SELECT * FROM input")
+
+
+def test_other_formats_are_an_error() -> None:
+    text = failure(b"a,b\n1,2\n" * 100, "SELECT * FROM input")
+    assert "the object is no valid Parquet" in text
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_changed_bytes_end_in_rows_or_one_error(wide: bytes, seed: int) -> None:
+    data = bytearray(wide)
+    at = len(data) - 1 - (seed * 37) % 700
+    data[at] ^= 1 << seed % 8
+    with suppress(ERROR):
+        output(bytes(data), "SELECT count(*), max(a) FROM input")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT * FROM read_parquet('/etc/passwd')",
+        "SELECT * FROM read_parquet('object://input')",
+        "SELECT * FROM read_text('object://input')",
+        "COPY input TO '/tmp/sql-hostile'",
+        "SELECT * FROM parquet_metadata('object://input')",
+    ],
+)
+def test_a_hostile_query_is_refused(wide: bytes, query: str) -> None:
+    failure(wide, query)
+    assert not Path("/tmp/sql-hostile").exists()
