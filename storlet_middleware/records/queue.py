@@ -6,6 +6,7 @@ the process is reached as well, the account with the longest queue loses.
 
 from __future__ import annotations
 
+from storlet_middleware.concurrency import monotonic
 from storlet_middleware.records.batches import Place
 from storlet_middleware.records.record import Record
 
@@ -17,11 +18,12 @@ PROCESS_BYTES = 64 << 20
 class _Waiting:
     """The records of one account."""
 
-    __slots__ = ("bytes", "records")
+    __slots__ = ("bytes", "records", "since")
 
     def __init__(self) -> None:
         self.records: list[Record] = []
         self.bytes = 0
+        self.since = monotonic()
 
 
 class RecordQueue:
@@ -42,6 +44,10 @@ class RecordQueue:
     def places(self) -> list[Place]:
         """The accounts with waiting records."""
         return list(self._waiting)
+
+    def since(self, place: Place) -> float:
+        """When the first waiting record of an account was queued."""
+        return self._waiting[place].since
 
     def add(self, place: Place, record: Record) -> Place | None:
         """Queue ``record``; return the account that loses a record because a bound is reached."""

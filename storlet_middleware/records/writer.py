@@ -1,8 +1,11 @@
 """Writes the queued records of a process, in one green task that runs while there are any.
 
-A record is written at most :data:`INTERVAL_SECONDS` after its run, and the time of one PUT.  A
-crash of the process loses the records that are not written yet.  Nothing here delays or fails a
-request: a failed write is repeated, then the records are lost, counted and logged.
+The records of an account are written together, one object per :data:`INTERVAL_SECONDS`.  While it
+has few, each is written within a fraction of a second, because its reader may be waiting:
+:data:`EARLY` objects may be written earlier, and each interval without a write gives one back.  So
+a record is written at most an interval after its run, and the time of one PUT.  A crash of the
+process loses the records that are not written yet.  Nothing here delays or fails a request: a
+failed write is repeated, then the records are lost, counted and logged.
 
 Of one account, one object is written at a time, and of all accounts :data:`_WRITES`: an account
 whose container does not answer delays no other.
@@ -25,6 +28,10 @@ from storlet_middleware.records.store import RecordStore
 
 #: Well below the five seconds that a crash may lose.
 INTERVAL_SECONDS: Final = 3.0
+#: Objects of an account that may be written before their interval has passed.
+EARLY: Final = 10
+#: The part of the interval after which an early object is written.
+_SOON: Final = 0.1
 #: Attempts at a write that can succeed later.
 _ATTEMPTS: Final = 3
 _WRITES: Final = 8
@@ -44,6 +51,7 @@ class Writer:
         self._store = RecordStore(app, config)
         self._logger = logger
         self._interval_seconds = interval_seconds
+        self._soon_seconds = interval_seconds * _SOON
         self._queue = RecordQueue()
         self._slots = semaphore(_WRITES)
         self._cache: Any = None
@@ -51,6 +59,8 @@ class Writer:
         self._task: GreenTask | None = None
         #: Accounts whose records are being written.
         self._busy: dict[Place, GreenTask] = {}
+        #: When the intervals of all written objects of an account will have passed.
+        self._spent: dict[Place, float] = {}
 
     def keep(self, environ: dict[str, Any], place: Place, record: Record) -> None:
         """Queue ``record``; does not wait, and does not raise."""
@@ -64,22 +74,32 @@ class Writer:
 
     def flush(self) -> None:
         """Write all records that wait now, and return when that has ended."""
-        self._begin()
+        self._begin(self._queue.places)
         while self._busy:
             next(iter(self._busy.values())).wait()
 
     def _run(self) -> None:
         try:
             while self._queue or self._busy:
-                sleep(self._interval_seconds)
-                self._begin()
+                sleep(self._soon_seconds)
+                now = monotonic()
+                self._begin([each for each in self._queue.places if self._due(each) <= now])
+                self._spent = {place: end for place, end in self._spent.items() if end > now}
         finally:
             self._task = None
 
-    def _begin(self) -> None:
-        """Begin to write the waiting records of each account that has no write in progress."""
-        for place in self._queue.places:
+    def _due(self, place: Place) -> float:
+        """When the waiting records of an account may be written."""
+        early = self._spent.get(place, 0.0) - EARLY * self._interval_seconds
+        return max(self._queue.since(place) + self._soon_seconds, early)
+
+    def _begin(self, places: list[Place]) -> None:
+        """Begin to write the waiting records of those accounts that have no write in progress."""
+        now = monotonic()
+        for place in places:
             if place not in self._busy:
+                spent = max(now, self._spent.get(place, 0.0)) + self._interval_seconds
+                self._spent[place] = min(spent, now + (EARLY + 1) * self._interval_seconds)
                 self._busy[place] = spawn(self._write_all, place, self._queue.take(place))
 
     def _write_all(self, place: Place, records: list[Record]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tests.unit.middleware.records.made import PLACE, record
 from tests.unit.middleware.support import ACCOUNT, FakeSwift, Logger, make_config, wait_until
 
 LOGS = f"/v1/{ACCOUNT}/storletlog"
-Make = Callable[[], Writer]
+Make = Callable[..., Writer]
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def logger() -> Logger:
 
 @pytest.fixture
 def make(swift: FakeSwift, short_dir: Path, logger: Logger) -> Make:
-    return lambda: Writer(swift, make_config(short_dir), logger, 0.05)
+    return lambda seconds=0.05: Writer(swift, make_config(short_dir), logger, seconds)
 
 
 def lines(swift: FakeSwift) -> int:
@@ -36,7 +37,7 @@ def lines(swift: FakeSwift) -> int:
     return sum(len(stored.body.splitlines()) for stored in objects)
 
 
-def test_records_are_written_together_after_the_interval(swift: FakeSwift, make: Make) -> None:
+def test_records_are_written_together_soon(swift: FakeSwift, make: Make) -> None:
     writer = make()
     for number in range(20):
         writer.keep({}, PLACE, record(number))
@@ -46,6 +47,33 @@ def test_records_are_written_together_after_the_interval(swift: FakeSwift, make:
     assert wait_until(lambda: writer._task is None)
     writer.keep({}, PLACE, record(20))
     assert wait_until(lambda: lines(swift) == 21)
+
+
+def test_records_wait_for_the_interval_when_the_early_objects_are_used_up(
+    swift: FakeSwift, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("storlet_middleware.records.writer.EARLY", 2)
+    writer, began = make(1.0), time.monotonic()
+    for number in range(3):
+        writer.keep({}, PLACE, record(number))
+        assert wait_until(lambda number=number: lines(swift) == number + 1)  # type: ignore[misc]
+    assert time.monotonic() - began < 2, "one object, and two early ones"
+    for number in range(3, 6):
+        writer.keep({}, PLACE, record(number))
+    assert wait_until(lambda: lines(swift) == 6)
+    assert time.monotonic() - began > 1
+    assert len(swift.containers["storletlog"].objects) == 4
+
+
+def test_the_interval_bounds_the_wait_of_a_record(swift: FakeSwift, make: Make) -> None:
+    writer = make(0.05)
+    for number in range(50):
+        writer.keep({}, PLACE, record(number))
+        writer.flush()
+    began = time.monotonic()
+    writer.keep({}, PLACE, record(50))
+    assert wait_until(lambda: lines(swift) == 51)
+    assert time.monotonic() - began < 0.5
 
 
 def test_a_flush_returns_when_all_is_written(swift: FakeSwift, make: Make) -> None:
