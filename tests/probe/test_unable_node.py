@@ -44,14 +44,12 @@ class State:
     """A state of the node; ``spoil`` makes it after the start, for the length of a block.
 
     :param code: the error code that the node reports; empty where it cannot report anything.
-    :param clients: the number of requests at a time.
     """
 
     name: str
     options: Options = field(default_factory=lambda: ABLE)
     code: str = ""
     has_sandboxd: bool = True
-    clients: int = CLIENTS
     spoil: Callable[[SecondNode, Tenant], contextlib.AbstractContextManager[None]] | None = None
 
 
@@ -113,8 +111,7 @@ STATES = (
     State("filter missing", spoil=without_filter),
     # These are last: after ten errors Swift's proxy server sends a node nothing for a minute.
     State("server killed", spoil=killed_server),
-    # A request waits for Swift's timeouts, and takes no time of the processors meanwhile.
-    State("server frozen", clients=3 * CLIENTS, spoil=frozen_server),
+    State("server frozen", spoil=frozen_server),
 )
 
 
@@ -142,7 +139,7 @@ def test_no_request_fails_while_one_node_cannot_run_storlets(
     said_before = log.stat().st_size
     with second.state(options, has_sandboxd=state.has_sandboxd), _spoiled(state, second, fresh):
         began = time.monotonic()
-        answers, slowest = ask_many(fresh, state.clients)
+        answers, slowest = ask_many(fresh)
         seconds = time.monotonic() - began
         said = log.read_bytes()[said_before:].decode(errors="replace")
         if state.code:
@@ -171,7 +168,7 @@ def recon(node: SecondNode, server: str) -> dict[str, Any]:
     return facts
 
 
-def ask_many(tenant: Tenant, clients: int) -> tuple[list[Answer], float]:
+def ask_many(tenant: Tenant) -> tuple[list[Answer], float]:
     """GET, PUT and COPY with a storlet in turn; all answers, and the longest time of one."""
     tool, times = tenant.tool(), []
 
@@ -188,5 +185,5 @@ def ask_many(tenant: Tenant, clients: int) -> tuple[list[Answer], float]:
         times.append(time.monotonic() - began)
         return answer
 
-    with ThreadPoolExecutor(clients) as pool:
+    with ThreadPoolExecutor(CLIENTS) as pool:
         return list(pool.map(ask, range(REQUESTS))), max(times)
