@@ -10,7 +10,10 @@ HERE = Path(__file__).parent
 def requirements() -> list[str]:
     """The packages that the product itself imports; exact versions of everything are in
     requirements.txt."""
-    return ["swift>=2.35.0", "docker>=7.0", "eventlet>=0.36", "jsonschema>=4.20", "PyYAML>=6.0"]
+    return [
+        "swift>=2.35.0", "docker>=7.0", "eventlet>=0.36", "jsonschema>=4.20", "PyYAML>=6.0",
+        "cryptography>=41",
+    ]  # fmt: skip
 
 
 def readme() -> str:

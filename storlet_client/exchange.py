@@ -35,7 +35,7 @@ class Call:
     path: tuple[str, ...] = ()
     headers: Mapping[str, str] = field(default_factory=dict)
     query: tuple[tuple[str, str], ...] = ()
-    body: Body = None
+    body: Body = field(default=None, repr=False)
     url: str = ""
     is_streamed: bool = False
 

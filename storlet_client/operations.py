@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
@@ -752,3 +753,53 @@ def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
     query = (("storlet-runs", ""), ("follow", ""), *selection.items())
     answer = yield from session.exchange(Call("GET", query=query, is_streamed=True))
     return answer
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+#: The least and the most bytes of a value.
+SECRET_BYTES = (8, 4096)
+_SECRET_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
+
+
+def secrets(session: Session) -> Flow[list[Mapping[str, str]]]:
+    """The names of the account's secrets, each with the time when it was set."""
+    _require((yield from info(session)), "secrets", "secrets of accounts")
+    answer = yield from session.exchange(Call("GET", query=(("storlet-secrets", ""),)))
+    found: list[Mapping[str, str]] = answer.document()
+    return found
+
+
+def set_secret(session: Session, name: str, value: bytes) -> Flow[bool]:
+    """Set a secret; whether it is a new one.
+
+    :raises ConfigurationError: the name, or the length of the value, is not possible.
+    """
+    _require_secret_name(name)
+    least, most = SECRET_BYTES
+    if not least <= len(value) <= most:
+        raise ConfigurationError([f"the value has {len(value)} bytes: want {least} to {most}"])
+    _require((yield from info(session)), "secrets", "secrets of accounts")
+    headers = {"Content-Type": "application/octet-stream"}
+    query = (("storlet-secrets", name),)
+    answer = yield from session.exchange(Call("POST", headers=headers, query=query, body=value))
+    return answer.status == _CREATED
+
+
+def delete_secret(session: Session, name: str) -> Flow[None]:
+    """Delete a secret.
+
+    :raises NotThere: there is none of this name.
+    """
+    _require_secret_name(name)
+    _require((yield from info(session)), "secrets", "secrets of accounts")
+    call = Call("DELETE", query=(("storlet-secrets", name),))
+    answer = yield from session.exchange(call, (_NOT_FOUND,))
+    if answer.status == _NOT_FOUND:
+        raise NotThere(f"there is no secret {name}")
+
+
+def _require_secret_name(name: str) -> None:
+    if not _SECRET_NAME.fullmatch(name):
+        wanted = "want a lower-case letter, then at most 62 of a-z, 0-9 and '-'"
+        raise ConfigurationError([f"secret {name!r}: {wanted}"])

@@ -266,6 +266,18 @@ class Storlets(_Account[Transport]):
         """The decision of the rules on a request, which is not performed."""
         return self._http.drive(operations.explain(self._session, method, path))
 
+    def secrets(self) -> Sequence[Mapping[str, str]]:
+        """The names of the account's secrets, each with the time when it was set."""
+        return self._http.drive(operations.secrets(self._session))
+
+    def set_secret(self, name: str, value: bytes) -> bool:
+        """Set a secret; whether it is a new one."""
+        return self._http.drive(operations.set_secret(self._session, name, value))
+
+    def delete_secret(self, name: str) -> None:
+        """Delete a secret."""
+        self._http.drive(operations.delete_secret(self._session, name))
+
     def logs(self, storlet: str) -> Sequence[Mapping[str, Any]]:
         """The stored logs of a storlet, the newest last."""
         return self._http.drive(operations.logs(self._session, storlet))
@@ -481,6 +493,18 @@ class AsyncStorlets(_Account[AsyncTransport]):
     async def explain(self, method: str, path: str) -> str:
         """The decision of the rules on a request, which is not performed."""
         return await self._http.drive(operations.explain(self._session, method, path))
+
+    async def secrets(self) -> Sequence[Mapping[str, str]]:
+        """The names of the account's secrets, each with the time when it was set."""
+        return await self._http.drive(operations.secrets(self._session))
+
+    async def set_secret(self, name: str, value: bytes) -> bool:
+        """Set a secret; whether it is a new one."""
+        return await self._http.drive(operations.set_secret(self._session, name, value))
+
+    async def delete_secret(self, name: str) -> None:
+        """Delete a secret."""
+        await self._http.drive(operations.delete_secret(self._session, name))
 
     async def logs(self, storlet: str) -> Sequence[Mapping[str, Any]]:
         """The stored logs of a storlet, the newest last."""

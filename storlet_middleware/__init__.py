@@ -14,6 +14,7 @@ import-linter contract ``storlet_middleware in layers`` checks that.
 ``ruleset``         how rules come into force, and where they are kept
 ``catalog``         storlets and dependencies as objects of the account
 ``records``         one record for each run, in the log container of the account
+``account_secrets`` values that storlets of an account use, and no caller reads
 ``backend``         the protocol between a proxy server and an object server
 ``wsgi``            requests, callers, authorization, bodies and answers
 ``engine``          turns an invocation into a result; knows nothing of Swift

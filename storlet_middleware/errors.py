@@ -167,6 +167,9 @@ INPUT_NOT_FOUND: Final = _code(
 TARGET_NOT_FOUND: Final = _code(
     "target.not_found", 404, Blame.CLIENT, Retry.NO,
     help="the container to write to does not exist")
+SECRET_NOT_FOUND: Final = _code(
+    "secret.not_found", 404, Blame.CLIENT, Retry.NO,
+    help="a secret that is to be deleted does not exist")
 RUN_NOT_FOUND: Final = _code(
     "run.not_found", 404, Blame.CLIENT, Retry.NO,
     help="no record of a run has this id, or it is another caller's")
@@ -239,6 +242,9 @@ SERVICES_REFUSED: Final = _storlet(
     "storlet.services", Blame.TENANT_CODE,
     help="the storlet's sandbox sent an invalid request for a service; or a storlet whose services"
          " would run storlets again without end: the message names the cycle")
+STORLET_SECRET: Final = _storlet(
+    "storlet.secret", Blame.TENANT_LIMIT, has_tenant_text=True,
+    help="a secret that the storlet declares is not set: the owner of the account sets it")
 TENANT_BUSY: Final = _later(
     "tenant.busy", 429, Blame.TENANT_LIMIT, 1, legacy_get=503, legacy_put=503, is_of_step=True,
     help="the account uses its whole share of the node, and no slot was free in time")
@@ -251,6 +257,12 @@ CLIENT_GONE: Final = _code(
 INTERNAL: Final = _code(
     "internal", 500, Blame.US, Retry.YES, is_of_node=True,
     help="a defect of this software")
+SECRETS_OFF: Final = _code(
+    "secrets.off", 501, Blame.OPERATOR, Retry.NO,
+    help="the cluster has no key for secrets: neither a keymaster of Swift nor [secrets] key_file")
+SECRETS_UNREADABLE: Final = _later(
+    "secrets.unreadable", 503, Blame.OPERATOR, 60,
+    help="a secret cannot be decrypted: the cluster lacks its key, or it was damaged")
 NODE_BUSY: Final = _later(
     "node.busy", 503, Blame.OPERATOR, 5, is_of_step=True, is_of_node=True,
     help="the node has no capacity left, for another sandbox or another invocation, and none was"

@@ -39,6 +39,8 @@ from rules.text import MAX_BYTES
 from storlet_daemon.protocol import messages
 from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import names, self_test
+from storlet_middleware.account_secrets import store as secret_store
+from storlet_middleware.account_secrets.answers import SecretAnswers
 from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.catalog import library_callers, upload_check
 from storlet_middleware.catalog.bundle_uploads import BundleUploads
@@ -126,12 +128,15 @@ class ProxyFilter:
         )
         library = self._proxy.catalog.library
         #: The parts that answer requests of an account.
-        self._of_account: Mapping[Route, RunRecords | LibraryList | Distributed] = {
+        self._of_account: Mapping[Route, RunRecords | LibraryList | Distributed | SecretAnswers] = {
             Route.DISTRIBUTE: Distributed(
                 self,
                 self._proxy,
                 self._require_enabled,
                 self._enforcement.require_allowed_output,
+            ),
+            Route.SECRETS: SecretAnswers(
+                self._proxy.secrets, self._require_enabled, client_seconds
             ),
             Route.SHOW_RUNS: RunRecords(app, config),
             Route.SHOW_LIBRARY: LibraryList(library, self._require_enabled),
@@ -393,6 +398,7 @@ def _publish_info(config: Config) -> None:
         bundles={"versions_kept": config.storlet.versions_kept},
         records={"days": config.storlet.records_days, "follows_lines": True},
         upload_check=True,
+        secrets={"most": secret_store.MOST, "value_bytes": secret_store.MOST_BYTES},
         library=library_of(config).published(),
         library_callers=library_callers.DEFAULT.value,
         run_on=config.placement.run_on,

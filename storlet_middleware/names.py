@@ -212,6 +212,9 @@ META_RECORDS: Final = _header(
 META_SERVICES: Final = _header(
     STORLET_META + "Services", Scope.STORLET, ", ".join(SERVICES),
     "the operations on the store that the storlet may use while it runs; none if it is not set")
+META_SECRETS: Final = _header(
+    STORLET_META + "Secrets", Scope.STORLET, "names, with commas",
+    "the secrets of the account that the storlet uses; none if it is not set")
 META_INPUT: Final = _header(
     STORLET_META + "Input", Scope.STORLET, "seekable",
     "the storlet seeks in its inputs; without it, inputs are streams")
@@ -282,6 +285,11 @@ LIBRARY_QUERY: Final = "storlet-library"
 #: Parameters of a query: of a POST that makes a version current, of a GET that lists versions.
 VERSION_QUERY: Final = "storlet-version"
 VERSIONS_QUERY: Final = "storlet-versions"
+#: Parameter of the query of a request of an account for its secrets; its value is a name.
+SECRETS_QUERY: Final = "storlet-secrets"
+_SECRET_NAME: Final = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
+#: The most secrets that one storlet declares.
+MOST_SECRETS: Final = 8
 _BUNDLE_NAME: Final = re.compile(r"([a-z][a-z0-9_-]{0,62})(?:@([1-9][0-9]{0,8}))?")
 
 
@@ -292,6 +300,13 @@ def bundle_of(storlet: str) -> tuple[str, int] | None:
     """
     match = _BUNDLE_NAME.fullmatch(storlet)
     return (match[1], int(match[2] or 0)) if match else None
+
+
+def secret_name_fault(name: str) -> str:
+    """Why ``name`` cannot be the name of a secret; empty if it can."""
+    if _SECRET_NAME.fullmatch(name):
+        return ""
+    return "want the name of a secret: a lower-case letter, then at most 62 of a-z, 0-9 and '-'"
 
 
 def is_library(storlet: str) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from storlet_middleware import names
+from storlet_middleware.account_secrets.answers import METHODS as SECRET_METHODS
 from storlet_middleware.records.query import RUNS
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.storlet_request import ON_DATA, storlet_headers
@@ -40,6 +41,8 @@ class Route(enum.Enum):
     SHOW_RUNS = enum.auto()
     #: GET of an account with ``?storlet-library``: the storlets that every account has.
     SHOW_LIBRARY = enum.auto()
+    #: A request of an account with ``?storlet-secrets``: its owner sets, lists or deletes secrets.
+    SECRETS = enum.auto()
     #: A storlet runs another one on data: no object is read or written.
     RUN_ON_DATA = enum.auto()
     #: POST of an account for ``std:distributed``: a storlet on many objects.
@@ -74,6 +77,8 @@ def _route_of_account(operation: Operation) -> Route:
     storlet = (operation.header(names.RUN_STORLET) or "").strip()
     if operation.sent_method == "POST" and storlet == names.DISTRIBUTED:
         return Route.DISTRIBUTE
+    if operation.sent_method in SECRET_METHODS and names.SECRETS_QUERY in operation.query:
+        return Route.SECRETS
     if operation.sent_method != "GET":
         return Route.PASS
     if RUNS in operation.query:

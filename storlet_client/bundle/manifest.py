@@ -28,6 +28,9 @@ _COMPARISON = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9.]+)")
 _CLASS = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*")
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
+#: The type of a parameter that names a secret of the account, and the form of such a name.
+SECRET = "secret"  # noqa: S105  a type, no password
+_SECRET_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 #: A value of a parameter.
 Value = Union[str, int, float, bool]
 
@@ -195,6 +198,15 @@ def parameters_of_run(
     return values, faults
 
 
+def secrets_named(
+    declared: Mapping[str, Mapping[str, Any]], values: Mapping[str, str]
+) -> list[str]:
+    """The names of secrets in ``values``: those of parameters with the type ``secret``."""
+    return [
+        values[name] for name, row in declared.items() if row["type"] == SECRET and name in values
+    ]
+
+
 def _fault_of_text(row: Mapping[str, Any], text: str) -> str:
     """Why a run's value does not fit a parameter; empty if it does."""
     try:
@@ -227,6 +239,8 @@ def _fault_of_value(row: Mapping[str, Any], value: Value) -> str:
     kind = row["type"]
     if not _is_of(kind, value):
         return f"is no {kind}"
+    if kind == SECRET and not _SECRET_NAME.fullmatch(str(value)):
+        return "want the name of a secret: a lower-case letter, then a-z, 0-9 and '-'"
     choices = row.get("choices")
     if choices and not any(_is_same(value, each) for each in choices):
         return f"want one of {', '.join(text_of(each) for each in choices)}"
@@ -241,7 +255,7 @@ def _fault_of_value(row: Mapping[str, Any], value: Value) -> str:
 def _is_of(kind: str, value: Any) -> bool:
     if kind == "boolean" or isinstance(value, bool):
         return kind == "boolean" and isinstance(value, bool)
-    if kind == "string":
+    if kind in ("string", SECRET):
         return isinstance(value, str)
     if kind == "integer":
         return isinstance(value, int)
@@ -327,6 +341,7 @@ def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
         ("build", "native"),
         ("files", "native"),
         ("arguments", "native"),
+        ("secrets", "python"),
     ):
         if document.get(key) and language != owner:
             faults.append(Fault((key,), f"is of {owner} storlets only; the language is {language}"))
@@ -340,6 +355,9 @@ def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
     faults += _faults_of_outputs(document)
     for name, row in document.get("parameters", {}).items():
         faults += _of_parameter(("parameters", name), row)
+        if row["type"] == SECRET and language != "python":
+            text = f"only python storlets have secrets; the language is {language}"
+            faults.append(Fault(("parameters", name, "type"), text))
     return faults
 
 

@@ -12,6 +12,7 @@
 ``flows``     ``library`` and ``distribute``
 ``access``    ``grants``, ``grant``, ``revoke`` and ``rules``
 ``account``   ``doctor``, ``enable`` and ``info``
+``account_secrets``  ``secret set``, ``secret list`` and ``secret delete``
 ``operators`` commands that another package has: ``sandboxes`` and the offline checks of rules
 ``context``   the connection and the options that all commands share
 ``groups``    groups of commands that name the nearest known command

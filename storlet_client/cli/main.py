@@ -14,6 +14,7 @@ from storlet_client import __version__
 from storlet_client.cli import (
     access,
     account,
+    account_secrets,
     check,
     flows,
     invoke,
@@ -116,6 +117,7 @@ _PARTS = (
     runs,
     replay,
     access,
+    account_secrets,
     operators,
 )
 for part in _PARTS:

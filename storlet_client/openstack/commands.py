@@ -301,6 +301,23 @@ class CheckRules(Passed):
         )
 
 
+class ListSecrets(_List):
+    """List the names of the secrets of the account"""
+
+    columns = ("name", "set")
+
+    def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
+        return storlets.secrets()
+
+
+class SetSecret(Passed):
+    name = "secret set"
+
+
+class DeleteSecret(Passed):
+    name = "secret delete"
+
+
 class CreateGrant(Passed):
     name = "grant"
 

@@ -7,6 +7,7 @@ works from Python 3.9 on: ``storlet test`` of the client runs storlets with it.
 ``output_metadata``  metadata that no output can have
 ``seekable``         inputs in which a storlet can seek
 ``services``         the store, as a running storlet may use it
+``account_secrets``  secrets of the account: ``storlet.secrets`` for authors
 ``calls``            calls of other storlets: the request, its input, and the result
 
 ::

@@ -45,6 +45,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from . import account_secrets
 from .calls import CallResult, InputWriter, Readable, fields_of
 
 if TYPE_CHECKING:
@@ -172,8 +173,8 @@ NONE = (
     " request is allowed by a signature only; a run without a cluster has none either"
 )
 
-OFFERED = ("storlet", "storlet.services")
-"""The names of the package and this module for authors."""
+OFFERED = ("storlet", "storlet.services", "storlet.secrets")
+"""The names of the package and its modules for authors."""
 
 _channel: Channel | None = None
 _streams: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
@@ -181,16 +182,18 @@ _writers: weakref.WeakSet[InputWriter] = weakref.WeakSet()
 
 
 def offer() -> None:
-    """Make ``from storlet import services`` find this module, unless there is another ``storlet``:
-    the author's own, or one of a dependency.
+    """Make ``from storlet import services, secrets`` find the modules, unless there is another
+    ``storlet``: the author's own, or one of a dependency.
     """
     if "storlet" in sys.modules or importlib.util.find_spec("storlet") is not None:
         return
     package, module = ModuleType("storlet"), sys.modules[__name__]
     package.__path__ = []  # so that it counts as a package
     package.services = module  # type: ignore[attr-defined]
+    package.secrets = account_secrets  # type: ignore[attr-defined]
     sys.modules[OFFERED[0]] = package
     sys.modules[OFFERED[1]] = module
+    sys.modules[OFFERED[2]] = account_secrets
 
 
 def begin(channel: Channel) -> None:

@@ -6,6 +6,8 @@
     send and receive one message with its descriptors
 ``descriptors``
     ownership of descriptors, and how it is passed on
+``redaction``
+    removes the values of secrets from texts and data about a run
 
 Typical use, the filter's side::
 

@@ -93,9 +93,10 @@ class Language:
     ``main_is_file``, it begins with the name of an executable file, up to a ``:``: the storlet's
     own, or a dependency's. With ``has_version``, a manifest may select one of the configured
     versions; ``Language-Version`` is ignored otherwise. With ``has_arguments``, a manifest may
-    have ``Arguments``. With ``has_services``, its storlets may declare services, and with
-    ``has_seekable_inputs`` seekable inputs. With ``full_form``, only those may whose ``main`` has
-    this pattern; ``full_form_rule`` is its rule in words, for what the others lack.
+    have ``Arguments``. With ``has_services``, its storlets may declare services, with
+    ``has_secrets`` secrets of the account, and with ``has_seekable_inputs`` seekable inputs. With
+    ``full_form``, only those may whose ``main`` has this pattern; ``full_form_rule`` is its rule in
+    words, for what the others lack.
 
     ``worker_cost`` is what an idle worker needs, measured and rounded up. ``worker_share`` is what
     each worker must get of the storlet's own limits; with less, fewer workers run. ``paths`` are
@@ -121,6 +122,7 @@ class Language:
     has_version: bool = False
     has_arguments: bool = False
     has_services: bool = False
+    has_secrets: bool = False
     has_seekable_inputs: bool = False
     full_form: re.Pattern[str] | None = None
     full_form_rule: str = ""

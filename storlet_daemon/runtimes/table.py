@@ -54,6 +54,7 @@ LANGUAGES: tuple[Language, ...] = (
         main_is_in_file=True,
         has_version=True,
         has_services=True,
+        has_secrets=True,
         has_seekable_inputs=True,
     ),
     Language(

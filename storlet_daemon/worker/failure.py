@@ -10,6 +10,7 @@ from storlet_daemon import author
 from storlet_daemon.author import failure_text, services
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.protocol import messages
+from storlet_daemon.protocol.redaction import Redaction
 from storlet_daemon.worker.process_state import has_children
 
 _PACKAGE_FOLDER = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
@@ -22,6 +23,7 @@ _CHILD_ERRORS = (
 )
 """Exceptions that a killed child process causes; by name, because few storlets import them."""
 _CAUSES_MAX = 16
+_NOTHING_HIDDEN = Redaction(())
 _LIMITS = (
     (author.MetadataTooLargeError, messages.LIMIT_METADATA),
     (services.LimitExceeded, messages.LIMIT_SERVICES),
@@ -98,9 +100,10 @@ def _is_child_error(error: BaseException) -> bool:
     return type(error).__name__ in _CHILD_ERRORS
 
 
-def traceback_text(error: BaseException) -> str:
+def traceback_text(error: BaseException, redaction: Redaction = _NOTHING_HIDDEN) -> str:
     """The traceback without the frames of this package, cut in the middle."""
-    return messages.cut_middle(failure_text.traceback_text(error, _PACKAGE_FOLDER))
+    text = redaction.text(failure_text.traceback_text(error, _PACKAGE_FOLDER))
+    return messages.cut_middle(text)
 
 
 def log_error(log: author.LogFile | None, main: str, text: str) -> None:

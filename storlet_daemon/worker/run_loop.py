@@ -14,11 +14,12 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from storlet_daemon import author, kernel
-from storlet_daemon.author import failure_text, services
+from storlet_daemon.author import account_secrets, failure_text, services
 from storlet_daemon.control_groups import ControlGroup
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
 from storlet_daemon.protocol.messages import Begin, Done, End, Invoke, LoadFailed, Metadata, Usage
+from storlet_daemon.protocol.redaction import Redaction
 from storlet_daemon.worker import failure as failures
 from storlet_daemon.worker.config import WorkerConfig
 from storlet_daemon.worker.loader import LoadError, StorletClass, load_class
@@ -248,8 +249,10 @@ class _Worker:
         """
         config = self._config
         log = streams.log
+        secrets = streams.invoke.secret_values
         try:
             self._stdio.begin(log)
+            account_secrets.begin(secrets)
             if streams.services is not None:
                 services.begin(streams.services)
             parameters = {
@@ -265,12 +268,15 @@ class _Worker:
             return Done(messages.OK)
         except BaseException as error:  # noqa: BLE001
             code, explanation = self._limits.explain(error)
-            text = failure_text.summary(error) + explanation
-            done = Done.error(code, text, failures.traceback_text(error))
+            # Before both texts are cut, which would leave a part of a value.
+            redaction = Redaction(secrets.values())
+            text = redaction.text(failure_text.summary(error)) + explanation
+            done = Done.error(code, text, failures.traceback_text(error, redaction))
             failures.log_error(log, config.main, done.traceback or "")
             return done
         finally:
             services.end()
+            account_secrets.end()
             streams.abandon()
             self._stdio.end()
             if log is not None:

@@ -56,6 +56,10 @@ PLAIN_FILTERS: Final = (
 )
 
 
+#: The file of `[secrets] key_file`.
+SECRETS_KEY: Final = "secrets.key"
+
+
 @dataclass(frozen=True)
 class Choices:
     """Choices of the user through environment variables of ``up``."""
@@ -110,17 +114,19 @@ def write_all(home: Home, choices: Choices) -> None:
     for name, sections in files.items():
         for section, options in overrides.get(name, {}).items():
             sections.setdefault(section, {}).update(options)
-        path = home.real_conf / name
-        new = path.with_name(f".{name}.new")
-        new.write_text(
-            f"# Written by `make up`; to change an option see overrides.conf.\n{render(sections)}",
-            "utf-8",
-        )
-        new.chmod(0o640)
-        if os.geteuid() == 0:
-            shutil.chown(new, "root", USER)
-        new.replace(path)
+        head = "# Written by `make up`; to change an option see overrides.conf.\n"
+        _write_private(home.real_conf / name, head + render(sections))
+    _write_private(home.real_conf / SECRETS_KEY, f"{_secrets_key(home)}\n")
     home.real_conf.chmod(0o755)
+
+
+def _write_private(path: Path, text: str) -> None:
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text, "utf-8")
+    new.chmod(0o640)
+    if os.geteuid() == 0:
+        shutil.chown(new, "root", USER)
+    new.replace(path)
 
 
 def render(sections: Sections) -> str:
@@ -209,6 +215,7 @@ def internal_client_conf(home: Home, choices: Choices) -> Sections:
 def storlet_conf(home: Home, choices: Choices) -> Sections:
     return {
         "storlet": {"internal_client_conf_path": home.conf / "internal-client.conf"},
+        "secrets": {"key_file": home.conf / SECRETS_KEY},
         "placement": {},
         "sandbox": {
             "image": choices.image,
@@ -288,8 +295,16 @@ def _swift_filters(home: Home, choices: Choices) -> Sections:
 
 
 def _root_secret(home: Home) -> str:
+    return _derived("keymaster", home)
+
+
+def _secrets_key(home: Home) -> str:
+    return _derived("secrets", home)
+
+
+def _derived(purpose: str, home: Home) -> str:
     return base64.b64encode(
-        hashlib.sha256(f"keymaster\0{home.hash_suffix}".encode()).digest()
+        hashlib.sha256(f"{purpose}\0{home.hash_suffix}".encode()).digest()
     ).decode()
 
 

@@ -49,7 +49,8 @@ class Manifest:
 
     ``limits`` are its own, by the names of :data:`storlet_middleware.engine.limits.TABLE`;
     ``records`` is its wish for records of runs, empty without one.  ``services`` are the operations
-    on the store that it declares, ``seekable``: it seeks in its inputs."""
+    on the store that it declares, ``secrets`` the names of the secrets, ``seekable``: it seeks in
+    its inputs."""
 
     language: str
     main: str
@@ -60,6 +61,7 @@ class Manifest:
     arguments: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     seekable: bool = False
+    secrets: tuple[str, ...] = ()
 
     @property
     def is_program(self) -> bool:
@@ -147,6 +149,8 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     faults += more
     seekable, more = read_input(value(names.META_INPUT), language, value(names.META_MAIN))
     faults += more
+    secrets, more = read_secrets(value(names.META_SECRETS), language)
+    faults += more
     if faults:
         raise ManifestError(faults)
     return Manifest(
@@ -159,6 +163,7 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
         arguments,
         services,
         seekable,
+        secrets,
     )
 
 
@@ -202,6 +207,24 @@ def read_services(text: str, language: str, main: str) -> tuple[tuple[str, ...],
         if each not in SERVICES
     ]
     return tuple(each for each in SERVICES if each in given), faults
+
+
+def read_secrets(text: str, language: str) -> tuple[tuple[str, ...], list[str]]:
+    """The names of secrets in a value of metadata, each once, and the faults."""
+    row = table.language(language)
+    if text and row is not None and not row.has_secrets:
+        wanted = f"{row.title} storlets have no secrets yet: leave it out"
+        return (), [fault(names.META_SECRETS, text, wanted)]
+    given = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    faults = [
+        fault(names.META_SECRETS, each, wrong)
+        for each in given
+        if (wrong := names.secret_name_fault(each))
+    ]
+    if len(given) > names.MOST_SECRETS:
+        wanted = f"want at most {names.MOST_SECRETS} names"
+        faults.append(fault(names.META_SECRETS, text, wanted))
+    return given, faults
 
 
 def records_faults(meta: Mapping[str, str]) -> list[str]:

@@ -265,6 +265,7 @@ class Catalog:
             arguments=manifest.arguments,
             services=manifest.services,
             seekable=manifest.seekable,
+            secrets=manifest.secrets,
         )
 
     def _dependency(self, path: tuple[str, str, str], name: str, answer: Any) -> CodeFile:

@@ -31,6 +31,7 @@ from storlet_middleware.config.sections import (
     PlacementSection,
     RulesSection,
     SandboxSection,
+    SecretsSection,
     StorletSection,
     TrustClass,
 )
@@ -57,6 +58,7 @@ __all__ = [
     "PlacementSection",
     "RulesSection",
     "SandboxSection",
+    "SecretsSection",
     "StorletSection",
     "TrustClass",
     "load",

@@ -103,6 +103,16 @@ class LibrarySection:
 
 
 @dataclass(frozen=True)
+class SecretsSection:
+    """The encryption of accounts' secrets, where the pipeline has no keymaster of Swift."""
+
+    key_file: str = option(
+        TEXT, "",
+        "file with keys of at least 32 random bytes in base64, one a line; the first one encrypts,"
+        " all decrypt; the same on all proxy servers, and not readable for other users")
+
+
+@dataclass(frozen=True)
 class RulesSection:
     """The rules of an account: where they are, and how they are changed."""
 
@@ -393,6 +403,7 @@ class Config:
 
     storlet: StorletSection
     library: LibrarySection
+    secrets: SecretsSection
     rules: RulesSection
     placement: PlacementSection
     sandbox: SandboxSection

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from storlet_daemon.protocol import messages
+from storlet_daemon.protocol.redaction import Redaction
 from storlet_middleware import errors
 from storlet_middleware.concurrency import WaitExpired, monotonic, wait_readable
 from storlet_middleware.engine.connection import Connection
@@ -56,6 +57,8 @@ class Events:
         self._on_done = on_done
         #: The limit of the task, set before the first event.
         self.max_metadata_bytes = 0
+        #: Removes the values of the run's secrets from the texts of an error.
+        self.redaction = Redaction(())
         #: Returns why the node, and not the storlet, has stalled; empty if the node is well.
         self.node_fault: Callable[[], str] = str
         #: Whether the metadata of the first output is known.
@@ -166,5 +169,6 @@ class Events:
         # A sandbox may attribute an error to its own tenant's code only.
         is_known = done.code in messages.SANDBOX_CODES and done.code != messages.PROTOCOL
         code = done.code if done.code and is_known else errors.STORLET_FAILED
-        text = messages.one_line(done.message or "the storlet gave no reason")
-        raise from_code(code, text, detail=messages.cut_middle(done.traceback or ""))
+        text = messages.one_line(self.redaction.text(done.message or "the storlet gave no reason"))
+        detail = messages.cut_middle(self.redaction.text(done.traceback or ""))
+        raise from_code(code, text, detail=detail)

@@ -26,10 +26,12 @@ outcome ``ok`` is a success.**
 
 from __future__ import annotations
 
+import binascii
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from storlet_daemon.protocol import messages
+from storlet_daemon.protocol.redaction import Redaction
 from storlet_middleware import errors
 from storlet_middleware.concurrency import WaitExpired
 from storlet_middleware.engine.connection import Connection
@@ -176,6 +178,7 @@ class Invocation:
     def _describe(self) -> messages.Invoke:
         """The message; makes the descriptors that go with it."""
         handover, limits = self._handover, self.task.limits
+        self._events.redaction = self.log.redaction = Redaction(self.task.secrets.values())
         inputs = self._inputs.describe(handover)
         self._progress.begin_files()
         self._stream.fd, end = stream(reader_is_ours=True)
@@ -193,8 +196,9 @@ class Invocation:
             given = handover.donate(begun)
             services = messages.Services(given, self._services.operations)
         return messages.Invoke(
-            self.task.id, inputs, output, self.task.parameters, log, of_worker, further, services
-        )
+            self.task.id, inputs, output, self.task.parameters, log, of_worker, further, services,
+            _as_texts(self.task.secrets) or None,
+        )  # fmt: skip
 
     def await_start(self) -> None:
         """Return when a worker has loaded the storlet and begins to run it; raises if it cannot."""
@@ -232,3 +236,10 @@ class Invocation:
             self._handover.close()
             self._stream.close()
             self.log.close()
+
+
+def _as_texts(secrets: Mapping[str, bytes]) -> dict[str, str]:
+    """The values of secrets as the message has them."""
+    return {
+        name: binascii.b2a_base64(value, newline=False).decode() for name, value in secrets.items()
+    }

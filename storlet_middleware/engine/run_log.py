@@ -6,27 +6,33 @@ The file is not lost when the storlet is killed, and a storlet cannot enlarge it
 from __future__ import annotations
 
 import os
+import re
 from typing import Final
 
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import sealed_memory
+from storlet_daemon.protocol.redaction import Redaction
 from storlet_middleware.engine.handover import Handover, offset
 from storlet_middleware.engine.log_pieces import LogPiece, LogPieces
 from storlet_middleware.engine.task import Task
 
 #: The end of a log that the record of a failed run has.
 TAIL_BYTES: Final = 4096
+#: The last line of a log that a worker has cut.
+_CUT: Final = re.compile(rb"\nlog truncated at [0-9]+ bytes\n\0*\Z")
 
 
 class RunLog:
     """Owner of the memory file from :meth:`open` until :meth:`close`; there may be none."""
 
-    __slots__ = ("_fd", "_pieces", "_task")
+    __slots__ = ("_fd", "_pieces", "_task", "redaction")
 
     def __init__(self, task: Task) -> None:
         self._task = task
         self._fd = -1
         self._pieces = LogPieces(task.log_delay_seconds)
+        #: Removes the values of the run's secrets.
+        self.redaction = Redaction(())
 
     def open(self, handover: Handover) -> messages.Log | None:
         """Make the file and lend it to the worker; ``None`` if the run has no log."""
@@ -37,11 +43,18 @@ class RunLog:
         return messages.Log(handover.lend(self._fd), limit)
 
     def read(self) -> bytes:
-        """The log so far, also of a storlet that was killed; its end if only that is kept."""
+        """The log so far, also of a storlet that was killed; its end if only that is kept.
+
+        It has no values of the run's secrets.
+        """
         if self._fd < 0:
             return b""
         size = min(offset(self._fd), self._task.limits.log)
         begin = 0 if self._task.wants_log else max(0, size - TAIL_BYTES)
+        if self.redaction:
+            # All of it: the tail may begin within a value.
+            data = _without_secrets(os.pread(self._fd, size, 0), self.redaction)
+            return data if self._task.wants_log else data[-TAIL_BYTES:]
         return os.pread(self._fd, size - begin, begin)
 
     def due_piece(self) -> LogPiece | None:
@@ -57,3 +70,10 @@ class RunLog:
         if self._fd >= 0:
             fd, self._fd = self._fd, -1
             os.close(fd)
+
+
+def _without_secrets(data: bytes, redaction: Redaction) -> bytes:
+    """A log without the values of secrets; a log at its limit may end within one."""
+    cut = _CUT.search(data)
+    end = cut.start() if cut else len(data)
+    return redaction.cut_data(data[:end]) + data[end:]

@@ -24,7 +24,7 @@ MAX_VERSIONS: Final = 256
 #: Fields that do not change the code; see the module.
 _NOT_IN_KEY: Final = (
     "limits", "records", "parameters", "archives", "inputs", "outputs", "services", "seekable",
-    "number",
+    "number", "secrets",
 )  # fmt: skip
 
 
@@ -62,9 +62,10 @@ class StorletVersion:
     A bundle is one file.  ``digest`` is the SHA-256 of its bytes, ``archives`` are its jars, and
     ``parameters`` is the content of its manifest about them.  ``inputs`` is its least and greatest
     number of inputs, ``outputs`` that of outputs; empty: any.  ``services`` are the operations on
-    the store that it declares, ``seekable``: it seeks in its inputs.  Only the proxy needs
-    ``parameters``, ``inputs``, ``outputs``, ``records`` and ``services``.  ``number`` is that of
-    the version of a bundle, for records; 0: it has none.
+    the store that it declares, ``secrets`` the names of the secrets, ``seekable``: it seeks in its
+    inputs.  Only the proxy needs ``parameters``, ``inputs``, ``outputs``, ``records``,
+    ``services`` and ``secrets``.  ``number`` is that of the version of a bundle, for records; 0: it
+    has none.
     """
 
     account: str
@@ -84,6 +85,7 @@ class StorletVersion:
     services: tuple[str, ...] = ()
     seekable: bool = False
     number: int = 0
+    secrets: tuple[str, ...] = ()
 
     @cached_property
     def key(self) -> str:
@@ -108,7 +110,7 @@ class StorletVersion:
         """
         fields = self._fields()
         del fields["records"]
-        for name in ("inputs", "outputs", "services", "number"):
+        for name in ("inputs", "outputs", "services", "number", "secrets"):
             fields.pop(name, None)
         if "parameters" in fields:
             fields["parameters"] = {}
@@ -121,7 +123,7 @@ class StorletVersion:
                 del fields[name]
         if not self.arguments:
             del fields["arguments"]
-        for name in ("outputs", "services", "seekable", "number"):
+        for name in ("outputs", "services", "seekable", "number", "secrets"):
             if not fields[name]:
                 del fields[name]
         return fields
@@ -162,6 +164,6 @@ def _as_json(fields: Mapping[str, Any]) -> str:
 def _of_text(text: str) -> StorletVersion:
     fields = json.loads(text)
     files = tuple(CodeFile(**file) for file in fields["files"])
-    names = ("archives", "inputs", "outputs", "arguments", "services")
+    names = ("archives", "inputs", "outputs", "arguments", "services", "secrets")
     lists = {name: tuple(fields.get(name, ())) for name in names}
     return StorletVersion(**{**fields, "files": files, **lists})

@@ -95,7 +95,8 @@ class Task:
 
     ``wants_log``: the whole log is read.  ``keeps_log_tail``: its end is, if the run fails.
     ``resources`` are its worker group's.  ``log_delay_seconds``: see
-    :class:`~storlet_middleware.engine.log_pieces.LogPieces`.
+    :class:`~storlet_middleware.engine.log_pieces.LogPieces`.  ``secrets`` are values for the
+    storlet, which no text about the run may have.
     """
 
     id: str
@@ -106,3 +107,4 @@ class Task:
     keeps_log_tail: bool = False
     log_delay_seconds: float | None = None
     resources: messages.Resources = field(default_factory=messages.Resources)
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)

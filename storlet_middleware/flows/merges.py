@@ -28,6 +28,7 @@ from storlet_middleware.proxy.completion import SUCCESS, Completion, Ending, Tim
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.placement import Reason
+from storlet_middleware.proxy.run_secrets import used_by
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.services.nesting import nesting_of
@@ -75,6 +76,8 @@ class Merges:
             raise BadRequest(
                 f"merge: {part.storlet} declares services, which a merge does not have"
             )
+        if used_by(self._step):
+            raise BadRequest(f"merge: {part.storlet} uses secrets, which a merge does not have")
         declared = self._step.storlet.inputs
         most = proxy.config.limits.inputs
         self.most_inputs = min(most, declared[1]) if declared else most

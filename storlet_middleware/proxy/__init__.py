@@ -17,6 +17,7 @@ In the order of their use by a run:
 ``execution``       runs the steps; knows neither WSGI nor Swift
 ``pipeline``        the result of several steps
 ``result``          a storlet's output as a stream
+``run_secrets``     the secrets of the run's storlets
 ``run_services``    the services of the run's storlets, which request the store
 ``disclosure``      the facts of source, run and error that the caller sees
 ``run_headers``     the headers of an answer that describe the run

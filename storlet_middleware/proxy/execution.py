@@ -13,6 +13,7 @@ as well (:meth:`Execution.acquire_all_slots`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from storlet_middleware.concurrency import monotonic
@@ -190,14 +191,16 @@ class Execution:
     def _task(self, step: Step) -> Task:
         request = step.request
         effective = self._launcher.effective(step.storlet, request.limits)
-        return self._launcher.task(
+        task = self._launcher.task(
             step.id,
             dict(request.parameters),
             effective,
             wants_log=request.wants_log,
             keeps_log_tail=step.keeps_log_tail,
-            log_delay_seconds=step.log_delay_seconds,
+            # A piece may begin or end within a value, which is not found there.
+            log_delay_seconds=None if step.secrets else step.log_delay_seconds,
         )
+        return replace(task, secrets=step.secrets) if step.secrets else task
 
     # --- after the run ----------------------------------------------------------------------------
 

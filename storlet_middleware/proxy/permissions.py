@@ -18,6 +18,7 @@ from storlet_middleware.catalog import library_callers
 from storlet_middleware.engine import limits
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import (
+    AccessDenied,
     BadRequest,
     PreconditionFailed,
     RuleRefused,
@@ -58,6 +59,8 @@ class Permissions:
         self._steps = steps
         self._plan = plan
         self._request = steps[0].request
+        #: The ids of the steps whose storlets the caller owns.
+        self._owned: set[str] = set()
 
     def check_access(self) -> bool:
         """Raise unless the caller may run the storlets and write the target; return whether the
@@ -70,6 +73,8 @@ class Permissions:
             self._check_outputs(step.request)
         # No short circuit: every storlet is checked, also after one that the caller does not own.
         are_owned = [self._check_storlet(step) for step in self._steps]
+        pairs = zip(self._steps, are_owned, strict=True)
+        self._owned = {step.id for step, is_owned in pairs if is_owned}
         if self._request.target is not None:
             self._check_target(self._request.target)
         for output in self._steps[-1].request.outputs:
@@ -307,4 +312,10 @@ class Permissions:
             faults = [f"rule {plan.rule}: {each}" for each in faults]
         if faults:
             raise BadRequest("; ".join(faults))
+        if plan is None and step.id not in self._owned and manifest.secrets_named(declared, own):
+            # Otherwise a reader of encrypted objects could decrypt them.
+            raise AccessDenied(
+                f"storlet {step.request.storlet}: only an owner of the account, or a rule, names a"
+                " secret in a parameter"
+            )
         step.request = replace(step.request, parameters={**others, **values})

@@ -26,6 +26,8 @@ class Reason(enum.StrEnum):
     SEVERAL_OUTPUTS = "several-outputs"
     #: The storlet declares services: only the proxy knows the caller.
     SERVICES = "services"
+    #: The storlet has secrets: their values are not sent to other servers.
+    SECRETS = "secrets"
     #: The description of the invocation does not fit into headers.
     LONG_DESCRIPTION = "long-description"
     #: A link that carries its target's hash.

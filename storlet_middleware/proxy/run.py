@@ -40,10 +40,11 @@ from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.run_headers import RunHeaders
+from storlet_middleware.proxy.run_secrets import RunSecrets
 from storlet_middleware.proxy.run_services import RunServices
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
-from storlet_middleware.proxy.steps import steps_of
+from storlet_middleware.proxy.steps import Step, steps_of
 from storlet_middleware.proxy.store import Store
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
 from storlet_middleware.wsgi.answer import Answer
@@ -117,11 +118,12 @@ class Run:
         fetcher = LibraryFetcher(proxy.catalog.library, others)
         self._outputs = StoredOutputs(proxy, environ, self._steps[-1].request, request.target)
         self._services = RunServices(proxy, environ, self._outputs)
+        self._secrets = RunSecrets(proxy.secrets, environ)
         self._execution = Execution(
             proxy.launcher,
             self._steps,
             fetcher,
-            self._permissions.resolve_again,
+            self._resolve_again,
             self._services.of_step,
             self._outputs.sinks,
         )
@@ -155,9 +157,10 @@ class Run:
                 and not self._disclosure.is_owner
             ):
                 self._source.reads.require_allowed(self._source.path)
-            if self._steps[0].storlet.services and self._placement != placement.PROXY:
-                self._placement, self._reason = placement.PROXY, placement.Reason.SERVICES
             self._completion.prepare()
+            for step in self._steps:
+                self._secrets.fetch(step)
+            self._place_at_proxy()
             self._times.authorized = monotonic()
             self._execution.acquire_slots(is_first_elsewhere=self._placement != placement.PROXY)
             result = self._result()
@@ -183,6 +186,20 @@ class Run:
             self._end(Ending.of_error(error))
             raise
 
+    def _place_at_proxy(self) -> None:
+        """Place the first step here if no object node may run it."""
+        if self._placement == placement.PROXY:
+            return
+        if self._steps[0].storlet.services:
+            self._placement, self._reason = placement.PROXY, placement.Reason.SERVICES
+        elif self._steps[0].secrets:
+            self._placement, self._reason = placement.PROXY, placement.Reason.SECRETS
+
+    def _resolve_again(self, step: Step) -> None:
+        """Resolve a storlet again whose code was replaced meanwhile."""
+        self._permissions.resolve_again(step)
+        self._secrets.fetch(step)
+
     def _result(self) -> Result:
         """The result of all steps, with its first bytes or its end known."""
         if self._request.source is None:
@@ -203,7 +220,7 @@ class Run:
             self._source,
             self._execution,
             self._steps[0],
-            self._permissions.resolve_again,
+            self._resolve_again,
         )
         reason = nodes.run()
         if reason is None:

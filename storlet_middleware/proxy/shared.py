@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from storlet_middleware.account_secrets.sealing import Sealing, read_keys
+from storlet_middleware.account_secrets.store import SecretStore
 from storlet_middleware.admission.controller import ROOM
 from storlet_middleware.catalog.storlets import Catalog
 from storlet_middleware.config import Config
@@ -51,6 +53,7 @@ class Proxy:
         recon = ReconCache(recon_directory, logger)
         self.records = Writer(app, config, logger)
         self.log_lines = LogLines(app, config, logger)
+        self.secrets = SecretStore(app, Sealing(read_keys(config.secrets.key_file)))
         self.protection = Protection(config.storlet.log_container)
         self.nodes = CircuitBreaker(config.placement.unable_seconds, logger, recon)
         invocation = config.invocation

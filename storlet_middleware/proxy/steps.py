@@ -22,6 +22,7 @@ class Step:
     :param log_delay_seconds: see :class:`~storlet_middleware.engine.log_pieces.LogPieces`.
     :param tell: receives the log in pieces while the storlet runs.
     :param given: the parameters of the request, without the defaults of a bundle's manifest.
+    :param secrets: the values of the account's secrets that the storlet has.
     :param slot: the step's slot on this node, from its acquisition until the invocation takes it
         over.  Only steps of a pipeline acquire one here; a single storlet acquires its slot when it
         starts.
@@ -34,6 +35,7 @@ class Step:
     log_delay_seconds: float | None = None
     tell: Callable[[LogPiece], None] = ignore
     slot: Slot | None = None
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
     given: Mapping[str, str] = field(init=False)
 
     def __post_init__(self) -> None:

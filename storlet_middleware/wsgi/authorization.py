@@ -57,12 +57,17 @@ def authorize(environ: dict[str, Any], app: Any, method: str, path: str) -> Verd
     return Verdict(refusal, bool(request.environ.get("swift_owner")), info["status"])
 
 
-def authorize_account(environ: dict[str, Any]) -> Verdict:
-    """Authorize the caller's request of the account at its path, without its query."""
+def authorize_account(environ: dict[str, Any], method: str | None = None) -> Verdict:
+    """Authorize the caller's request of the account at its path, without its query.
+
+    :param method: another method than that of the request.
+    """
     authorize = swift_authorize(environ)
     if authorize is None:
         return Verdict(None, is_owner=True, container_status=0)
-    request = Request(make_env(environ, query_string="", swift_source=names.SWIFT_SOURCE))
+    request = Request(
+        make_env(environ, method=method, query_string="", swift_source=names.SWIFT_SOURCE)
+    )
     request.environ.pop("swift_owner", None)
     request.acl = None
     refusal = authorize(request)

@@ -81,6 +81,7 @@ def listing(
     container: str,
     query: Mapping[str, str],
     most_bytes: int = _LISTING_BYTES,
+    headers: Mapping[str, str] | None = None,
 ) -> list[dict[str, Any]] | None:
     """A page of a container's listing; ``None`` if there is no such container.
 
@@ -89,7 +90,7 @@ def listing(
     :raises BackendFailed: Swift cannot give it, or it is longer.
     """
     path = container + urlencode({"format": "json", **query})
-    answer = send(app, environ, "GET", path)
+    answer = send(app, environ, "GET", path, headers)
     body = read_bounded(answer.app_iter, most_bytes, BackendFailed("a long listing"))
     if answer.status_int == 404:
         return None

@@ -255,6 +255,9 @@ BAD = (
     ("rules put {folder}/none", 2, "No such file"),
     ("--os-auth-token nonsense rules delete", 4, "401"),
     ("rules decide GET samples", 3, "write container/object"),
+    ("secret set Api_Token --generate", 3, "secret 'Api_Token': want a lower-case letter"),
+    ("secret list -f xml", 2, "'xml'"),
+    ("secret delete nosuch", 4, "there is no secret nosuch"),
     ("completion tcsh", 2, "'tcsh'"),
     ("dotcor", 2, "Did you mean 'doctor'?"),
 )

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import binascii
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -130,6 +131,12 @@ class Invoke(Message):
     limits: Limits = wire(record(Limits), default=Limits())
     further_outputs: Sequence[Output] | None = wire(each(record(Output)), default=None)
     services: Services | None = wire(record(Services), default=None)
+    secrets: Mapping[str, str] | None = wire(read_texts_by_name, default=None, repr=False)
+
+    @property
+    def secret_values(self) -> dict[str, bytes]:
+        """The values of the secrets, which are base64 in the message."""
+        return {name: binascii.a2b_base64(text) for name, text in (self.secrets or {}).items()}
 
     @property
     def outputs(self) -> list[Output]:

@@ -20,6 +20,7 @@ INFO = {
         "languages": {"python": ["3.11"]},
         "bundles": {"versions_kept": 10},
         "records": {"days": 14},
+        "secrets": {"most": 100, "value_bytes": 4096},
         "rules": {"container": "storlet_rules", "object": "rules.yaml"},
         "limits": {"memory_bytes": 1024, "cpus": 0.5},
     }

@@ -17,8 +17,9 @@ from storlet_client import (
     Storlets,
     StorletsError,
 )
+from storlet_client.exchange import Call
 from storlet_client.operations import Invocation, Manifest, language_of, object_path
-from tests.unit.client.server import ACCOUNT, Reply, Server
+from tests.unit.client.server import ACCOUNT, INFO, Reply, Server
 
 CODE = b"class A: pass\n"
 META = {
@@ -230,3 +231,24 @@ def test_a_cluster_of_an_older_release_is_not_asked(
     with pytest.raises(ConfigurationError, match="its release is older"):
         request_(storlets)
     assert server.calls() == []
+
+
+def test_secrets_are_not_sent_to_a_cluster_that_has_none(
+    server: Server, storlets: Storlets
+) -> None:
+    """It would take the request for one of the account itself."""
+    handler = {key: value for key, value in INFO["storlet_handler"].items() if key != "secrets"}
+    body = json.dumps({"storlet_handler": handler}).encode()
+    server.replies["GET", "/info"] = Reply(body=body)
+    for operation in (
+        storlets.secrets,
+        lambda: storlets.set_secret("name", b"the value of a secret"),
+        lambda: storlets.delete_secret("name"),
+    ):
+        with pytest.raises(ConfigurationError, match="has no secrets of accounts"):
+            operation()
+    assert server.calls() == []
+
+
+def test_a_call_does_not_show_its_body() -> None:
+    assert "value" not in repr(Call("POST", body=b"the value of a secret"))

@@ -47,7 +47,7 @@ def test_every_row_of_errors_is_consistent_and_comes_back_from_its_code() -> Non
         assert (again.legacy_get, again.legacy_put) == (row.legacy_get, row.legacy_put)
 
 
-TENANT_TEXT = ("storlet.failed", "storlet.load", "registration.check")
+TENANT_TEXT = ("storlet.failed", "storlet.load", "storlet.secret", "registration.check")
 
 
 def test_fields_of_errors_replace_lists_of_codes_elsewhere() -> None:

@@ -88,3 +88,25 @@ def test_a_storlet_runs_another_one_on_data_and_no_client_does() -> None:
     environ[ON_DATA] = True
     found = route_of(environ, parse_operation(environ), ("storlet", "dependency"))
     assert found is Route.RUN_ON_DATA
+
+
+@pytest.mark.parametrize(
+    ("method", "query", "route"),
+    [
+        ("POST", "storlet-secrets=a", Route.SECRETS),
+        ("PUT", "storlet-secrets=a", Route.SECRETS),
+        ("DELETE", "storlet-secrets=a", Route.SECRETS),
+        ("GET", "storlet-secrets", Route.SECRETS),
+        # Refused: there is no request for a value.
+        ("GET", "storlet-secrets=a", Route.SECRETS),
+        ("HEAD", "storlet-secrets=a", Route.PASS),
+        ("POST", "x=storlet-secrets", Route.PASS),
+    ],
+)
+def test_requests_for_secrets_are_those_of_the_account(
+    method: str, query: str, route: Route
+) -> None:
+    for path, expected in (("/v1/AUTH_test", route), ("/v1/AUTH_test/c", None)):
+        environ = {"PATH_INFO": path, "REQUEST_METHOD": method, "QUERY_STRING": query}
+        found = route_of(environ, parse_operation(environ), ("storlet", "dependency"))
+        assert found is expected if expected else found is not Route.SECRETS

@@ -165,3 +165,35 @@ def test_any_value_of_a_field_gives_faults_or_a_normal_form(key: str, value: Any
     document = {**GOOD, key: value}
     if not manifest.faults_of(document):
         assert manifest.faults_of(manifest.normal(document)) == []
+
+
+KEY = {"key": {"type": "secret", "required": True, "help": "h"}}
+
+
+def test_a_manifest_names_secrets_and_parameters_that_name_one() -> None:
+    document = {**GOOD, "secrets": ["api-token"], "parameters": KEY}
+    assert manifest.faults_of(document) == []
+    values, faults = manifest.parameters_of_run(KEY, {"key": "backup-key"})
+    assert (values, faults) == ({"key": "backup-key"}, [])
+    assert manifest.secrets_named({**KEY, "text": {"type": "string"}}, {**values, "text": "x"}) == [
+        "backup-key"
+    ]
+    _, faults = manifest.parameters_of_run(KEY, {"key": "Backup_Key"})
+    expected = "a lower-case letter, then a-z, 0-9 and '-'"
+    assert faults == [f"parameter 'key': 'Backup_Key': want the name of a secret: {expected}"]
+
+
+@pytest.mark.parametrize(
+    ("change", "part"),
+    [
+        ({"secrets": ["A"]}, "secrets.0: 'A': want: a lower-case letter"),
+        ({"secrets": list("abcdefghi")}, "more than 8 items"),
+        ({"secrets": ["a", "a"]}, "has an item twice"),
+        ({"language": "java", "secrets": ["a"]}, "secrets: is of python storlets only"),
+        ({"language": "java", "parameters": KEY}, "parameters.key.type: only python storlets"),
+        ({"parameters": {"k": {"type": "secret", "default": "A"}}}, "want the name of a secret"),
+    ],
+)
+def test_a_wrong_secret_of_a_manifest_is_named(change: dict[str, Any], part: str) -> None:
+    texts = [str(fault) for fault in manifest.faults_of({**GOOD, **change})]
+    assert any(part in text for text in texts), texts

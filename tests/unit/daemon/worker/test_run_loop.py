@@ -5,6 +5,7 @@ Each test runs the loop in a child process, with the sockets of a real worker.
 
 from __future__ import annotations
 
+import base64
 import os
 import signal
 import socket
@@ -90,6 +91,9 @@ class Worker:
     def run(self, data: bytes = b"data", **parameters: str) -> Run:
         return Run(self.connect(), data, parameters)
 
+    def run_with(self, secrets: dict[str, str], code: str) -> Run:
+        return Run(self.connect(), b"data", {"code": code}, secrets)
+
     def exit_code(self) -> int:
         pid, self.pid = self.pid, 0
         return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
@@ -113,13 +117,20 @@ def _become_worker(config: WorkerConfig, refusal: LoadFailed | None) -> None:
 class Run:
     """One invocation, with pipes for its input and output, from the filter's side."""
 
-    def __init__(self, connection: socket.socket, data: bytes, parameters: dict[str, str]) -> None:
+    def __init__(
+        self,
+        connection: socket.socket,
+        data: bytes,
+        parameters: dict[str, str],
+        secrets: dict[str, str] | None = None,
+    ) -> None:
         source, feeding = os.pipe()
         reading, target = os.pipe()
         log = sealed_memory("log", 1000)
         os.write(feeding, data)
         os.close(feeding)
-        invoke = Invoke("tx-1", (Input(0, {"color": "red"}),), Output(1), parameters, Log(2, 1000))
+        inputs, log_of = (Input(0, {"color": "red"}),), Log(2, 1000)
+        invoke = Invoke("tx-1", inputs, Output(1), parameters, log_of, secrets=secrets)
         framing.send(connection, invoke, [source, target, log])
         os.close(source)
         os.close(target)
@@ -300,3 +311,32 @@ def test_a_refusing_worker_loads_nothing(folder: Path) -> None:
     )
     assert run.done.message in run.log
     worker.close()
+
+
+SECRET = {"api-token": base64.b64encode(b"the value of a secret").decode()}
+
+
+def test_a_run_has_its_secrets_and_the_next_one_does_not(worker: Worker) -> None:
+    code = "from storlet import secrets; data = secrets.get('api-token')"
+    assert worker.run_with(SECRET, code).output == b"THE VALUE OF A SECRET"
+    assert [worker.report(), worker.report()] == [Begin("tx-1"), End()]
+    run = worker.run(code=code)
+    assert run.done.code == messages.FAILED
+    assert run.done.message is not None
+    assert run.done.message.startswith("SecretError: this run has no secret 'api-token'")
+
+
+@pytest.mark.parametrize("padding", [0, 480, 9000])
+def test_no_text_of_a_failed_run_has_a_value(worker: Worker, padding: int) -> None:
+    code = (
+        "from storlet import secrets\n"
+        f"raise ValueError('x' * {padding} + secrets.get('api-token').decode() + 'y' * {padding})"
+    )
+    run = worker.run_with(SECRET, code)
+    assert run.done.message is not None
+    assert run.done.traceback is not None
+    shown = run.done.message + run.done.traceback + run.log
+    assert padding == 9000 or "[secret]" in shown
+    # Nor a part of it, where a text was cut.
+    assert "the val" not in shown
+    assert "of a" not in shown

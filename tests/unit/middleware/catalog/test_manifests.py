@@ -148,6 +148,7 @@ WRONG_VALUES = [
     ("Input-Type", "csv"),
     ("Output-Type", "text/*"),
     ("Services", "lst"),
+    ("Secrets", "Api_Token"),
     ("Input", "seekble"),
     ("Memory", "much"),
 ]
@@ -277,3 +278,25 @@ def test_a_wrong_content_type_is_named_with_its_key(key: str, value: str, wrong:
     (fault,) = faults_of("up.py", {**PYTHON, key: value})
     assert fault.startswith(f"X-Object-Meta-Storlet-{key}: {wrong}: want")
     assert read_types({META + key: value})[0] == ContentTypes()
+
+
+def test_a_storlet_declares_its_secrets_once_each() -> None:
+    assert storlet("up.py", {**PYTHON, "Secrets": "b-1, a,b-1"}).secrets == ("b-1", "a")
+    assert storlet("up.py", PYTHON).secrets == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "fault"),
+    [
+        ("up.py", {**PYTHON, "Secrets": "a, Api_Token"}, "'Api_Token': want the name of a secret"),
+        ("up.py", {**PYTHON, "Secrets": ",".join("abcdefghi")}, "want at most 8 names"),
+        ("up-1.jar", {**JAVA, "Main": "Up", "Secrets": "a"}, "Java storlets have no secrets yet"),
+        ("up.sh", {**NATIVE, "Secrets": "a"}, "Native storlets have no secrets yet"),
+    ],
+)
+def test_a_wrong_declaration_of_secrets_is_named(
+    name: str, fields: dict[str, str], fault: str
+) -> None:
+    (text,) = faults_of(name, fields)
+    assert text.startswith("X-Object-Meta-Storlet-Secrets: ")
+    assert fault in text

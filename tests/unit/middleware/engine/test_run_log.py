@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -51,3 +52,34 @@ def test_the_log_ends_at_its_limit_and_cannot_be_enlarged(workers: Workers) -> N
     assert invocation.log.read() == b"x" * 64
     assert tried == [64, -1, -1]
     invocation.close()
+
+
+VALUE = b"the value of a secret"
+
+
+@pytest.mark.parametrize("padding", [0, 4090, 70_000])
+@pytest.mark.parametrize("wants_log", [True, False])
+def test_the_log_has_no_value_of_a_secret(
+    workers: Workers, padding: int, *, wants_log: bool
+) -> None:
+    """Also none that the limit, or the begin of the tail, cuts."""
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        os.write(worker.log, (VALUE + b"." * padding + VALUE)[: padding + 30])
+
+    workers.script = script
+    invocation = make(log=wants_log, limits=(0, 4096, padding + 30))
+    invocation.task = replace(
+        invocation.task, secrets={"name": VALUE}, keeps_log_tail=True, wants_log=wants_log
+    )
+    invocation.log._task = invocation.task
+    invocation.start(workers.connect())
+    with pytest.raises(StorletError):
+        invocation.output.first()
+    found = invocation.log.read()
+    invocation.close()
+    assert b"[secret]" in found
+    assert VALUE[:8] not in found
+    assert b"a secret" not in found
+    assert len(found) > padding if wants_log else len(found) <= 4096

@@ -68,3 +68,11 @@ def test_the_request_names_the_code_by_its_key_and_the_worker_group_apart() -> N
     assert (wanted.version, wanted.file, wanted.limits) == ("a" * 64, "up.py", resources)
     assert wanted.code == replace(base, files=(*base.files, dependency)).key
     assert (list(wanted.dependencies), wanted.language_version) == (["lib.py"], None)
+
+
+def test_names_of_secrets_are_for_the_proxy_only() -> None:
+    base, using = version(), replace(version(), secrets=("api-token",))
+    assert base.key == using.key
+    assert "secrets" not in base.text, "older proxies read it"
+    assert StorletVersion.from_text(using.text) == using
+    assert "api-token" not in using.for_node

@@ -45,7 +45,7 @@ def test_each_reason_has_one_word_of_the_log() -> None:
     """Operators search logs for these words, so they do not change."""
     assert {str(reason) for reason in Reason} == {
         "default", "asked", "incoming-body", "several-inputs", "several-outputs", "services",
-        "long-description", "link", "overflow", "node-unable", "node-version", "not-plain",
+        "secrets", "long-description", "link", "overflow", "node-unable", "node-version", "not-plain",
     }  # fmt: skip
 
 

@@ -1,0 +1,61 @@
+"""The secrets of the storlets of one run: which of them each step has, and their values.
+
+A storlet has the secrets that its owner has declared for it, for every caller that may run it.  A
+parameter of the type ``secret`` names a further one; :mod:`~.permissions` refuses such a name from
+a caller that does not own the account.
+
+Values are read when the run begins, and belong to its steps.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from storlet_middleware import errors, names
+from storlet_middleware.account_secrets.store import SecretStore
+from storlet_middleware.bundle import manifest
+from storlet_middleware.errors import BadRequest, Unprocessable
+from storlet_middleware.proxy.steps import Step
+from storlet_middleware.wsgi.swift_paths import SwiftPath
+
+
+def used_by(step: Step) -> tuple[str, ...]:
+    """The names of the secrets that a resolved step uses, each once."""
+    named = manifest.secrets_named(step.storlet.parameters, step.request.parameters)
+    return tuple(dict.fromkeys((*step.storlet.secrets, *named)))
+
+
+class RunSecrets:
+    """The secrets of one run.
+
+    :param environ: of the client's request.
+    """
+
+    def __init__(self, store: SecretStore, environ: dict[str, Any]) -> None:
+        self._store = store
+        self._environ = environ
+
+    def fetch(self, step: Step) -> None:
+        """Give a resolved step its secrets.
+
+        :raises StorletError: one is not set, or cannot be read.
+        """
+        used = used_by(step)
+        if len(used) > names.MOST_SECRETS:
+            raise BadRequest(
+                f"storlet {step.request.storlet} would have {len(used)} secrets: at most"
+                f" {names.MOST_SECRETS} are allowed"
+            )
+        step.secrets = {name: self._value(step, name) for name in used}
+
+    def _value(self, step: Step, name: str) -> bytes:
+        request = step.request
+        account = SwiftPath(request.version, request.account)
+        value = self._store.value(self._environ, account, name)
+        if value is None:
+            raise Unprocessable(
+                f"storlet {request.storlet} uses the secret {name}, which is not set: the owner of"
+                f" the account sets it with 'storlet secret set {name}'",
+                code=errors.STORLET_SECRET,
+            )
+        return value
