@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.support.accounts import unique
 from tests.support.bundles import tool
 from tests.support.client_package import interpreters, layered
 from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.forking import Commands, commands_of
 from tests.support.http import Client
 from tests.support.waiting import retry_until
 
@@ -30,11 +31,13 @@ class Shell:
     """The command, in a process of its own, as the owner of a new account.
 
     :param place: the environment that it is installed in.
+    :param commands: runs commands of this environment.
     """
 
-    def __init__(self, place: Path, client: Client) -> None:
+    def __init__(self, place: Path, commands: Commands, client: Client) -> None:
         self.client = client
         self._place = place
+        self._commands = commands
         self._command = place / "bin/storlet"
         self._environment = {
             "PATH": os.environ["PATH"],
@@ -44,19 +47,14 @@ class Shell:
 
     def of(self, client: Client) -> Shell:
         """The command as another user."""
-        return Shell(self._place, client)
+        return Shell(self._place, self._commands, client)
 
     def run(self, *words: str, code: int = 0) -> str:
         """Standard output; standard error for other exit codes than 0."""
-        done = subprocess.run(
-            [self._command, *words],
-            env=self._environment, capture_output=True, text=True, check=False, timeout=120,
-        )  # fmt: skip
-        assert done.returncode == code, done.stdout + done.stderr
-        return done.stderr if code else done.stdout
+        return self._commands.run(words, self._environment, code)
 
     def start(self, *words: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
-        """A command that is not waited for.
+        """The script, which is not waited for.
 
         :param before: a program that executes it.
         """
@@ -66,10 +64,17 @@ class Shell:
         )  # fmt: skip
 
 
-@pytest.fixture(params=interpreters())
-def shell(request: pytest.FixtureRequest, users: dict[str, Client]) -> Shell:
+@pytest.fixture(scope="module", params=interpreters())
+def installed(request: pytest.FixtureRequest) -> Iterator[tuple[Path, Commands]]:
+    """The command in an environment of its own."""
     place = layered(interpreters()[request.param])
-    return Shell(place, users["admin:admin"].on(f"AUTH_{unique('client')}"))
+    with commands_of(place, "storlet", "storlet_client.cli.main") as commands:
+        yield place, commands
+
+
+@pytest.fixture
+def shell(installed: tuple[Path, Commands], users: dict[str, Client]) -> Shell:
+    return Shell(*installed, users["admin:admin"].on(f"AUTH_{unique('client')}"))
 
 
 def test_the_life_of_a_storlet(shell: Shell, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +18,7 @@ from tests.functional.test_services import ask, outcomes, upload
 from tests.support.accounts import prepare_account
 from tests.support.client_package import interpreters, layered
 from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.forking import commands_of
 from tests.support.http import Client
 from tests.support.keystone import Keystone, Owner, proxy_of, running_keystone
 from tests.support.proxies import OtherProxy
@@ -115,10 +116,16 @@ clouds:
 
 
 def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_path: Path) -> None:
-    def openstack(*words: str, code: int = 0) -> str:
-        return run([place / "bin/openstack", "storlet", *words], owner.variables, code)
+    run([place / "bin/openstack", "storlet", "doctor"], owner.variables, code=1)
+    with commands_of(place, "openstack", "openstackclient.shell") as commands:
 
-    openstack("doctor", code=1)
+        def openstack(*words: str, code: int = 0) -> str:
+            return commands.run(["storlet", *words], owner.variables, code)
+
+        use_all_commands(openstack, tmp_path)
+
+
+def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     openstack("enable")
     openstack("doctor")
     openstack("deploy", str(SAMPLE / "csv_filter.py"), "--limit", "memory=128M")

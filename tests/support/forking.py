@@ -1,0 +1,82 @@
+"""Commands of an installed package, whose processes begin with its modules imported.
+
+The import takes most of the time of a short command.  Each command has a process of its own, a fork
+of one that has imported what earlier commands needed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+_PROGRAM: Final = """
+import sys
+sys.path.remove("")  # the folder of the caller, where the package may be in source
+import contextlib, importlib, json, os
+name, module, function = sys.argv[1:]
+main = getattr(importlib.import_module(module), function)
+for line in sys.stdin:
+    words, variables, files = json.loads(line)
+    pid = os.fork()
+    if not pid:
+        for number, file in enumerate([os.devnull, *files[:2]]):
+            os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644), number)
+        os.environ.update(variables)
+        sys.argv = [name, *words]
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = end.code
+        with open(files[2], "w") as imported:
+            json.dump([*sys.modules], imported)
+        sys.exit(code)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    with contextlib.suppress(OSError), open(files[2]) as imported:
+        for each in json.load(imported):
+            with contextlib.suppress(Exception):
+                importlib.import_module(each)
+"""
+
+
+class Commands:
+    """See :func:`commands_of`."""
+
+    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+        self._process = process
+        self._files = [folder / name for name in ("output", "error", "imported")]
+
+    def run(self, words: Sequence[str], variables: Mapping[str, str], code: int = 0) -> str:
+        """Run a command that has to end with ``code``.
+
+        :return: its standard output; its standard error for other codes than 0.
+        """
+        asked = [*words], dict(variables), [str(file) for file in self._files]
+        assert self._process.stdin
+        assert self._process.stdout
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        ended = int(self._process.stdout.readline())
+        output, error = (file.read_text() for file in self._files[:2])
+        assert ended == code, output + error
+        return error if code else output
+
+
+@contextmanager
+def commands_of(place: Path, name: str, module: str) -> Iterator[Commands]:
+    """Commands ``name`` of an environment, as by the script of ``main`` of ``module``."""
+    with (
+        tempfile.TemporaryDirectory(prefix="storlets-commands-") as folder,
+        subprocess.Popen(
+            [place / "bin/python", "-c", _PROGRAM, name, module, "main"],
+            env={"PATH": os.environ["PATH"]},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as process,
+    ):
+        yield Commands(process, Path(folder))
