@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -157,15 +158,11 @@ class Owner:
 @contextmanager
 def running_keystone(home: Path) -> Iterator[Keystone]:
     """A new Keystone with the user ``admin``; its files are in ``home``."""
-    place, configuration = _environment(), home / "keystone.conf"
-    configuration.write_text(_CONFIGURATION.format(home=home), encoding="utf-8")
+    place = _environment()
+    shutil.copytree(_prepared(place), home, dirs_exist_ok=True)
+    configuration, manage = _configured(place, home)
     port = free_port()
     url = f"http://127.0.0.1:{port}/v3"
-    manage = [str(place / "bin/keystone-manage"), "--config-file", str(configuration)]
-    _run([*manage, "db_sync"])
-    me = ["--keystone-user", "root", "--keystone-group", "root"]
-    for command in ("fernet_setup", "credential_setup"):
-        _run([*manage, command, *me])
     secret = ["--bootstrap-password", SERVICE_PASSWORD]
     where = ["--bootstrap-public-url", url, "--bootstrap-region-id", "RegionOne"]
     _run([*manage, "bootstrap", *secret, *where])
@@ -234,6 +231,25 @@ def _environment() -> Path:
     return cache.made(
         "keystone", cache.digest([file.read_text(encoding="utf-8"), str(python)]), make
     )
+
+
+def _prepared(place: Path) -> Path:
+    """A folder with the tables and the keys of a Keystone without users, from the cache."""
+
+    def make(folder: Path) -> None:
+        _, manage = _configured(place, folder)
+        _run([*manage, "db_sync"])
+        for command in ("fernet_setup", "credential_setup"):
+            _run([*manage, command, "--keystone-user", "root", "--keystone-group", "root"])
+
+    return cache.made("tables", cache.digest([place.name, _CONFIGURATION]), make)
+
+
+def _configured(place: Path, home: Path) -> tuple[Path, list[str]]:
+    """The configuration of a Keystone in ``home``, and the command that manages it."""
+    configuration = home / "keystone.conf"
+    configuration.write_text(_CONFIGURATION.format(home=home), encoding="utf-8")
+    return configuration, [str(place / "bin/keystone-manage"), "--config-file", str(configuration)]
 
 
 def _run(command: list[str]) -> None:
