@@ -51,7 +51,7 @@ def installed(python: Path) -> Path:
 
     def make(place: Path) -> None:
         run([str(python), "-m", "venv", str(place)])
-        run([*_pip(place), str(build(place / "wheel"))])
+        run([*_pip(place), str(_wheel())])
 
     return cache.made("client", cache.digest([_sources(), str(python)]), make)
 
@@ -66,9 +66,16 @@ def layered(python: Path, *more: str) -> Path:
 
     def make(place: Path) -> None:
         venv._new_layer(place, below, cache.cache_root() / "client.log")
-        run([*_pip(place), "--no-deps", str(build(place / "wheel"))])
+        run([*_pip(place), "--no-deps", str(_wheel())])
 
     return cache.made("client", cache.digest([_sources(), below.name]), make)
+
+
+def _wheel() -> Path:
+    """The client's wheel, which serves each Python, from the cache."""
+    place = cache.made("wheel", cache.digest([_sources()]), build)
+    (wheel,) = place.glob("*.whl")
+    return wheel
 
 
 def _libraries(python: Path, *more: str) -> Path:
