@@ -23,6 +23,7 @@ fail) printf half; echo one >&2; echo "no such column" >&2; exit 3 ;;
 late) echo early; sleep 0.1; echo '{"a": "1"}' >&9 ;;
 plant) printf '#!/bin/sh\\n' > "$STORLET_PARAM_storlet_execution_path/planted" ;;
 tool) "$STORLET_PARAM_storlet_execution_path/tool.sh" ;;
+letters) wc -m ;;
 esac
 """
 
@@ -101,6 +102,11 @@ def test_a_put_and_a_copy_store_what_a_program_makes(
     assert owner.put(f"{container}/plain", b"other").status == 201
     assert tool.copy(f"{container}/plain", f"/{container}/b", "tool").status == 201
     assert owner.get(f"{container}/b").body == b"OTHER"
+
+
+def test_text_of_a_program_is_utf_8(owner: Client, shell: str, container: str) -> None:
+    assert Tool(owner, shell).put(f"{container}/count", "Grüße".encode(), "letters").status == 201
+    assert owner.get(f"{container}/count").body == b"5\n"
 
 
 def test_a_range_is_the_input_of_a_program(program: Tool, plain: str) -> None:

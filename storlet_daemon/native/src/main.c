@@ -100,7 +100,9 @@ static void run_once(struct run *run) {
     struct invocation *invocation = run->invocation;
     struct usage before = usage_now();
     send_text(run->connection, "{\"type\":\"started\"}");
-    note_donated(state, invocation);
+    if (is_library()) {
+        note_donated(state, invocation);
+    }
     log_open(&run->log, invocation->log, invocation->log_limit);
     invocation->log = -1;
     if (is_library()) {

@@ -20,7 +20,6 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,6 +36,8 @@
 
 static char program_path[4096];
 static char program_name[256];
+/* The metadata that the program has written. */
+static char metadata_text[MESSAGE_MAX];
 
 bool program_load(const struct config *config, struct outcome *outcome) {
     const char *slash = strrchr(config->main, '/');
@@ -101,7 +102,6 @@ struct program {
     int log;      /* its standard error */
     int metadata; /* what it writes to STORLET_METADATA_FD */
     size_t metadata_size;
-    char metadata_text[MESSAGE_MAX];
     struct flow output;
     size_t range_count;
     struct flow ranges[DESCRIPTORS_MAX];
@@ -120,13 +120,16 @@ static bool system_failed(struct run *run, const char *what) {
     return false;
 }
 
-/* Give the program `fd` as its next descriptor. It is moved above all numbers of the program, so
- * that none is overwritten before it is used. */
+/* Give the program `fd` as its next descriptor. It is above all numbers of the program, or is moved
+ * there, so that none is overwritten before it is used. */
 static bool give(struct run *run, struct program *program, int fd) {
     const struct invocation *invocation = run->invocation;
     int least = (int)(invocation->input_count + invocation->output_count) + FIRST_NUMBER + 1;
-    int high = fcntl(fd, F_DUPFD_CLOEXEC, least);
-    close(fd);
+    int high = fd;
+    if (fd < least) {
+        high = fcntl(fd, F_DUPFD_CLOEXEC, least);
+        close(fd);
+    }
     if (high < 0) {
         return system_failed(run, "the program's descriptors");
     }
@@ -314,25 +317,47 @@ static char **environment_of(struct run *run, const struct program *program) {
 /* --- start -------------------------------------------------------------------------------------
  */
 
-static int spawn(const struct config *config, struct program *program, char **environment) {
-    posix_spawn_file_actions_t files;
-    posix_spawnattr_t attributes;
-    sigset_t defaults;
-    posix_spawn_file_actions_init(&files);
-    posix_spawnattr_init(&attributes);
-    for (size_t number = 0; number < program->given_count; number++) {
-        posix_spawn_file_actions_adddup2(&files, program->given[number], (int)number);
+/* Why the child of `spawn` did not become the program. It sets this in this process's memory. */
+static volatile int spawn_error;
+
+/* In the child: take the descriptors, and execute the program. */
+__attribute__((noreturn, noinline)) static void become(const struct program *program,
+                                                       char *const *arguments,
+                                                       char *const *environment) {
+    static const struct sigaction defaults = {.sa_handler = SIG_DFL};
+    bool has_all = sigaction(SIGPIPE, &defaults, NULL) == 0;
+    for (size_t number = 0; number < program->given_count && has_all; number++) {
+        has_all = dup2(program->given[number], (int)number) >= 0;
     }
-    sigemptyset(&defaults);
-    sigaddset(&defaults, SIGPIPE);
-    posix_spawnattr_setsigdefault(&attributes, &defaults);
-    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    if (has_all) {
+        execve(program_path, arguments, environment);
+    }
+    spawn_error = errno;
+    _exit(127);
+}
+
+/*
+ * Start the program; 0 or an error. This process waits until its child executes the program or
+ * fails. Until then the child uses this process's memory and stack, so it makes system calls only.
+ * It has no other threads, and no signal handlers that could run in the child. posix_spawn makes
+ * the same child, with a stack of its own and a system call for each of 64 signals.
+ */
+__attribute__((noinline)) static int spawn(const struct config *config, struct program *program,
+                                           char **environment) {
     config->arguments[0] = program_name;
-    int error = posix_spawn(&program->pid, program_path, &files, &attributes, config->arguments,
-                            environment);
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&files);
-    return error;
+    spawn_error = 0;
+    program->pid = vfork();
+    if (program->pid == 0) {
+        become(program, config->arguments, environment);
+    }
+    if (program->pid < 0) {
+        return errno;
+    }
+    if (spawn_error != 0) {
+        while (waitpid(program->pid, NULL, 0) < 0 && errno == EINTR) {
+        }
+    }
+    return spawn_error;
 }
 
 static bool start(struct run *run, struct program *program) {
@@ -371,9 +396,9 @@ static void read_log(struct run *run, struct program *program) {
 
 /* Read what the program has written as metadata by now; it is complete before the output begins. */
 static void read_metadata(struct run *run, struct program *program) {
-    while (program->metadata >= 0 && program->metadata_size < sizeof program->metadata_text) {
-        ssize_t size = read(program->metadata, program->metadata_text + program->metadata_size,
-                            sizeof program->metadata_text - program->metadata_size);
+    while (program->metadata >= 0 && program->metadata_size < sizeof metadata_text) {
+        ssize_t size = read(program->metadata, metadata_text + program->metadata_size,
+                            sizeof metadata_text - program->metadata_size);
         if (size == 0) {
             close(program->metadata);
             program->metadata = -1;
@@ -402,7 +427,7 @@ static bool ensure_metadata(struct run *run, struct program *program) {
         return send_metadata(run, 0, NULL);
     }
     json_error_t error;
-    json_t *metadata = json_loadb(program->metadata_text, program->metadata_size, 0, &error);
+    json_t *metadata = json_loadb(metadata_text, program->metadata_size, 0, &error);
     bool is_sent = false;
     if (!json_is_object(metadata)) {
         fail(&run->outcome, CODE_FAILED, "the metadata is not a JSON object: %.200s",

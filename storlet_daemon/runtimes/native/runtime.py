@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import NoReturn
 
 from storlet_daemon.budget import workers_max
 from storlet_daemon.protocol.messages import Load
 from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths, Language, Start
+
+_LOCALE = "C.UTF-8"
 
 
 class NativeRuntime:
@@ -34,7 +37,7 @@ class NativeRuntime:
         """Execute the worker, which inherits the listening socket and the channel by number."""
         os.set_inheritable(LISTENING, True)
         os.set_inheritable(start.channel, True)
-        os.execv(self._worker, self.command(load, start))  # noqa: S606  no shell is wanted
+        os.execve(self._worker, self.command(load, start), environment_of(os.environ))  # noqa: S606  no shell is wanted
 
     def command(self, load: Load, start: Start | None = None) -> list[str]:
         """The command line of the worker."""
@@ -49,3 +52,17 @@ class NativeRuntime:
             "" if start is None else start.control_group,
             *load.arguments,
         ]
+
+
+def environment_of(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables of a worker and of the programs that it starts.
+
+    ``LC_CTYPE`` stands in for ``LANG``. In C.UTF-8 all other categories are those of the C locale,
+    which the C library has in itself. With ``LANG`` it opens and maps a file for each of twelve
+    categories, in each program that uses the locale.
+    """
+    environment = dict(given)
+    if environment.get("LANG") == _LOCALE:
+        del environment["LANG"]
+        environment.setdefault("LC_CTYPE", _LOCALE)
+    return environment

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storlet_daemon.runtimes.language import CHANNEL, LISTENING, ImagePaths, Start
-from storlet_daemon.runtimes.native.runtime import NativeRuntime
+from storlet_daemon.runtimes.native.runtime import NativeRuntime, environment_of
 from storlet_daemon.runtimes.table import LANGUAGES
 from tests.unit.daemon.loads import limited, load_of
 
@@ -48,7 +48,18 @@ def test_a_storlets_limits_bound_the_number_of_its_workers() -> None:
 def test_the_sockets_are_inherited(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     done: list[object] = []
     monkeypatch.setattr(os, "set_inheritable", lambda fd, wanted: done.append((fd, wanted)))
-    monkeypatch.setattr(os, "execv", lambda path, words: done.append((path, words[0])))
+    monkeypatch.setattr(os, "execve", lambda path, words, _: done.append((path, words[0])))
     worker = tmp_path / "storlet-worker"
     native(worker).become_worker(load_of(), Start())
     assert done == [(LISTENING, True), (CHANNEL, True), (str(worker), str(worker))]
+
+
+def test_programs_load_one_category_of_the_sandboxs_locale() -> None:
+    given = {"LANG": "C.UTF-8", "HOME": "/tmp"}
+    assert environment_of(given) == {"LC_CTYPE": "C.UTF-8", "HOME": "/tmp"}
+    # The C library prefers it to both.
+    assert environment_of({**given, "LC_ALL": "C"})["LC_ALL"] == "C"
+
+
+def test_another_locale_stays() -> None:
+    assert environment_of({"LANG": "de_DE.UTF-8"}) == {"LANG": "de_DE.UTF-8"}
