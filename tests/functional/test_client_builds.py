@@ -219,3 +219,17 @@ def test_the_native_index_reads_the_objects_of_a_container(
     storlets.upload("notes/a", b"the first of a\nmore\n")
     storlets.upload("notes/b", b"one line")
     assert result_of(storlets, folder, b"", "") == b"a\tthe first of a\nb\tone line\n"
+
+
+def test_the_native_record_reads_a_part_of_an_object(storlets: Storlets, tmp_path: Path) -> None:
+    folder = tmp_path / "record-c"
+    shutil.copytree(SAMPLES / "record", folder)
+    assert storlets.deploy_bundle(folder.name, build(folder).read_bytes(), check=True) == 1
+    content = b"".join(b"record %08d\n" % number for number in range(1 << 18))
+    storlets.upload("samples/records", content)
+    parameters = {"bytes": "16", "first": "-3", "count": "2"}
+    # At the proxy server it reads ahead, here to the end.
+    for on_proxy, size in ((False, 32), (True, 48)):
+        with storlets.run("record-c", "samples/records", parameters, on_proxy=on_proxy) as output:
+            assert output.read() == content[-48:-16]
+        assert f";in={size};" in output.usage

@@ -26,17 +26,21 @@ TREATMENTS: Final = (
 )
 
 
+def built(source: Path, *options: str) -> bytes:
+    """A shared object."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, source.stem + ".so")
+        command = ["gcc", "-O2", *options, "-fPIC", "-shared", f"-I{INCLUDE}", "-o", str(target)]
+        subprocess.run([*command, str(source)], check=True)
+        return target.read_bytes()
+
+
 def codes() -> tuple[Code, Code]:
     """The program and the shared object."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "identity.so")
-        options = ["-O2", "-fPIC", "-shared", f"-I{INCLUDE}", "-o", str(target), str(SOURCE)]
-        subprocess.run(["gcc", *options], check=True)
-        built = target.read_bytes()
     program = Path(shutil.which("cat") or "/bin/cat").read_bytes()
     return (
         Code("cat.bin", "native", "cat.bin", program),
-        Code("identity.so", "native", "identity.so:identity", built),
+        Code("identity.so", "native", "identity.so:identity", built(SOURCE)),
     )
 
 

@@ -8,23 +8,20 @@ objects of each at a time.  Its sandbox reads each disk at the same limited rate
 from __future__ import annotations
 
 import json
-import subprocess
-import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Final
 
 from tests.bench.bench import Bench, Family
 from tests.bench.figures import Figure, quantile
 from tests.bench.http import BadAnswer
 from tests.bench.node import Node, processes_of
-from tests.bench.rows.native import INCLUDE
+from tests.bench.rows.native import built
 from tests.bench.rows.nodes import Cpus, name_limit
 from tests.bench.site import PLAIN, SMALL, STORLETS, Account, Code, Site, Treatment, own_site
 from tests.bench.storage_nodes import NoNodes, StorageNode, storage_nodes
 
-_COUNTS: Final = (1, 2, 4, 8)
+COUNTS: Final = (1, 2, 4, 8)
 #: Objects of a distribution over any number of nodes.
 _OBJECTS: Final = 16
 _ENCRYPTION: Final = "aes.so"
@@ -44,14 +41,18 @@ class _Work:
     rate: int
     document: dict[str, Any]
 
+    def object_bytes(self, seconds: int) -> int:
+        """Bytes of each object: one disk reads all objects in ``seconds``."""
+        return self.rate * seconds // _OBJECTS
+
     @property
     def treatments(self) -> list[Treatment]:
         return [
-            Treatment(f"{self.key}.{count}", f"{count} nodes against one") for count in _COUNTS[1:]
+            Treatment(f"{self.key}.{count}", f"{count} nodes against one") for count in COUNTS[1:]
         ]
 
 
-_WORKS: Final = (
+WORKS: Final = (
     _Work("words", "word count", 3_000_000, {"split": "std:wordcount", "merge": "std:sum"}),
     _Work(
         "grep", "grep", 4_000_000,
@@ -61,29 +62,36 @@ _WORKS: Final = (
 )  # fmt: skip
 
 
+def objects_on(at: int) -> int:
+    """Objects of each kind of work on node ``at``: as many as the smallest distribution with it
+    needs."""
+    return _OBJECTS // next(count for count in COUNTS if at < count)
+
+
+def bytes_on(at: int, seconds: int) -> int:
+    """Bytes of the objects of all kinds of work on node ``at``, which stay there."""
+    return sum(objects_on(at) * work.object_bytes(seconds) for work in WORKS)
+
+
 def encryption() -> Code:
     """The shared object; its instructions are those of x86-64."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, _ENCRYPTION)
-        source = STORLETS / "native/aes.c"
-        options = ["-O2", "-maes", "-fPIC", "-shared", f"-I{INCLUDE}", "-o", str(target)]
-        subprocess.run(["gcc", *options, str(source)], check=True)
-        return Code(_ENCRYPTION, "native", f"{_ENCRYPTION}:aes", target.read_bytes())
+    data = built(STORLETS / "native/aes.c", "-maes")
+    return Code(_ENCRYPTION, "native", f"{_ENCRYPTION}:aes", data)
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """MB/s of each node: with several nodes, and ("plain") with one. The ratio is the share of
     linear scaling."""
-    most = max(work.rate for work in _WORKS) * bench.plan.scaling_seconds
+    seconds = bench.plan.scaling_seconds
     try:
         with (
             own_site() as site,
-            storage_nodes(site, _COUNTS[-1], 2 * most, _OPTIONS) as nodes,
+            storage_nodes(site, COUNTS[-1], bytes_on(0, seconds), _OPTIONS) as nodes,
         ):
-            for work in _WORKS:
-                yield from _figures(bench, _Spread(site, nodes, work, bench.plan.scaling_seconds))
+            for work in WORKS:
+                yield from _figures(bench, _Spread(site, nodes, work, seconds))
     except NoNodes as error:
-        for work in _WORKS:
+        for work in WORKS:
             for treatment in work.treatments:
                 title = f"{work.title}, MB/s a node, {treatment.title}"
                 yield Figure(f"scaling.{treatment.key}", title, "MB/s", notes=[str(error)])
@@ -95,13 +103,13 @@ class _Spread:
     def __init__(self, site: Site, nodes: list[StorageNode], work: _Work, seconds: int) -> None:
         self.work = work
         self._nodes = nodes
-        size = work.rate * seconds // _OBJECTS
+        size = work.object_bytes(seconds)
         self._object = (_LINE * (size // len(_LINE) + 1))[:size]
         self._account: Account = site.new_account(f"scaling-{work.key}")
         self._account.get_ready(encryption())
         for at, node in enumerate(nodes):
             self._account.send("PUT", node.policy, {"X-Storage-Policy": node.policy})
-            for number in range(_OBJECTS // next(count for count in _COUNTS if at < count)):
+            for number in range(objects_on(at)):
                 self._account.send("PUT", f"{node.policy}/{number:02}", body=self._object)
         # From another disk: the sandbox starts, and the code is loaded.
         split = work.document["split"]
