@@ -37,7 +37,7 @@ _FLUSH_SECONDS: Final = 0.1
 #: The headers of the answer are sent with its first bytes.  Until then Swift's proxy server waits
 #: for them in tasks that do not end with their request, so this node would not notice a client that
 #: disconnects before the first heartbeat.
-_HEADERS_SECONDS: Final = 0.25
+_HEADERS_SECONDS: Final = 0.2
 
 #: eventlet buffers an answer until it has this many bytes, or the end.
 _GATHERED_BYTES: Final = 4096

@@ -2,7 +2,7 @@
 
 A WSGI server notices a disconnected client only when it writes.  A storlet that computes for a
 minute before its first byte would run to its end for a client that has disconnected.  So a timer
-polls the client's socket, from a quarter of a second into a request, and raises :class:`ClientGone`
+polls the client's socket, from a fifth of a second into a request, and raises :class:`ClientGone`
 in the request's own green thread, as eventlet's timeouts do.  A shorter request costs one timer.
 
 A request that a storlet sends has no client's socket.  It has a :class:`Cancellation` instead,
@@ -23,9 +23,10 @@ from storlet_middleware.concurrency import Timer, call_later, has_hung_up, holds
 #: Time until the next poll if the green thread holds a pooled connection; memcached answers within
 #: milliseconds.
 _RETRY_SECONDS: Final = 0.02
-#: Time between polls.  Proxy and object node each need one poll, and the worker has to end within a
-#: second.
-_POLL_SECONDS: Final = 0.25
+#: Time between polls, each of which may be a tenth of a second late.  A worker has to end within a
+#: second after its client has disconnected.  Before that come a poll at the proxy, the headers of
+#: an object node whose run has just begun, and a poll there.
+_POLL_SECONDS: Final = 0.2
 
 
 class ClientGone(BaseException):

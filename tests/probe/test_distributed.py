@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -23,6 +24,11 @@ COUNT = 200
 #: The default of ``[library] distributed_concurrency``.
 RUNS = 16
 HEADERS = {"X-Run-Storlet": "std:distributed"}
+#: For the end of all splits after their client has disconnected: a second on an idle machine.  A
+#: stall of a busy machine delays one of the tries.
+SECONDS_TO_END = 3.0
+TRIES = 3
+QUIET_SECONDS = 0.5
 
 
 @pytest.fixture(scope="module")
@@ -40,25 +46,37 @@ def many(tenant: Tenant) -> Iterator[str]:
 
 
 @pytest.mark.parametrize("more", [{}, {"merge": "concat"}, {"merge": "std:sum"}])
-def test_all_splits_end_when_the_client_disconnects(
+def test_all_splits_end_soon_when_the_client_disconnects(
     host: Host, tenant: Tenant, many: str, more: dict[str, str]
 ) -> None:
-    """Within a second, on an idle machine."""
+    took: list[float] = []
+    while not took or (took[-1] > SECONDS_TO_END and len(took) < TRIES):
+        assert tenant.is_well()
+        before = host.all_descriptors()
+        took.append(seconds_to_end(host, tenant, {"objects": {"container": many}, **more}))
+        host.await_descriptors(before)
+    assert took[-1] <= SECONDS_TO_END, took
     assert tenant.is_well()
-    before, key = host.all_descriptors(), new_key()
+
+
+def seconds_to_end(host: Host, tenant: Tenant, document: dict[str, Any]) -> float:
+    """The time from the client's disconnection to the end of all splits."""
+    key = new_key()
     split = {"storlet": tenant.tool().storlet, "parameters": {"do": "hold", "key": key}}
-    document = {"objects": {"container": many}, "split": split, "concurrency": RUNS, **more}
-    body = json.dumps(document).encode()
+    body = json.dumps({**document, "split": split, "concurrency": RUNS}).encode()
     with raw_connection(tenant.client) as client:
         client.send_head("POST", "", {**HEADERS, "Content-Length": str(len(body))})
         client.send(body)
         # A storlet has at most eight workers; the other splits wait for one.
         wait_for(lambda: len(host.runs_named(key)) >= 8, 30, "eight splits")
-    left = time.monotonic()
-    wait_for(lambda: not host.runs_named(key), 10, "the end of all splits")
-    print(f"all splits have ended {time.monotonic() - left:.2f} s after the client")
-    host.await_descriptors(before)
-    assert tenant.is_well()
+    left = last = time.monotonic()
+    # A split that waited for a worker may begin after the others have ended.
+    while time.monotonic() - last < QUIET_SECONDS:
+        if host.runs_named(key):
+            last = time.monotonic()
+        assert last - left < 10, "a split runs on"
+        time.sleep(0.02)
+    return last - left
 
 
 def test_an_object_server_that_is_killed_gives_no_wrong_line(
