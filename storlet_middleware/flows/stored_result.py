@@ -4,8 +4,8 @@ The object appears whole, after the last split and merge have succeeded, or not 
 that of a further output of a run (:mod:`storlet_middleware.proxy.stored_outputs`).
 
 All that the request alone can show is checked before any split runs (:meth:`StoredResult.check`):
-thousands of runs must not end in a refusal that was known before.  Swift decides again at the end,
-because rights, rules and quotas may change meanwhile.
+thousands of runs must not end in a refusal that was known before.  Swift checks rights and quotas
+again when the PUT begins.  The rules are decided once, as for each request.
 """
 
 from __future__ import annotations

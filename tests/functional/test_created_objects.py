@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -335,6 +336,24 @@ rules:
         assert "rule short: not by you" in denied[2]
         found = contents(ward.admin, "open/a", "open/b", "patients/new")
         assert found == [None, b"x", None]
+    finally:
+        ward.rule(RULES)
+
+
+def test_rules_that_come_later_are_for_the_next_object(ward: Ward) -> None:
+    """A request, such as the creation of an object, is decided when it begins."""
+    assert ward.admin.put("open/marker").status == 201
+    asked = [["create_late", "/open/late", "/open/marker"], ["create", "/open/next", "x"]]
+    rule = "{name: closed, when: {method: PUT, container: open}, deny: closed}"
+    try:
+        with ThreadPoolExecutor(1) as threads:
+            going = threads.submit(create, ward.physician, "open/a.csv", *asked, storlet=CREATOR)
+            assert retry_until(lambda: ward.admin.head("open/marker").meta("Created"))
+            ward.rule(f"version: 1\nrules:\n- {rule}\n", accept=True)
+            assert ward.admin.post("open/marker", {"X-Object-Meta-Go": "yes"}).status == 202
+            late, following = going.result(60)
+        assert (late, following[:2]) == (["ok"], ["Denied", "access.rule"])
+        assert contents(ward.admin, "open/late", "open/next") == [b"late", None]
     finally:
         ward.rule(RULES)
 

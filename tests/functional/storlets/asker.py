@@ -108,6 +108,15 @@ class Asker:
                 file.write(text.encode() * count)
         return []
 
+    def do_create_late(self, path: str, marker: str) -> list[Any]:
+        """Create an object, say so with ``marker``, and write when ``marker`` has the item Go."""
+        with services.create(path) as file:
+            services.set_metadata(marker, {"Created": "yes"})
+            while "Go" not in services.stat(marker).metadata:
+                time.sleep(0.05)
+            file.write(b"late")
+        return []
+
     def do_create_many(self, paths: list[str], text: str) -> list[Any]:
         """Create objects at the same time, a byte of each in turn."""
         files = [services.create(path) for path in paths]
