@@ -33,9 +33,19 @@ COPY LICENSE .box*/*.crt /usr/local/share/ca-certificates/
 RUN rm /usr/local/share/ca-certificates/LICENSE && apt-get update && apt-get install -y --no-install-recommends \
         ca-certificates gcc libc6-dev libjansson-dev maven openjdk-17-jdk-headless python3 python3-venv \
     && update-ca-certificates
-COPY . /opt/storlets
 WORKDIR /opt/storlets
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt
+# First the parts that take a minute, of the files that they depend on: a change of other files does
+# not repeat them.
+COPY requirements.txt ./
+COPY storlet_middleware/trial_host.py storlet_middleware/
+COPY storlet_middleware/aio storlet_middleware/aio
+COPY storlet_daemon/java storlet_daemon/java
+COPY storlet_daemon/native storlet_daemon/native
+COPY sandbox_images/data sandbox_images/data
+COPY storlets storlets
+RUN python3 -m storlet_middleware.aio build --libraries
+COPY . ./
 RUN python3 -m storlet_middleware.aio build
 
 FROM ${BASE}

@@ -72,7 +72,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     commands.add_parser(
         "box", help="up in the foreground, down at SIGTERM: the main process of that image"
     )
-    commands.add_parser("build", help="build only the Python environment and the Java parts")
+    commands.add_parser(
+        "build", help="build only the Python environment, the Java and the native parts"
+    ).add_argument("--libraries", action="store_true", help="without our own Python packages")
     commands.add_parser("keep")
     options = parser.parse_args(argv)
     try:
@@ -99,7 +101,7 @@ def _run(options: argparse.Namespace) -> int:
         "matrix": lambda: matrix.matrix(options.pythons),
         "release": lambda: release.release(options.version),
         "box": box.live,
-        "build": box.build_parts,
+        "build": lambda: box.build_parts(with_code=not options.libraries),
         "box-image": box.build_image,
         "keep": _keep,
     }

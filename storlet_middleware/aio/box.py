@@ -39,12 +39,15 @@ CONTENTS: Final = (
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
-def build_parts() -> None:
-    """Fill the cache with all parts that need a compiler or the network: the build stage."""
+def build_parts(*, with_code: bool = True) -> None:
+    """Fill the cache with all parts that need a compiler or the network: the build stage.
+
+    Without ``with_code``, only with those that our Python packages are no part of.
+    """
     log = cache.cache_root() / "build.log"
     progress = Progress(3)
     with progress.step("Python environment"):
-        venv.code(log)
+        (venv.code if with_code else venv.deps)(log)
         venv.data(log)
     with progress.step("Java parts"):
         java.parts(log)
