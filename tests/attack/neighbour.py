@@ -31,8 +31,8 @@ from tests.support.tenant import CONTENT, DATA
 from tests.support.waiting import wait_for
 
 KINDS: Final = ("storlet", "plain")
-#: Requests a second of each kind: a part of one core, so that a two-core machine has CPU time left
-#: for Swift.
+#: Requests a second of each kind, by default: a part of one core, so that a two-core machine has
+#: CPU time left for Swift.
 RATE: Final = 25
 #: Threads of a kind: the maximum number of requests in flight.
 THREADS: Final = 2
@@ -108,9 +108,10 @@ class Neighbour:
     _read: int = 0
     _samples: list[Sample] = field(default_factory=list)
 
-    def start(self, url: str, token: str) -> None:
+    def start(self, url: str, token: str, rate: int) -> None:
         self.file.touch()
-        command = [sys.executable, "-m", "tests.attack.neighbour", url, token, str(self.file)]
+        words = [url, token, str(self.file), str(rate)]
+        command = [sys.executable, "-m", "tests.attack.neighbour", *words]
         self._process = subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE)
 
     def stop(self) -> None:
@@ -135,10 +136,13 @@ class Neighbour:
 
 
 @contextlib.contextmanager
-def load_of(url: str, token: str, file: Path) -> Iterator[Neighbour]:
-    """Run a neighbour's load for the duration of a block."""
+def load_of(url: str, token: str, file: Path, rate: int = RATE) -> Iterator[Neighbour]:
+    """Run a neighbour's load for the duration of a block.
+
+    :param rate: requests a second of each kind.
+    """
     neighbour = Neighbour(file)
-    neighbour.start(url, token)
+    neighbour.start(url, token, rate)
     try:
         # Exclude the start of its sandbox from the samples, and fail if the load does not run: it
         # would have no faults.
@@ -154,8 +158,9 @@ def load_of(url: str, token: str, file: Path) -> Iterator[Neighbour]:
 class _Load:
     """The separate process: sends the load until its standard input ends."""
 
-    def __init__(self, client: Client, target: TextIO) -> None:
+    def __init__(self, client: Client, target: TextIO, rate: int) -> None:
         self._client = client
+        self._rate = rate
         self._target = target
         self._lock = threading.Lock()
         self._end = threading.Event()
@@ -190,7 +195,7 @@ class _Load:
             thread.join()
 
     def _work(self, kind: str, number: int) -> None:
-        period = THREADS / RATE
+        period = THREADS / self._rate
         due = time.monotonic() + number * period / THREADS
         connection = self._connect()
         while not self._end.wait(max(0.0, due - time.monotonic())):
@@ -226,13 +231,13 @@ class _Load:
 
 
 def main() -> None:
-    url, token, file = sys.argv[1:]
+    url, token, file, rate = sys.argv[1:]
     # It represents a client on another machine: a sample must not include this process's wait for a
     # core.
     with contextlib.suppress(PermissionError):
         os.nice(-10)
     with Path(file).open("a", encoding="utf-8") as target:
-        load = _Load(Client(url, token), target)
+        load = _Load(Client(url, token), target, int(rate))
         load.prepare()
         load.run()
 

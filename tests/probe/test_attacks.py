@@ -14,7 +14,7 @@ import pytest
 from tests.attack import escape, leftovers
 from tests.attack.arena import Arena, arena_on
 from tests.attack.attack import Attack
-from tests.attack.neighbour import Neighbour, load_of
+from tests.attack.neighbour import RATE, Neighbour, load_of
 from tests.attack.syscalls import compare
 from tests.attack.table import TABLE
 from tests.support.cluster import Cluster
@@ -37,7 +37,8 @@ def arena(cluster: Cluster, nothing_is_left: None) -> Iterator[Arena]:
 def load(arena: Arena, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbour]:
     user = arena.users["test2:tester2"]
     file: Path = tmp_path_factory.mktemp("neighbour") / "samples"
-    with load_of(user.storage_url, user.token, file) as neighbour:
+    # Errors are judged, and no times.
+    with load_of(user.storage_url, user.token, file, RATE // 2) as neighbour:
         yield neighbour
 
 
