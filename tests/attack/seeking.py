@@ -1,5 +1,7 @@
 """Attacks through inputs at the proxy server: reads that are not taken, floods, lies, and inputs
 that are opened by the hundred.
+
+Those in C write to the sockets of the inputs, too, and use the worker's functions in many threads.
 """
 
 from __future__ import annotations
@@ -8,8 +10,8 @@ from typing import Final
 from urllib.parse import quote
 
 from tests.attack.arena import DEADLINES, Attacker, must, outcome
-from tests.attack.attack import PYTHON, Attack
-from tests.attack.exhaustion import BROKEN, FIRST_BYTE
+from tests.attack.attack import NATIVE, PYTHON, Attack
+from tests.attack.exhaustion import BROKEN, FIRST_BYTE, MEMORY
 from tests.attack.lies import FAILED
 from tests.attack.sharing import TOTAL
 from tests.support.http import Answer
@@ -18,6 +20,8 @@ from tests.support.storlets import declaration
 STORLET: Final = "seeking.py"
 #: The same without seekable inputs.
 STREAMING: Final = "streaming.py"
+#: The hostile storlet in C, with seekable inputs.
+SHARED_OBJECT: Final = "seeking.so"
 #: Its parameter ``do`` names the attack.
 SOURCE: Final = b"""
 import random
@@ -80,6 +84,7 @@ def at_proxy(
     *allowed: str,
     storlet: str = STORLET,
     inputs: int = INPUTS,
+    **parameters: str,
 ) -> str:
     """``runs`` GETs at once end with an allowed outcome, and the next run works."""
     prepare(attacker)
@@ -91,7 +96,7 @@ def at_proxy(
     }
 
     def one(_: int) -> Answer:
-        return attacker.client.get(OBJECT, headers, query={"do": do})
+        return attacker.client.get(OBJECT, headers, query={"do": do, **parameters})
 
     seen = sorted({outcome(answer) for answer in attacker.arena.pool.map(one, range(runs))})
     must(set(seen) <= set(allowed), seen)
@@ -108,6 +113,9 @@ def prepare(attacker: Attacker) -> None:
     must(client.put(f"storlet/{STORLET}", SOURCE, headers).status == 201, "the storlet")
     headers = declaration("python", "streaming.Seeking", **DEADLINES)
     must(client.put(f"storlet/{STREAMING}", SOURCE, headers).status == 201, "the storlet")
+    headers = declaration("native", f"{SHARED_OBJECT}:hostile", Input="seekable", **DEADLINES)
+    native = attacker.arena.native
+    must(client.put(f"storlet/{SHARED_OBJECT}", native, headers).status == 201, "the storlet")
     must(client.put(OBJECT, b"0123456789abcdef" * (OBJECT_BYTES >> 4)).status == 201, "the object")
 
 
@@ -146,6 +154,28 @@ def lie(attacker: Attacker) -> str:
     return at_proxy(attacker, 4, "lie", FAILED, BROKEN)
 
 
+WAYS: Final = ("far", "past", "across", "long", "empty")
+
+
+def outside(attacker: Attacker) -> str:
+    """A range after the object, across its end, of no byte, and one that is too long."""
+    seen = {
+        at_proxy(attacker, 1, "outside", FAILED, BROKEN, storlet=SHARED_OBJECT, way=way)
+        for way in WAYS
+    }
+    return ", ".join(sorted(seen))
+
+
+def shared_flood(attacker: Attacker) -> str:
+    return at_proxy(attacker, 1, "flood_reads", TOTAL, FIRST_BYTE, storlet=SHARED_OBJECT)
+
+
+def race(attacker: Attacker) -> str:
+    """The worker may crash: that is an error of its own run."""
+    allowed = (FAILED, BROKEN, MEMORY, TOTAL, FIRST_BYTE)
+    return at_proxy(attacker, 4, "race_reads", *allowed, storlet=SHARED_OBJECT)
+
+
 ROWS: Final = (
     # Eight plain clients that send the same 128 GETs delay the neighbour's p99 by 26 to 94 times,
     # these requests, whose inputs are opened at a slower pace, by 0.6 to 5.3 times.
@@ -155,4 +185,7 @@ ROWS: Final = (
     Attack("seekable inputs: a flood of single bytes", TOTAL, flood, PYTHON),
     Attack("seekable inputs: a flood of reads of 1 MiB", TOTAL, large_reads, PYTHON, by_median=True),
     Attack("seekable inputs: a read outside of the object", FAILED, lie, PYTHON),
+    Attack("seekable inputs: reads outside of the object, in C", FAILED, outside, NATIVE),
+    Attack("seekable inputs: a flood of single bytes, in C", TOTAL, shared_flood, NATIVE),
+    Attack("seekable inputs: read by many threads at once, in C", "422, an error of its own run", race, NATIVE),
 )  # fmt: skip

@@ -281,13 +281,100 @@ static int services(struct storlet_run *run) {
     return 0;
 }
 
+/* The sockets by which the worker reads inputs that can seek: all streams but the output. */
+static size_t input_sockets(struct storlet_run *run, int *sockets, size_t most) {
+    int output = run->output_fd(run, 0);
+    size_t count = 0;
+    for (int fd = 5; fd < 128 && count < most; fd++) {
+        int kind = 0;
+        socklen_t length = sizeof kind;
+        if (fd != output && getsockopt(fd, SOL_SOCKET, SO_TYPE, &kind, &length) == 0 &&
+            kind == SOCK_STREAM) {
+            sockets[count++] = fd;
+        }
+    }
+    return count;
+}
+
+/* Request bytes of an input, past the worker. */
+static void ask(int socket, uint64_t first, uint64_t length) {
+    unsigned char request[16];
+    for (int i = 0; i < 8; i++) {
+        request[i] = (unsigned char)(first >> (56 - 8 * i));
+        request[8 + i] = (unsigned char)(length >> (56 - 8 * i));
+    }
+    send(socket, request, sizeof request, MSG_NOSIGNAL);
+}
+
+/* A read that is not inside of the object, or is too long. */
+static int outside(struct storlet_run *run) {
+    uint64_t size = (uint64_t)run->input_bytes(run, 0);
+    const struct {
+        const char *way;
+        uint64_t first, length;
+    } ranges[] = {{"far", (uint64_t)1 << 63, (uint64_t)1 << 63}, {"past", size, 1},
+                 {"across", size - 1, 2}, {"long", 0, (1 << 20) + 1}, {"empty", 0, 0}};
+    int sockets[32];
+    char byte;
+    size_t count = input_sockets(run, sockets, 32);
+    for (size_t i = 0; i < sizeof ranges / sizeof ranges[0]; i++) {
+        if (strcmp(ranges[i].way, parameter(run, "way")) == 0 && count > 0) {
+            ask(sockets[0], ranges[i].first, ranges[i].length);
+            recv(sockets[0], &byte, 1, 0);
+        }
+    }
+    /* Also if no socket was found: a failure of this function would look like a refusal. */
+    return run->write(run, 0, "got through", 11) == 0 ? 0 : errno;
+}
+
+/* Reads of single bytes, without end. */
+static int flood_reads(struct storlet_run *run) {
+    uint64_t size = (uint64_t)run->input_bytes(run, 0);
+    int sockets[32];
+    size_t count = input_sockets(run, sockets, 32);
+    while (count > 0) {
+        for (size_t i = 0; i < count; i++) {
+            char byte;
+            ask(sockets[i], (uint64_t)rand() % size, 1);
+            if (recv(sockets[i], &byte, 1, 0) != 1) {
+                pause();
+            }
+        }
+    }
+    return run->write(run, 0, "no socket", 9) == 0 ? 0 : errno;
+}
+
+/* Reads through the worker, whose functions are for one thread at a time. */
+static void *use_inputs(void *given) {
+    struct storlet_run *run = given;
+    char data[4096];
+    for (;;) {
+        for (size_t i = 0; i < run->input_count; i++) {
+            run->seek(run, i, rand(), SEEK_SET);
+            run->read(run, i, data, sizeof data);
+            run->read_at(run, i, data, sizeof data, rand() % (1 << 24));
+        }
+    }
+    return NULL;
+}
+
+static int race_reads(struct storlet_run *run) {
+    pthread_t thread;
+    for (int i = 0; i < 8; i++) {
+        pthread_create(&thread, NULL, use_inputs, run);
+    }
+    pause();
+    return 0;
+}
+
 int hostile(struct storlet_run *run) {
     static const struct {
         const char *name;
         storlet_function *function;
     } attacks[] = {{"identity", identity}, {"calls", calls}, {"neighbours", neighbours},
                    {"donated", donated},   {"lie", lie},
-                   {"services", services}};
+                   {"services", services}, {"outside", outside},
+                   {"flood_reads", flood_reads}, {"race_reads", race_reads}};
     used = 0;
     for (size_t i = 0; i < sizeof attacks / sizeof attacks[0]; i++) {
         if (strcmp(attacks[i].name, parameter(run, "do")) == 0) {
