@@ -1,20 +1,26 @@
 """Removes the values of secrets from texts and data that describe a run: errors, tracebacks, logs.
 
 A value is found as it is, and in the forms that programs print by default: hexadecimal digits,
-base64, and the literals of Python and JSON. This protects an account from an accident of a
-storlet's author. A storlet that changes a value in another way before it prints it is not stopped.
+base64, the quoting of URLs, and the literals of Python and JSON. A line of a value of several lines
+is found without the others, and the begin of a form without its end: ``int(value)`` has 200
+characters of a value in its error, and services have 60. This protects an account from an accident
+of a storlet's author. A storlet that changes a value in another way before it prints it is not
+stopped.
 """
 
 from __future__ import annotations
 
 import binascii
 import json
+import urllib.parse
 from collections.abc import Iterable, Iterator
 
 HIDDEN = "[secret]"
 _HIDDEN = HIDDEN.encode()
 LEAST_BYTES = 8
 """Shorter forms would be found in texts that have nothing to do with them."""
+_LEAST_PART_BYTES = 16
+"""The same for lines and begins of forms: a value has many of them."""
 
 
 class Redaction:
@@ -24,14 +30,20 @@ class Redaction:
         forms = {form for value in values for form in _forms(value)}
         # The longest first: a form may be a part of another.
         self._forms = sorted(forms, key=len, reverse=True)
+        self._begins: dict[bytes, list[bytes]] = {}
+        for form in self._forms:
+            if len(form) > _LEAST_PART_BYTES:
+                self._begins.setdefault(form[:_LEAST_PART_BYTES], []).append(form)
 
     def __bool__(self) -> bool:
         return bool(self._forms)
 
     def data(self, data: bytes) -> bytes:
-        """``data`` with a mark in place of each value."""
+        """``data`` with a mark in place of each value, and of each begin of one."""
         for form in self._forms:
             data = data.replace(form, _HIDDEN)
+        for begin, forms in self._begins.items():
+            data = _without_begins(data, begin, forms)
         return data
 
     def cut_data(self, data: bytes) -> bytes:
@@ -52,24 +64,57 @@ class Redaction:
         return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
 
 
+def _without_begins(data: bytes, begin: bytes, forms: Iterable[bytes]) -> bytes:
+    """``data`` with a mark in place of the longest common prefix with one of ``forms``.
+
+    :param begin: the first bytes of all ``forms``.
+    """
+    pieces, position = [], 0
+    while (found := data.find(begin, position)) >= 0:
+        pieces += [data[position:found], _HIDDEN]
+        position = found + max(_common(data[found : found + len(form)], form) for form in forms)
+    return b"".join((*pieces, data[position:]))
+
+
+def _common(one: bytes, other: bytes) -> int:
+    """The length of the longest common prefix."""
+    pairs = enumerate(zip(one, other, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(one), len(other)))
+
+
 def _forms(value: bytes) -> Iterator[bytes]:
     # A value from a file may end with a line feed, which a storlet removes.
     for each in dict.fromkeys((value, value.strip())):
         yield from (form for form in _printed(each) if len(form) >= LEAST_BYTES)
+    lines = value.splitlines()
+    for line in lines if len(lines) > 1 else ():
+        # Without the space at its ends, which some programs remove.
+        yield from (form for form in _literals(line.strip()) if len(form) >= _LEAST_PART_BYTES)
 
 
 def _printed(value: bytes) -> Iterator[bytes]:
-    yield value
+    yield from _literals(value)
     digits = binascii.hexlify(value)
     yield digits
     yield digits.upper()
     letters = binascii.b2a_base64(value, newline=False).rstrip(b"=")
     yield letters
     yield letters.replace(b"+", b"-").replace(b"/", b"_")
+    yield urllib.parse.quote(value).encode()
+    yield urllib.parse.quote(value, safe="").encode()
+    yield urllib.parse.quote_plus(value).encode()
+
+
+def _literals(value: bytes) -> Iterator[bytes]:
+    """``value`` as it is, and as bytes and text in a program."""
+    yield value
     yield repr(value)[2:-1].encode()
-    try:
-        text = value.decode("utf-8")
-    except UnicodeDecodeError:
-        return
-    yield repr(text)[1:-1].encode("utf-8", "surrogatepass")
-    yield json.dumps(text)[1:-1].encode()
+    for encoding in ("utf-8", "latin-1"):
+        try:
+            text = value.decode(encoding)
+        except UnicodeDecodeError:
+            continue
+        yield text.encode()
+        yield repr(text)[1:-1].encode()
+        yield json.dumps(text)[1:-1].encode()
+        yield json.dumps(text, ensure_ascii=False)[1:-1].encode()

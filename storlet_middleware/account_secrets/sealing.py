@@ -78,7 +78,14 @@ class Sealing:
             key = self._key_to_open(fields, fetch)
             nonce, sealed = _bytes(fields["nonce"]), _bytes(fields["sealed"])
             return AESGCM(key).decrypt(nonce, sealed, _bound(place))
-        except (KeyError, TypeError, ValueError, InvalidTag) as error:
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            AttributeError,
+            RecursionError,
+            InvalidTag,
+        ) as error:
             raise _unreadable(f"the stored value is damaged ({type(error).__name__})") from error
 
     def _key_to_seal(self, fetch: FetchKeys | None) -> tuple[dict[str, Any], bytes]:

@@ -62,10 +62,13 @@ def test_bad_inputs_are_refused_before_a_request(
 ) -> None:
     short = tmp_path / "short"
     short.write_bytes(b"1234567")
+    with_line_feed = tmp_path / "line"
+    with_line_feed.write_bytes(b"1234567\n")
     for words, code, text in (
         (("set", "Api_Token", "--generate"), 3, "secret 'Api_Token': want a lower-case letter"),
         (("delete", "Api_Token"), 3, "secret 'Api_Token'"),
         (("set", "a", str(short)), 3, "the value has 7 bytes: want 8 to 4096"),
+        (("set", "a", str(with_line_feed)), 3, "the value has 7 bytes: want 8 to 4096"),
         (("set", "a", str(short), "--generate"), 3, "--generate: leave FILE out"),
         (("set", "a", str(tmp_path / "none")), 2, "No such file"),
         (("list", "extra"), 2, "unexpected extra argument"),

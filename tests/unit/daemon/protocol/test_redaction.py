@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import urllib.parse
 
 import pytest
 from hypothesis import given
@@ -19,6 +20,12 @@ FORMS = [
     base64.b64encode(VALUE),
     base64.urlsafe_b64encode(VALUE),
     repr(VALUE).encode(),
+    VALUE.decode("latin-1").encode(),
+    repr(VALUE.decode("latin-1")).encode(),
+    json.dumps(VALUE.decode("latin-1")).encode(),
+    urllib.parse.quote(VALUE).encode(),
+    urllib.parse.quote(VALUE, safe="").encode(),
+    urllib.parse.quote_plus(VALUE).encode(),
 ]
 
 
@@ -44,6 +51,35 @@ def test_a_value_from_a_file_is_found_without_its_line_feed() -> None:
 def test_a_value_that_is_a_part_of_another_does_not_leave_the_rest() -> None:
     redaction = Redaction([b"shared-part", b"shared-part-and-more"])
     assert redaction.text("a shared-part-and-more b shared-part c") == f"a {HIDDEN} b {HIDDEN} c"
+
+
+@pytest.mark.parametrize("length", [16, 60, 199])
+def test_the_begin_of_a_form_is_found_without_its_end(length: int) -> None:
+    value = bytes(range(48, 58)) * 10 + b"'" + bytes(range(65, 91)) * 10
+    redaction = Redaction([value])
+    encoded = base64.b64encode(value).decode().rstrip("=")
+    for form in (value.decode(), repr(value)[2:-1], value.hex(), encoded):
+        assert redaction.text(f"{form[:length]}... of {form}") == f"{HIDDEN}... of {HIDDEN}"
+
+
+def test_an_error_of_python_has_no_part_of_a_long_value() -> None:
+    value = "correct-horse-" * 40
+    with pytest.raises(ValueError, match="correct-horse") as caught:
+        int(value)
+    assert "horse" not in Redaction([value.encode()]).text(str(caught.value))
+
+
+def test_the_begin_of_a_value_that_repeats_its_own_begin_is_found() -> None:
+    value = b"0123456789abcdef" * 2 + b"the rest of the value"
+    assert Redaction([value]).data(b"<" + value[:45] + b">") == b"<" + HIDDEN.encode() + b">"
+
+
+def test_each_line_of_a_value_is_found() -> None:
+    lines = ["-----BEGIN PRIVATE KEY-----", "MC4CAQAwBQYDK2VwBCIE", "  aGFsZiBvZiBhIGtleQ== "]
+    redaction = Redaction(["\r\n".join(lines).encode()])
+    for line in lines:
+        assert redaction.text(f"line: {line.strip()}.") == f"line: {HIDDEN}.", line
+    assert redaction.text("-----BEGIN") == "-----BEGIN"
 
 
 def test_without_values_nothing_changes() -> None:

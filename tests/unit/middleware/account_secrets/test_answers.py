@@ -89,6 +89,7 @@ def test_a_signed_request_is_refused(proxy: Proxy) -> None:
         ("DELETE", "storlet-secrets=a_b", b"", "'a_b': want the name"),
         ("POST", "storlet-secrets=a&other=b", VALUE, "unknown parameter 'other'"),
         ("POST", "storlet-secrets=a", b"1234567", "the value has 7 bytes: want 8 to 4096"),
+        ("POST", "storlet-secrets=a", b" 1234567\n", "the value has 7 bytes: want 8 to 4096"),
         ("POST", "storlet-secrets=a", b"", "the value has 0 bytes"),
         ("POST", "storlet-secrets=a", b"x" * 4097, "the value has more than 4096 bytes"),
         ("GET", "storlet-secrets=a", b"", "a value cannot be read"),

@@ -101,9 +101,22 @@ def test_without_any_key_nothing_is_sealed() -> None:
     assert (caught.value.code, caught.value.status) == ("secrets.off", 501)
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b'{"version": 2}', b"\xff"])
+DAMAGED = [
+    b"",
+    b"[]",
+    b"{}",
+    b'{"version": 2}',
+    b"\xff",
+    b"[" * 100_000,
+    b'{"version": 1, "key": "file"}',
+    b'{"version": 1, "key": {"keymaster": "text"}}',
+]
+
+
+@pytest.mark.parametrize("data", DAMAGED, ids=range(len(DAMAGED)))
 def test_data_of_another_form_are_an_error(data: bytes) -> None:
-    assert failure(Sealing([ONE]), data).code == "secrets.unreadable"
+    for fetch in (None, Keymaster()):
+        assert failure(Sealing([ONE]), data, fetch=fetch).code == "secrets.unreadable"
 
 
 # --- the file -------------------------------------------------------------------------------------

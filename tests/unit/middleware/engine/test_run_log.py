@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from storlet_middleware.engine.log_pieces import LogPieces
 from storlet_middleware.errors import StorletError
 from tests.unit.middleware.engine.invocations import make
 from tests.unit.middleware.support import WorkerRun, Workers
@@ -83,3 +84,25 @@ def test_the_log_has_no_value_of_a_secret(
     assert VALUE[:8] not in found
     assert b"a secret" not in found
     assert len(found) > padding if wants_log else len(found) <= 4096
+
+
+@pytest.mark.parametrize("has_secrets", [True, False])
+def test_a_log_with_secrets_is_not_followed(workers: Workers, *, has_secrets: bool) -> None:
+    """Also if the run was followed before its storlet was replaced by one with secrets."""
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        os.write(worker.log, VALUE + b"\n")
+        worker.succeed()
+
+    workers.script = script
+    invocation = make(log=True)
+    invocation.log._pieces = LogPieces(0)
+    secrets = {"name": VALUE} if has_secrets else {}
+    invocation.task = replace(invocation.task, secrets=secrets)
+    invocation.start(workers.connect())
+    invocation.output.first()
+    pieces = [invocation.log.due_piece(), invocation.log.last_piece()]
+    invocation.close()
+    assert any(VALUE.decode() in piece.text for piece in pieces if piece) != has_secrets
+    assert not has_secrets or pieces == [None, None]
