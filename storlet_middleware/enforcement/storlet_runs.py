@@ -177,6 +177,7 @@ class StorletRuns:
             run_on_proxy=step.on == "proxy",
             run_on_object=step.on == "object",
             limits=wanted,
+            rendered=frozenset(name for name, value in step.parameters if template.names(value)),
         )
 
 

@@ -8,6 +8,7 @@ declares.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
@@ -312,10 +313,29 @@ class Permissions:
             faults = [f"rule {plan.rule}: {each}" for each in faults]
         if faults:
             raise BadRequest("; ".join(faults))
-        if plan is None and step.id not in self._owned and manifest.secrets_named(declared, own):
-            # Otherwise a reader of encrypted objects could decrypt them.
-            raise AccessDenied(
-                f"storlet {step.request.storlet}: only an owner of the account, or a rule, names a"
-                " secret in a parameter"
-            )
+        if step.id not in self._owned:
+            self._check_secret_names(step, own)
         step.request = replace(step.request, parameters={**others, **values})
+
+    def _check_secret_names(self, step: Step, given: Mapping[str, str]) -> None:
+        """Refuse names of secrets that another caller than an owner has chosen.
+
+        Otherwise a reader of encrypted objects could decrypt them, also with the name in metadata
+        or in the name of an object from which a rule makes the parameter.
+        """
+        declared, plan = step.storlet.parameters, self._plan_of(step)
+        if plan is None:
+            if manifest.secrets_named(declared, given):
+                raise AccessDenied(
+                    f"storlet {step.request.storlet}: only an owner of the account, or a rule,"
+                    " names a secret in a parameter"
+                )
+            return
+        rendered = {name: text for name, text in given.items() if name in step.request.rendered}
+        if manifest.secrets_named(declared, rendered):
+            self._check_object()
+            raise RuleRefused(
+                plan.rule,
+                "it names a secret with {...} in a parameter, which only an owner of the account"
+                " may use: write the name of the secret into the rule",
+            )

@@ -64,7 +64,8 @@ class StorletRequest:
     ``limits`` are the request's own, by the names of
     :data:`storlet_middleware.engine.limits.TABLE`; only a rule sets ``run_on_object``.
     ``if_version`` is the key of the only version that may run, ``if_resources`` has the ETag of
-    each extra resource that may be read; empty: any.
+    each extra resource that may be read; empty: any.  ``rendered`` are the names of parameters
+    that a rule has made from facts of the request, which its caller may have chosen.
     """
 
     method: str
@@ -83,6 +84,7 @@ class StorletRequest:
     limits: Mapping[str, float] = field(default_factory=dict)
     if_version: str = ""
     if_resources: tuple[str, ...] = ()
+    rendered: frozenset[str] = frozenset()
 
     @property
     def input_count(self) -> int:

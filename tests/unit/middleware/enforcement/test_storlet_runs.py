@@ -14,8 +14,9 @@ from rules.model import Passes
 from storlet_middleware import names
 from storlet_middleware.catalog.library import Library
 from storlet_middleware.enforcement.storlet_runs import _common_passes
+from tests.support.bundles import tool
 from tests.unit.middleware.ruled_proxy import BOB, CONTENT, UPPER, Ruled, assert_closed, rule
-from tests.unit.middleware.support import Node, WorkerRun
+from tests.unit.middleware.support import OWNER, Answer, Node, WorkerRun
 
 
 def test_a_rule_runs_its_storlet(ruled: Ruled) -> None:
@@ -65,6 +66,27 @@ def test_parameters_of_a_rule_are_rendered_with_the_facts(ruled: Ruled, node: No
         )
     )
     assert ruled.get().data == b'{"n": "c/o", "s": "7"}' + CONTENT
+
+
+@pytest.mark.parametrize("text", ["{metadata.study}", "api-{metadata.study}", "{object}"])
+def test_facts_of_a_request_name_no_secret_for_others_than_owners(ruled: Ruled, text: str) -> None:
+    packed = tool("tool", parameters={"key": {"type": "secret"}})
+    assert ruled.proxy.call("PUT", "storlet/tool.storlet", body=packed).status == 201
+    ruled.swift.put("c", "o", CONTENT, X_Object_Meta_Study="token")
+
+    def get(key: str, user: str) -> Answer:
+        run = f"run: {{storlet: tool, parameters: {{key: '{key}'}}}}"
+        ruled.rule(rule("hide", "method: GET", run))
+        return ruled.get(user=user)
+
+    refused = get(text, BOB)
+    assert (refused.status, refused.error) == (403, "access.rule")
+    assert b"rule hide: it names a secret with {...} in a parameter" in refused.data
+    # The run begins, and the secret is not set.
+    for key, user in ((text, OWNER), ("api-token", BOB)):
+        answer = get(key, user)
+        assert (answer.status, answer.error) == (422, "storlet.secret"), answer.data
+    assert ruled.swift.unclosed() == 0
 
 
 def test_a_parameter_without_a_value_refuses_the_request(ruled: Ruled) -> None:
