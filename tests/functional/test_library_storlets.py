@@ -372,7 +372,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "weather.parquet").write_bytes(PARQUET.read_bytes())
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 10
+    assert len(commands) == 11
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -494,3 +494,64 @@ def test_archives_of_other_kinds(
     path = put(owner, container, zipped())
     answer = owner.get(path, run_headers("std:archive", {"do": "take", "member": "b"}))
     assert (answer.status, answer.is_broken, answer.body) == (200, False, TEXT), answer
+
+
+ENCRYPTED_ROWS = """\
+version: 1
+rules:
+- name: encrypt
+  when: {method: PUT, container: patients}
+  run: {storlet: "std:encrypt", parameters: {key: ward-key}}
+- name: decrypt
+  when: {method: GET, container: patients, user: "test2:tester2"}
+  run: {storlet: "std:decrypt", parameters: {key: ward-key}}
+"""
+
+
+def set_secret(owner: Client, name: str, value: bytes) -> None:
+    answer = owner.request("POST", "", query=f"storlet-secrets={name}", body=value)
+    assert answer.status in (201, 204), answer
+
+
+def test_encrypt_and_decrypt(owner: Client, container: str, text: str) -> None:
+    set_secret(owner, "backup-key", bytes(range(32)))
+    sealed, key = f"{container}/sealed", {"key": "backup-key"}
+    large = TEXT * 200
+    answer = stored(owner, sealed, "std:encrypt", large, **key)
+    assert answer.meta("Encryption") == "AES-256-GCM"
+    assert b"the first line" not in answer.body
+    read = owner.get(sealed, run_headers("std:decrypt", key))
+    assert (read.status, read.is_broken, read.body) == (200, False, large)
+    assert (read.headers["X-Storlet-Ran-On"], read.meta("Encryption")) == ("proxy", None)
+    # A change of a later chunk breaks the response off, and nothing is stored.
+    changed = bytearray(answer.body)
+    changed[-100] ^= 1
+    wrong, back = f"{container}/wrong", f"{container}/back"
+    assert owner.put(wrong, bytes(changed)).status == 201
+    broken = owner.get(wrong, run_headers("std:decrypt", key))
+    assert broken.is_broken
+    assert large.startswith(broken.body)
+    refused = owner.put(back, b"", run_headers("std:decrypt", key) | {"X-Copy-From": wrong})
+    assert (refused.status, refused.error) == (422, "storlet.failed")
+    assert owner.get(back).status == 404
+    assert copied(owner, sealed, back, "std:decrypt", **key).body == large
+    # Another key, and none.
+    set_secret(owner, "backup-key", bytes(range(1, 33)))
+    refused = owner.get(sealed, run_headers("std:decrypt", key))
+    assert (refused.status, "encrypted with another secret" in refused.text) == (422, True)
+    assert owner.request("DELETE", "", query="storlet-secrets=backup-key").status == 204
+    refused = owner.get(sealed, run_headers("std:decrypt", key))
+    assert (refused.status, refused.error) == (422, "storlet.secret")
+
+
+def test_a_pair_of_rules_stores_objects_encrypted(ward: Ward) -> None:
+    ward.rule("version: 1\nrules: []\n")
+    set_secret(ward.admin, "ward-key", bytes(range(32)))
+    ward.rule(ENCRYPTED_ROWS)
+    assert ward.physician.put("patients/sealed", TEXT).status == 201
+    kept = ward.physician.get("patients/sealed")
+    assert kept.body.startswith(b"STORLENC\x01")
+    assert ward.researcher.get("patients/sealed").body == TEXT
+    # A reader of the encrypted object cannot name its key.
+    refused = ward.physician.get("patients/sealed", run_headers("std:decrypt", {"key": "ward-key"}))
+    assert (refused.status, refused.error) == (403, "access.denied")

@@ -14,7 +14,13 @@ from types import ModuleType
 from typing import Any
 
 from storlet_client.bundle import manifest
-from storlet_daemon.author import StorletInputFile, StorletLogger, StorletOutputFile
+from storlet_daemon.author import (
+    StorletInputFile,
+    StorletLogger,
+    StorletOutputFile,
+    account_secrets,
+    services,
+)
 from storlet_daemon.author.seekable import SeekableFile
 
 FOLDER = Path(__file__).resolve().parents[3] / "storlets/std"
@@ -45,10 +51,15 @@ class LibraryStorlet:
         return values
 
     def run(
-        self, data: bytes, given: Mapping[str, str], metadata: Mapping[str, str] | None = None
+        self,
+        data: bytes,
+        given: Mapping[str, str],
+        metadata: Mapping[str, str] | None = None,
+        secrets: Mapping[str, bytes] | None = None,
     ) -> Ran:
         """The output for ``data``."""
         found: dict[str, str] = {}
+        account_secrets.begin(secrets or {})
         with ExitStack() as opened:
             descriptor = filled(data)
             source: Any
@@ -73,6 +84,7 @@ def imported(path: Path) -> ModuleType:
 
     The modules that it imports have names of their own; no two storlets use the same one.
     """
+    services.offer()
     spec = importlib.util.spec_from_file_location(f"library_{path.parts[-3]}_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -82,6 +94,8 @@ def imported(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     finally:
         sys.path.remove(str(path.parent))
+        for name in services.OFFERED:
+            sys.modules.pop(name, None)
     return module
 
 
