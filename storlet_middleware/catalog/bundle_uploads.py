@@ -32,6 +32,7 @@ from storlet_middleware.catalog.bundle_store import (
     file_of,
     version_of,
 )
+from storlet_middleware.catalog.manifests import require_owner_of_secrets
 from storlet_middleware.catalog.self_tests import cases_of
 from storlet_middleware.catalog.staged_uploads import Place, StagedUploads
 from storlet_middleware.catalog.storlets import ProxyFetcher
@@ -181,8 +182,13 @@ class _Change:
         received = self._uploads.staged.received(self._environ, self._place, prefix, CONTENT_TYPE)
         with received as (packed, headers):
             checked = self._uploads.checker.check(self._place[1], self.name, packed)
+            self._require_owner_of_secrets(checked.facts)
             self._require_loads(packed, checked.facts, checked.sha256, headers)
             return self._activate(packed, checked, cache)
+
+    def _require_owner_of_secrets(self, facts: Mapping[str, Any]) -> None:
+        secrets, parameters = facts.get("secrets", ()), facts.get("parameters", {})
+        require_owner_of_secrets(secrets, parameters, is_owner=self._is_owner)
 
     def _require_loads(
         self, packed: BinaryIO, facts: Mapping[str, Any], sha256: str, headers: Mapping[str, str]
@@ -331,6 +337,7 @@ class _Change:
             stored = facts_of(found)
             if stored.get("sha256") != row.sha256 or packed.seek(0, 2) != row.size:
                 raise BackendFailed(f"{holder} is not what was verified at its upload")
+            self._require_owner_of_secrets(stored)
             self._require_loads(packed, stored, row.sha256, found)
             # Versions of a longer list than is kept now stay until the next upload.
             facts, metadata = facts_headers(stored, row), stored["metadata"]

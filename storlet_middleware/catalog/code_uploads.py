@@ -12,7 +12,7 @@ from swift.common.utils import config_true_value, drain_and_close
 from swift.common.wsgi import make_subrequest
 
 from storlet_middleware import names
-from storlet_middleware.catalog import upload_check
+from storlet_middleware.catalog import manifests, upload_check
 from storlet_middleware.catalog.bundle_uploads import BundleUploads, is_bundle
 from storlet_middleware.catalog.plain_uploads import PlainUploads
 from storlet_middleware.catalog.storlets import Catalog
@@ -67,11 +67,9 @@ class CodeUploads:
         if operation.method != "DELETE":
             headers = Request(environ).headers
             self._catalog.refuse_links(headers)
+            meta = self._metadata(operation, environ, headers)
             self._catalog.check_upload(
-                target.account,
-                target.container or "",
-                target.name or "",
-                self._metadata(operation, environ, headers),
+                target.account, target.container or "", target.name or "", meta
             )
         cache = self._catalog.cache_for_write(environ, target.account)
         verdict = authorization.authorize(environ, self._app, "PUT", target.path)
@@ -79,6 +77,10 @@ class CodeUploads:
             # Swift will refuse it; an attempt without access must not invalidate the account's
             # cached versions.
             return self._app
+        if operation.method != "DELETE":
+            manifests.require_owner_of_secrets(
+                manifests.secrets_in(meta), {}, is_owner=verdict.is_owner
+            )
         write = self._reporting(cache)
         if not is_checked:
             return write

@@ -10,17 +10,18 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from storlet_daemon.protocol.messages import SERVICES
 from storlet_daemon.runtimes import table
 from storlet_daemon.runtimes.language import Language
 from storlet_middleware import names
+from storlet_middleware.bundle.manifest import SECRET
 from storlet_middleware.config import nearest
 from storlet_middleware.engine import limits
-from storlet_middleware.errors import fault
+from storlet_middleware.errors import AccessDenied, fault
 from storlet_middleware.records.wish import wish_fault
 
 #: Versions by language.
@@ -215,7 +216,7 @@ def read_secrets(text: str, language: str) -> tuple[tuple[str, ...], list[str]]:
     if text and row is not None and not row.has_secrets:
         wanted = f"{row.title} storlets have no secrets yet: leave it out"
         return (), [fault(names.META_SECRETS, text, wanted)]
-    given = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    given = tuple(dict.fromkeys(_parts(text)))
     faults = [
         fault(names.META_SECRETS, each, wrong)
         for each in given
@@ -225,6 +226,32 @@ def read_secrets(text: str, language: str) -> tuple[tuple[str, ...], list[str]]:
         wanted = f"want at most {names.MOST_SECRETS} names"
         faults.append(fault(names.META_SECRETS, text, wanted))
     return given, faults
+
+
+def secrets_in(meta: Mapping[str, str]) -> list[str]:
+    """The names of secrets in a storlet's metadata (header names in any case)."""
+    texts = (text for key, text in meta.items() if key.lower() == names.META_SECRETS.lower())
+    return [part for text in texts for part in _parts(text)]
+
+
+def _parts(text: str) -> list[str]:
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def require_owner_of_secrets(
+    secrets: Iterable[str], parameters: Mapping[str, Mapping[str, Any]], *, is_owner: bool
+) -> None:
+    """Refuse code with secrets from a writer of the storlet container that is no owner.
+
+    Its code could send a value to its output.  A parameter of the type ``secret`` counts, because
+    a rule that names a secret in it may exist.
+    """
+    has_parameter = any(row.get("type") == SECRET for row in parameters.values())
+    if not is_owner and (has_parameter or any(secrets)):
+        raise AccessDenied(
+            "only an owner of the account uploads or changes a storlet that declares secrets, or a"
+            f" parameter of the type {SECRET}"
+        )
 
 
 def records_faults(meta: Mapping[str, str]) -> list[str]:

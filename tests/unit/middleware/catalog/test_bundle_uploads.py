@@ -51,6 +51,26 @@ def listed(proxy: Proxy) -> list[tuple[int, bool]]:
     return [(row["number"], row["current"]) for row in json.loads(answer.data)["versions"]]
 
 
+@pytest.mark.parametrize(
+    "fields", [{"secrets": ["api-token"]}, {"parameters": {"key": {"type": "secret"}}}]
+)
+def test_only_an_owner_uploads_a_bundle_that_declares_secrets(
+    proxy: Proxy, swift: FakeSwift, fields: dict[str, Any]
+) -> None:
+    swift.containers["storlet"].write = swift.containers["storlet"].read = "test:bob"
+    packed = tool("tool", "one", **fields)
+    refused = proxy.call("PUT", PATH, body=packed, user="test:bob")
+    assert (refused.status, refused.error) == (403, "access.denied"), refused.data
+    assert held(swift) == []
+    assert proxy.call("PUT", PATH, body=packed).status == 201
+    assert put(proxy, "two", user="test:bob").status == 201
+    back = PATH + "?storlet-version=1"
+    refused = proxy.call("POST", back, user="test:bob")
+    assert (refused.status, refused.error) == (403, "access.denied"), refused.data
+    assert listed(proxy) == [(2, True), (1, False)]
+    assert proxy.call("POST", back).status == 202
+
+
 def test_upload_rollback_and_deletion(proxy: Proxy, swift: FakeSwift) -> None:
     proxy.memcache = Memcache()
     for number in (1, 2, 3):

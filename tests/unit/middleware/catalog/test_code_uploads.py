@@ -114,6 +114,34 @@ def test_copy_whose_source_cannot_be_read_is_refused(
     assert len(answer.data) == int(answer.headers["Content-Length"])
 
 
+def test_only_an_owner_uploads_a_storlet_that_declares_secrets(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
+    """Its code could send a value to its output."""
+    swift.containers["storlet"].write = "test:bob"
+    swift.containers["storlet"].read = swift.containers["c"].read = "test:bob"
+    secret = STORLET_HEADERS | {"X-Object-Meta-Storlet-Secrets": "api-token"}
+    swift.put("c", "plain", b"x").headers |= secret
+    before = dict(swift.containers["storlet"].objects)
+    for method, path, headers in (
+        ("PUT", "storlet/up.py", secret),
+        ("POST", "storlet/up.py", secret),
+        ("COPY", "c/plain", {"Destination": "storlet/up.py"}),
+        ("PUT", "storlet/up.py", {"X-Copy-From": "/c/plain", "Content-Length": "0"}),
+    ):
+        answer = proxy.call(method, path, headers, user="test:bob", body=b"x")
+        assert (answer.status, answer.error) == (403, "access.denied"), (method, answer.data)
+        assert b"only an owner of the account" in answer.data
+    assert swift.containers["storlet"].objects == before
+    assert proxy.call("PUT", "storlet/up.py", secret, body=b"x").status == 201
+    # Without a declaration there are no secrets.
+    for none in ("", " , "):
+        headers = STORLET_HEADERS | {"X-Object-Meta-Storlet-Secrets": none}
+        answer = proxy.call("PUT", "storlet/up.py", headers, user="test:bob", body=b"x")
+        assert answer.status == 201, answer.data
+    assert proxy.call("DELETE", "storlet/up.py", user="test:bob").status == 204
+
+
 def test_an_upload_that_swift_refuses_invalidates_nothing(proxy: Proxy, swift: FakeSwift) -> None:
     """Otherwise every caller could empty the account's cache."""
     proxy.memcache = Memcache()
