@@ -71,8 +71,13 @@ def test_a_failure_is_in_the_last_frame_after_the_log(at: Fixture) -> None:
     answer = at.start(log=True)
     assert answer.status_int == 200
     result = RemoteResult(answer)
+
+    def read() -> bytes:
+        result.first()  # raises if the failure comes as soon as the bytes
+        return b"".join(result.chunks())
+
     with pytest.raises(Exception, match="ValueError: no") as caught:
-        result.first()
+        read()
     assert (caught.value.code, caught.value.detail) == ("storlet.failed", "Traceback")
     assert result.log == b"last words\n"
     assert result.start_times.worker > 0
