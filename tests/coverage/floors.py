@@ -28,6 +28,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "storlet_daemon/worker": 43,
     "storlet_daemon/worker_group": 68,
     "storlet_middleware": 97,
+    "storlet_middleware/account_secrets": 98,
     "storlet_middleware/admission": 96,
     "storlet_middleware/aio": 53,
     "storlet_middleware/backend": 99,
