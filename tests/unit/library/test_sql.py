@@ -30,6 +30,7 @@ ERROR: Any = STORLET.module.sql_input.SqlError
 TEXTS = st.text(st.sampled_from("ab c,;\t'\"\\\n€שé|0"), max_size=6)
 #: A value that is empty is NULL for the engine, and the csv module has no NULL.
 VALUES = TEXTS.filter(lambda text: text != "")
+ZONED = "TIMESTAMP WITH TIME ZONE"
 WHOLE = st.integers(-(10**12), 10**12)
 
 
@@ -183,6 +184,222 @@ def test_dialects(data: bytes, parameters: dict[str, str], expected: bytes) -> N
     assert output(data, "SELECT * FROM input", **parameters) == expected
 
 
+# --- a value that does not fit is never another value ---------------------------------------------
+
+STAMP = "2025-06-01T10:00:00"
+
+
+@pytest.fixture
+def small_head(monkeypatch: pytest.MonkeyPatch) -> int:
+    """The types come from 4 KiB instead of 1 MiB."""
+    size = 4096
+    monkeypatch.setattr(STORLET.module.sql_input, "HEAD_BYTES", size)
+    return size
+
+
+@pytest.mark.parametrize(
+    ("value", "late"),
+    [
+        ("1", "2.7"),
+        ("1", "1e3"),
+        ("1", "1_000"),
+        ("1", "99999999999999999999"),
+        ("1", "true"),
+        ("1.5", "12345678901234567890"),
+        ("1.5", "1e400"),
+        ("1.5", "x"),
+        ("true", "1"),
+        ("2025-06-01", "2025-06-02 11:00:00"),
+        ("25/12/2025", "2025-06-01"),
+        ("10:00:00", "10:00:00+02:00"),
+        (STAMP, f"{STAMP}+02:00"),
+        (STAMP, f"{STAMP}Z"),
+        (STAMP, f"{STAMP}.1234567"),
+        (f"{STAMP}+02:00", STAMP),
+    ],
+)
+def test_a_late_value_of_another_type_is_an_error_in_csv(
+    small_head: int, value: str, late: str
+) -> None:
+    count = 1 + small_head // (len(value) + 1)
+    data = ("a,b\n" + f"{value},\n" * count + f"{late},\n").encode()
+    query = "SELECT count(DISTINCT a) AS n FROM input"
+    text = failure(data, query)
+    assert text.startswith(f"the object: column 'a': {late} is no ")
+    assert "types=text" in text
+    assert output(data, query, types="text") == b"n\n2\n"
+    # The value is in a column that the query does not read.
+    assert output(data, "SELECT count(b) AS n FROM input") == b"n\n0\n"
+
+
+@pytest.mark.parametrize(
+    ("value", "late"),
+    [
+        ("1", "0.4"),
+        ("1", "true"),
+        ("1", '"7"'),
+        ("1", "99999999999999999999"),
+        ("1.5", "12345678901234567890"),
+        ("1.5", "Infinity"),
+        ("true", "1"),
+        ('"2025-06-01"', '"2025-06-02 11:00:00"'),
+        (f'"{STAMP}"', f'"{STAMP}+02:00"'),
+        ('{"x": 1}', '{"x": 0.4}'),
+        ('{"x": [1]}', '{"x": [1, 0.4]}'),
+        ('[{"x": {"y": 1}}]', '[{"x": {"y": true}}]'),
+        ('{"x": 1}', "[1]"),
+        ("[1]", "1"),
+    ],
+)
+def test_a_late_value_of_another_type_is_an_error_in_json(
+    small_head: int, value: str, late: str
+) -> None:
+    count = 1 + small_head // (len(value) + 7)
+    data = (f'{{"a": {value}}}\n' * count + f'{{"a": {late}}}\n').encode()
+    query = "SELECT count(DISTINCT a) AS n FROM input"
+    assert "types=text" in failure(data, query, format="jsonl")
+    assert output(data, query, format="jsonl", types="text") == b"n\n2\n"
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["1", "-2", " 3"], ["BIGINT", "1", "-2", "3"]),
+        (["0.1", "1.50", "-1e5", "0.30000000000000004"], ["DOUBLE", "0.1", "1.5"]),
+        (["18446744073709551617", "1"], ["VARCHAR", "18446744073709551617", "1"]),
+        (["0.1", "12345678901234567.89"], ["VARCHAR", "0.1", "12345678901234567.89"]),
+        (["true", "F"], ["BOOLEAN", "true", "false"]),
+        ([f"{STAMP}.25"], ["TIMESTAMP", "2025-06-01 10:00:00.25"]),
+        ([f"{STAMP}Z", f"{STAMP}+02:00"], [ZONED, "2025-06-01 10:00:00+00", "2025-06-01 08"]),
+        (["10:00:00.5"], ["TIME", "10:00:00.5"]),
+    ],
+)
+def test_types_of_csv_lose_nothing(values: list[str], expected: list[str]) -> None:
+    data = ("a\n" + "".join(f"{value}\n" for value in values)).encode()
+    found = output(data, "SELECT typeof(a) AS t, a FROM input").decode().splitlines()[1:]
+    assert {line.partition(",")[0] for line in found} == {expected[0]}
+    shown = [line.partition(",")[2].strip('"') for line in found]
+    assert all(map(str.startswith, shown, expected[1:])), shown
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["1", "null"], "BIGINT"),
+        (["18446744073709551615"], "HUGEINT"),
+        (["18446744073709551617"], "VARCHAR"),
+        (["9007199254740993", "0.5"], "VARCHAR"),
+        (["0.5", "1"], "DOUBLE"),
+        (['"2025-06-01"'], "DATE"),
+        ([f'"{STAMP}"'], "TIMESTAMP"),
+        ([f'"{STAMP}+02:00"', f'"{STAMP}-05:00"'], ZONED),
+        ([f'"{STAMP}"', f'"{STAMP}+02:00"'], "VARCHAR"),
+        (['{"x": [1], "y": "2025-06-01"}'], "STRUCT(x BIGINT[], y VARCHAR)"),
+        (['{"x": 9007199254740993}', '{"x": 0.5}'], "JSON"),
+        (['[{"x": 1.5}, null]'], "STRUCT(x DOUBLE)[]"),
+        (['{"k": true, "l": null}'], "STRUCT(k BOOLEAN, l JSON)"),
+        (["[" * 60 + "1" + "]" * 60], "JSON" + "[]" * 21),
+    ],
+)
+def test_types_of_json_lose_nothing(values: list[str], expected: str) -> None:
+    data = "".join(f'{{"a": {value}}}\n' for value in values).encode()
+    query = "SELECT typeof(a) AS t, to_json(a) AS a FROM input"
+    found = rows(data, query, format="jsonl")
+    assert {row["t"] for row in found} == {expected}
+    if STAMP not in values[0]:
+        as_json = [row["a"] for row in found]
+        given = [json.loads(value) for value in values]
+        assert as_json in (given, values)
+
+
+def test_a_map_of_json_keeps_its_keys() -> None:
+    line = '{"a": {%s}}\n'
+    parts = [", ".join(f'"k{row}-{key}": {key}' for key in range(9)) for row in range(300)]
+    data = "".join(line % part for part in parts).encode()
+    query = "SELECT typeof(a) AS t, a['k7-3'] AS v FROM input WHERE a['k7-3'] IS NOT NULL"
+    assert rows(data, query, format="jsonl") == [{"t": "MAP(VARCHAR, BIGINT)", "v": 3}]
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (b'{"a": 1, "A": 2}\n', "line 1: the keys 'a' and 'A' are one name in SQL"),
+        (b'{"a": 1}\n{"A": 2}\n', "line 2: the keys 'a' and 'A' are one name in SQL"),
+        (b'{"a": 1, "a": 2}\n', "the keys 'a' and 'a' are one name"),
+        (b'{"a": [{"x": 1}]}\n{"a": [{"X": 1}]}\n', "the keys 'x' and 'X' are one name"),
+        (b'{"": 1, "a": 2}\n', "line 1: an empty key"),
+        (b'{"a": NaN}\n', "line 1: NaN is no JSON"),
+        (b'{"a": "["}\n{"a":' + b"[" * 501 + b"]" * 501 + b"}\n", "line 2: has more than 500"),
+        (b'{"a":' + b"[" * 200_000 + b"\n", "line 1: has more than 500"),
+    ],
+)
+def test_keys_and_levels_of_json_that_sql_has_not(data: bytes, part: str) -> None:
+    assert part in failure(data, "SELECT * FROM input", format="jsonl")
+
+
+def test_text_of_json_allows_any_keys_below_the_top_level() -> None:
+    data = b'{"a": {"x": 1, "X": 2}}\n'
+    query = "SELECT a->>'$.x' AS low, a->>'$.X' AS high FROM input"
+    assert output(data, query, format="jsonl", types="text") == b"low,high\n1,2\n"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        """WITH RECURSIVE t AS (SELECT 0 AS n UNION ALL SELECT n + 1 FROM t, input WHERE n < 2)
+        SELECT n, count(*) AS c FROM t GROUP BY n ORDER BY n""",
+        """WITH RECURSIVE t(k, n) USING KEY (k) AS (SELECT 0::BIGINT, 0 UNION
+        SELECT id, t.n + 1 FROM t, input WHERE t.n < 2)
+        SELECT n, count(*) AS c FROM t GROUP BY n ORDER BY n""",
+    ],
+)
+def test_a_recursive_query_reads_the_whole_table_each_time(query: str) -> None:
+    twice = query.replace("FROM t GROUP", "FROM t WHERE (SELECT count(*) FROM input) = 3 GROUP")
+    data = b"id\n1\n2\n3\n"
+    assert output(data, query) == output(data, twice)
+    if "KEY" not in query:
+        assert output(data, query) == b"n,c\n0,1\n1,3\n2,9\n"
+
+
+@pytest.mark.parametrize(
+    ("compression", "compress"),
+    [("gzip", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)],
+)
+@pytest.mark.parametrize("at", [0, 1, 2])
+def test_a_damaged_member_is_an_error(compression: str, compress: Any, at: int) -> None:
+    first, second = compress(b"a\n" + b"1\n" * 300_000), bytearray(compress(b"2\n" * 1000))
+    query = "SELECT sum(a) AS s FROM input"
+    assert output(first + second, query, compression=compression) == b"s\n302000\n"
+    second[at] ^= 1
+    text = failure(first + second, query, compression=compression)
+    assert "compression: the object is no valid" in text
+    cut = failure(first + compress(b"2\n")[: at + 1], query, compression=compression)
+    assert "compression: the object is cut" in cut
+
+
+def test_padding_of_xz() -> None:
+    packed, query = lzma.compress(b"a\n1\n"), "SELECT sum(a) AS s FROM input"
+    padded = packed + bytes(8) + lzma.compress(b"2\n") + bytes(100_000)
+    assert output(padded, query, compression="xz") == b"s\n3\n"
+    for bad in (packed + bytes(3), packed + bytes(2) + packed):
+        assert "bytes of padding" in failure(bad, query, compression="xz")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.usefixtures("small_head")
+def test_the_head_may_end_within_quotes(end: str) -> None:
+    for shift in range(24):
+        name = "a" * (shift + 1)
+        data = (f"{name},b{end}" + f'1,"a ""line""\nx"{end}' * 1000).encode()
+        query = f"SELECT sum({name}) AS s FROM input"  # noqa: S608
+        assert output(data, query) == b"s\n1000\n"
+
+
+@pytest.mark.parametrize("start", [b"\n", b"\r\n", b"  \n", b"\xef\xbb\xbf\n"])
+def test_an_empty_line_before_the_names_is_an_error(start: bytes) -> None:
+    assert "begins with an empty line" in failure(start + b"a,b\n1,2\n", "SELECT * FROM input")
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 DATA = b"name,size\nx,1\ny,2\n"
@@ -218,7 +435,7 @@ def test_a_bad_query_is_one_clear_error(query: str, parts: list[str]) -> None:
         (b"", {}, ["the object is empty"]),
         (b" \n", {}, ["the object is empty"]),
         (b"x" * (1 << 20) + b"\n1\n", {}, ["the first line has more than 1048576 bytes"]),
-        (b"a\n" + b"1\n" * 600_000 + b"x\n", {}, ["600002", "types=text"]),
+        (b"a\n" + b"1\n" * 600_000 + b"x\n", {}, ["column 'a': x is no BIGINT", "types=text"]),
         (b"a,b\n1,2\n3\n", {}, ["CSV Error", "3"]),
         (b"a,b\n1,2\n3,4,5\n", {}, ["CSV Error"]),
         (b"a\n\xff\n", {}, [""]),
@@ -226,7 +443,7 @@ def test_a_bad_query_is_one_clear_error(query: str, parts: list[str]) -> None:
         (b"a\n1\n", {"delimiter": '"'}, ["want different characters"]),
         (b'{"a": 1}\n{"a": \n', {"format": "jsonl"}, ["JSON"]),
         (b"[1]\n", {"format": "jsonl"}, ["JSON"]),
-        (b'{"a": 1}\n' * 200_000 + b'{"a": "x"}\n', {"format": "jsonl"}, ["JSON", "types=text"]),
+        (b'{"a": 1}\n' * 200_000 + b'{"a": "x"}\n', {"format": "jsonl"}, ["types=text"]),
     ],
 )
 def test_a_bad_object_is_one_clear_error(
@@ -273,6 +490,24 @@ def test_an_input_that_fails_is_never_a_shorter_result(tmp_path: Path) -> None:
         wrapped: Any = Target(target)
         with pytest.raises(OSError, match="the storage node has gone"):
             STORLET.module.Sql(None)([Source(big)], [wrapped], values)
+
+
+class Broken(Source):
+    """An object whose second block fails as a pipe does."""
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if self.tell():
+            raise BrokenPipeError
+        return super().read(size)
+
+
+def test_an_input_that_fails_as_a_pipe_is_never_a_shorter_result(tmp_path: Path) -> None:
+    values = STORLET.values({"query": "SELECT count(*) AS n FROM input"})
+    with (tmp_path / "out").open("wb") as target:
+        wrapped: Any = Target(target)
+        source = Broken(b"a\n" + b"1\n" * (1 << 20))
+        with pytest.raises(BrokenPipeError):
+            STORLET.module.Sql(None)([source], [wrapped], values)
 
 
 class Target:
@@ -377,6 +612,9 @@ HOSTILE = [
     "SELECT * FROM (WITH \"/tmp/x.csv\" AS (SELECT 1) SELECT 1), '/tmp/x.csv'",
     "SELECT * FROM facts",
     "SELECT * FROM DATA",
+    "SELECT * FROM (WITH duckdb_settings AS (SELECT 1) SELECT 1), duckdb_settings",
+    "SELECT * FROM (WITH pg_tables AS (SELECT 1) SELECT 1), pg_tables",
+    "SELECT * FROM (WITH SQLITE_MASTER AS (SELECT 1) SELECT 1), sqlite_master",
 ]  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,40 @@ def test_changed_bytes_end_in_rows_or_one_error(wide: bytes, seed: int) -> None:
     data[at] ^= 1 << seed % 8
     with suppress(ERROR):
         output(bytes(data), "SELECT count(*), max(a) FROM input")
+
+
+def test_a_footer_that_points_beyond_the_end_is_an_error(tmp_path: Path) -> None:
+    """The engine would repeat the read without end, or take the bytes of another read."""
+    data = parquet(tmp_path, "SELECT range AS id FROM range(9000)", ", ROW_GROUP_SIZE 2048")
+    ends = 0
+    for back in range(8, 108):
+        changed = bytearray(data)
+        changed[-back] ^= 0x40
+        try:
+            output(bytes(changed), "SELECT * FROM input")
+        except ERROR as error:
+            ends += "it ends before byte" in str(error)
+    assert ends
+
+
+def test_a_short_read_is_an_error() -> None:
+    handle = STORLET.module.Handle(Sized(b"abc"), threading.Lock())
+    assert handle.read(2) == b"ab"
+    with pytest.raises(ERROR, match="ends before byte 4"):
+        handle.read(2)
+    handle.seek(1)
+    assert handle.read() == b"bc"
+
+
+class Sized(io.BytesIO):
+    size = 3
+
+
+def test_an_image_without_fsspec_names_what_is_missing(
+    wide: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(STORLET.module, "fsspec", None)
+    assert "needs the Python package fsspec" in failure(wide, "SELECT 1")
 
 
 @pytest.mark.parametrize(

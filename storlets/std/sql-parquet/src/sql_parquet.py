@@ -14,12 +14,11 @@ from typing import Any
 
 import sql_run
 from sql_check import TABLE, SqlError
-from sql_engine import Engine, identifier, literal
+from sql_engine import MISSING, Engine, identifier, literal
 
 try:
     import fsspec
 except ImportError:
-    # The engine, which the same images lack, has the error.
     fsspec = None
 
 PATH = "object://input"
@@ -52,6 +51,8 @@ class SqlParquet:
 
 def file_system(source: Any) -> Any:
     """A file system with the object as its only file, for the engine."""
+    if fsspec is None:
+        raise SqlError(MISSING.replace("package duckdb", "package fsspec"))
 
     class ObjectFileSystem(fsspec.AbstractFileSystem):
         protocol = "object"
@@ -105,5 +106,8 @@ class Handle(io.RawIOBase):
         with self._lock:
             self._source.seek(self._at)
             data = bytes(self._source.read(-1 if size is None else size))
+        if size is not None and len(data) < size:
+            # The engine would take what its buffer had before, or repeat the read without end.
+            raise SqlError(f"the object is no valid Parquet: it ends before byte {self._at + size}")
         self._at += len(data)
         return data

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import sql_input
+import sql_packed
 import sql_run
 from sql_check import TABLE
 from sql_engine import Engine, identifier
@@ -28,15 +29,15 @@ class Sql:
         with ExitStack() as stack:
             engine = stack.enter_context(Engine(int(params["memory-mib"])))
             query = engine.checked(params["query"])
-            source = sql_input.opened(in_files[0], params["compression"])
+            source = sql_packed.opened(in_files[0], params["compression"])
             head = sql_input.head_of(source)
             pipes = stack.enter_context(sql_run.opened_pipes())
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sql-"))
             sample = Path(folder, "sample")
-            reader = sql_input.reader_of(engine, form, head, sample, pipes.input)
+            select = sql_input.select_of(engine, form, head, sample, pipes.input)
             engine.close_in([pipes.input, pipes.output])
-            engine.rows(f"CREATE VIEW {identifier(TABLE)} AS SELECT * FROM {reader}")
-            kept = reader if engine.scans(query) > 1 else ""
+            engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {select}")
+            kept = select if engine.scans(query) > 1 else ""
             out_files[0].set_metadata({"Content-Type": sql_run.TYPES[params["output"]]})
             work = sql_run.Work(engine, query, pipes, params["output"], kept)
             feeder = sql_input.Feeder(source, head, pipes.taken("input_writer"))

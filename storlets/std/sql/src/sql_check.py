@@ -19,6 +19,8 @@ REFUSED_FUNCTIONS = frozenset(
     "currval current_setting getenv getvariable json_execute_serialized_sql json_serialize_plan"
     " json_serialize_sql nextval query query_table write_log".split()
 )
+#: Names of the engine's own views, which no table of a query may have.
+ENGINE_NAMES = ("duckdb_", "pg_", "pragma_", "sqlite_")
 MOST_QUERY_CHARACTERS = 100_000
 #: Bound of a part of the query in a message.
 SHOWN = 40
@@ -90,6 +92,9 @@ def _faults(tree: Any) -> Iterator[tuple[int, str]]:
         if isinstance(node.get("cte_map"), dict)
         for row in node["cte_map"].get("map", ())
     }
+    for name in sorted(known):
+        if name.startswith(ENGINE_NAMES):
+            yield 1 << 32, f"{shown(name)}: a table of the query cannot have a name of the engine"
     for node in nodes:
         fault = _fault(node, known)
         if fault:

@@ -40,6 +40,11 @@ _SETTINGS = {
 }
 _EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^", re.DOTALL)
 _PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input)[\"']?")
+#: So begins a message about a value of the object: the query is not wrong.
+OBJECT = "the object"
+_VALUE = re.compile(rf"{OBJECT}: column .*", re.DOTALL)
+#: So begins a part of the plan that runs more than once; its scans do, too.
+_REPEATED = "REC"
 _SHOWN = 60
 _MOST_MESSAGE = 600
 
@@ -54,6 +59,8 @@ class Engine:
         limits = {"memory_limit": f"{memory_mib}MiB", "threads": str(threads)}
         self._memory_mib = memory_mib
         self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
+        # The zone of the node is no property of the result.
+        self.rows("SET TimeZone = 'UTC'")
 
     def __enter__(self) -> Engine:
         return self
@@ -70,6 +77,10 @@ class Engine:
             return list(self._connection.execute(statement, values or []).fetchall())
         except duckdb.Error as error:
             raise self.explained(error, 0) from None
+
+    def type_of(self, text: str) -> Any:
+        """A type, with its parts, by its name in SQL."""
+        return duckdb.sqltype(text)
 
     def register(self, file_system: Any) -> None:
         """Give the engine a file system of ``fsspec``; its paths must be allowed, too."""
@@ -130,6 +141,9 @@ class Engine:
         # After an empty line follow the settings of the reader.
         text = _PATH.sub("the object", text.partition("\n\n")[0])
         text = " ".join(text.split())[:_MOST_MESSAGE]
+        value = _VALUE.search(text)
+        if value is not None:
+            return SqlError(f"{value[0]} (types=text reads all columns as text)")
         if "CSV Error" in text or "JSON" in text:
             text += " (types=text reads all columns as text)"
         if isinstance(error, duckdb.OutOfMemoryException):
@@ -142,8 +156,8 @@ class Engine:
 
 
 def _readers(plan: Any) -> int:
-    """The number of scans of files in a plan."""
-    count, todo = 0, [plan]
+    """The number of scans of files in a plan; one that is repeated counts twice."""
+    count, todo, weight = 0, [plan], 1
     while todo:
         node = todo.pop()
         if isinstance(node, list):
@@ -152,9 +166,11 @@ def _readers(plan: Any) -> int:
             facts = node.get("extra_info")
             function = facts.get("Function", "") if isinstance(facts, dict) else ""
             words = (str(node.get("name", "")), str(function))
+            if str(node.get("name", "")).strip().upper().startswith(_REPEATED):
+                weight = 2
             count += any(word.strip().upper().startswith("READ_") for word in words)
             todo += node.get("children") or []
-    return count
+    return count * weight
 
 
 def literal(text: str) -> str:

@@ -1,26 +1,25 @@
 """The object as a table: types from its first MiB, then all bytes through a named pipe.
 
-The types are fixed before the query runs.  A later value of another type is an error, never a
-missing value.
+The types are fixed before the query runs.  A later value that does not fit is an error, never a
+missing or a changed value.
 """
 
 from __future__ import annotations
 
-import bz2
 import csv
-import gzip
-import lzma
+import io
 import os
 import threading
-import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import sql_types
 from sql_check import SqlError
-from sql_engine import Engine, literal
+from sql_engine import Engine, identifier, literal
+from sql_keys import Keys
 
 BLOCK_BYTES = 256 * 1024
 #: Types are inferred from this much, which also bounds the first line.
@@ -31,7 +30,6 @@ BUFFER_BYTES = 8 << 20
 MOST_COLUMNS = 10_000
 DELIMITERS = {"tab": "\t", "space": " "}
 TRUE = ("1", "true", "yes", "on")
-_BROKEN = (EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile)
 
 
 @dataclass(frozen=True)
@@ -87,36 +85,10 @@ def format_of(params: dict[str, str]) -> Format:
     return Format(True, is_text, dialect, reader)
 
 
-def opened(source: Any, compression: str) -> Any:
-    """The object without its compression."""
-    if compression == "gzip":
-        return gzip.GzipFile(fileobj=source, mode="rb")
-    if compression == "bz2":
-        return bz2.BZ2File(source)
-    if compression == "xz":
-        return lzma.LZMAFile(source)
-    return source
-
-
-def read(source: Any, size: int) -> bytes:
-    """The next bytes; fewer only at the end.
-
-    :raises SqlError: the compressed data are cut or not valid.
-    """
-    try:
-        return bytes(source.read(size))
-    except _BROKEN as error:
-        raise SqlError(f"compression: the object is cut or not valid: {error}") from error
-    except OSError as error:
-        if error.errno is None:  # bz2: "Invalid data stream"
-            raise SqlError(f"compression: the object is not valid: {error}") from error
-        raise
-
-
 def head_of(source: Any) -> bytes:
     """The first MiB."""
     parts, left = [], HEAD_BYTES
-    while left and (part := read(source, left)):
+    while left and (part := bytes(source.read(left))):
         parts.append(part)
         left -= len(part)
     head = b"".join(parts)
@@ -125,43 +97,86 @@ def head_of(source: Any) -> bytes:
     return head
 
 
-def reader_of(engine: Engine, form: Format, head: bytes, sample: Path, pipe: str) -> str:
-    """The call, in SQL, that reads the object from ``pipe``.
+def select_of(engine: Engine, form: Format, head: bytes, sample: Path, pipe: str) -> str:
+    """The SELECT of the object's columns from ``pipe``.
 
     :param sample: a file that this makes for the inference of types, and removes.
     """
-    sample.write_bytes(_whole_lines(head))
+    if form.is_csv and not head.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf").strip(b" \r"):
+        raise SqlError("the object begins with an empty line: want the first row")
+    start = _whole_rows(head, form)
+    sample.write_bytes(start)
     try:
-        columns, more = (_csv_columns if form.is_csv else _json_columns)(engine, form, str(sample))
+        if form.is_csv:
+            columns, formats = _csv_columns(engine, form, str(sample))
+        else:
+            keys = Keys(start, form.is_text)
+            columns, formats = _json_columns(engine, form, keys, str(sample)), {}
+        if len(columns) > MOST_COLUMNS:
+            raise SqlError(f"the object has {len(columns)} columns: want at most {MOST_COLUMNS}")
+        kinds = [(name, "VARCHAR" if form.is_text else kind) for name, kind in columns]
+        found = sql_types.chosen(
+            engine,
+            [(name, sql_types.ways(name, kind, formats, form.is_csv)) for name, kind in kinds],
+            lambda declared: _call(form, head, str(sample), declared),
+        )
     finally:
         sample.unlink()
-    if len(columns) > MOST_COLUMNS:
-        raise SqlError(f"the object has {len(columns)} columns: want at most {MOST_COLUMNS}")
-    kinds = ((name, "VARCHAR" if form.is_text else kind) for name, kind in columns)
-    described = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in kinds)
-    options = f"auto_detect=false, columns={{{described}}}"
-    if form.is_csv:
-        line_end = r"\r\n" if b"\r\n" in head.partition(b"\n")[0] + b"\n" else r"\n"
-        options += f", new_line={literal(line_end)}, {form.dialect}{more}"
-        return f"read_csv({literal(pipe)}, {options})"
-    return f"read_json({literal(pipe)}, {options}, {_JSON})"
+    shown = ", ".join(f"{way.value} AS {identifier(name)}" for name, way in found)
+    declared = [(name, way.declared) for name, way in found]
+    return f"SELECT {shown} FROM {_call(form, head, pipe, declared)}"  # noqa: S608
 
 
 _JSON = f"format='newline_delimited', records='true', maximum_object_size={MOST_LINE_BYTES}"
 
 
-def _whole_lines(head: bytes) -> bytes:
-    """The head without a line that it cuts."""
+def _call(form: Format, head: bytes, path: str, declared: Sequence[tuple[str, str]]) -> str:
+    """The call, in SQL, that reads the columns from ``path``."""
+    described = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in declared)
+    options = f"auto_detect=false, columns={{{described}}}"
+    if form.is_csv:
+        line_end = r"\r\n" if b"\r\n" in head.partition(b"\n")[0] + b"\n" else r"\n"
+        return f"read_csv({literal(path)}, {options}, new_line={literal(line_end)}, {form.dialect})"
+    return f"read_json({literal(path)}, {options}, {_JSON})"
+
+
+def _whole_rows(head: bytes, form: Format) -> bytes:
+    """The head without a row that it cuts; a row of CSV may have several lines."""
     if len(head) < HEAD_BYTES:
         return head
-    whole = head.rpartition(b"\n")[0]
+    lines = head[: head.rfind(b"\n") + 1]
+    whole = lines[: _end_of_rows(lines, form)] if form.is_csv else lines
     if not whole:
         raise SqlError(f"the first line has more than {HEAD_BYTES} bytes")
-    return whole + b"\n"
+    return whole
 
 
-def _csv_columns(engine: Engine, form: Format, sample: str) -> tuple[list[tuple[str, str]], str]:
-    """Names and types of the columns, and the formats of dates, as further options."""
+def _end_of_rows(lines: bytes, form: Format) -> int:
+    """Where the last row ends that is whole."""
+    taken, end, is_over = 0, 0, False
+
+    def each() -> Iterator[str]:
+        nonlocal taken, is_over
+        for line in io.BytesIO(lines):
+            taken += len(line)
+            yield line.decode("latin-1")
+        is_over = True
+
+    csv.field_size_limit(HEAD_BYTES)
+    try:
+        for _ in csv.reader(each(), **form.reader):
+            if is_over:  # the row needs more lines
+                break
+            end = taken
+    except csv.Error:
+        return len(lines)
+    return end
+
+
+def _csv_columns(
+    engine: Engine, form: Format, sample: str
+) -> tuple[list[tuple[str, Any]], dict[str, str]]:
+    """Names and types of the columns, and the formats of dates."""
     options = f"{form.dialect}, sample_size=-1"
     if form.is_text:
         options += ", all_varchar=true"
@@ -174,12 +189,8 @@ def _csv_columns(engine: Engine, form: Format, sample: str) -> tuple[list[tuple[
         # It lists what the inference has tried; the reader names the line.
         engine.rows(f"SELECT count(*) FROM read_csv({literal(sample)}, {_all_text(form, sample)})")
         raise SqlError(f"the object is no CSV of this dialect: {error}") from None
-    more = "".join(
-        f", {name}={literal(value)}"
-        for name, value in (("dateformat", date), ("timestampformat", timestamp))
-        if value
-    )
-    return [(row["name"], row["type"]) for row in columns], more
+    formats = {"DATE": date or "", "TIMESTAMP": timestamp or ""}
+    return [(row["name"], row["type"]) for row in columns], formats
 
 
 def _all_text(form: Format, sample: str) -> str:
@@ -192,11 +203,21 @@ def _all_text(form: Format, sample: str) -> str:
     return f"auto_detect=false, columns={{{columns}}}, {form.dialect}"
 
 
-def _json_columns(engine: Engine, form: Format, sample: str) -> tuple[list[tuple[str, str]], str]:
+def _json_columns(
+    engine: Engine, form: Format, keys: Keys, sample: str
+) -> list[tuple[str, Any]]:
+    if form.is_text and not keys.fault and keys.names:
+        return [(name, "VARCHAR") for name in keys.names]
     found = engine.rows(
         f"DESCRIBE SELECT * FROM read_json({literal(sample)}, sample_size=-1, {_JSON})"
     )
-    return [(str(row[0]), str(row[1])) for row in found], ""
+    if keys.fault:
+        raise SqlError(keys.fault)
+    columns = [(str(row[0]), engine.type_of(str(row[1]))) for row in found]
+    unknown = [name for name, _ in columns if name not in keys.names]
+    if unknown:
+        raise SqlError(f"the object has no key {unknown[0]!r}, which its columns want")
+    return columns
 
 
 class Feeder(threading.Thread):
@@ -216,17 +237,22 @@ class Feeder(threading.Thread):
     def run(self) -> None:
         try:
             data = self._head
-            while data:
-                view = memoryview(data)
-                while view:
-                    view = view[os.write(self._pipe, view) :]
-                data = read(self._source, BLOCK_BYTES)
-        except BrokenPipeError:
-            pass  # the query needs no more
+            while data and self._written(data):
+                data = bytes(self._source.read(BLOCK_BYTES))
         except BaseException as error:  # the run fails with it, in the main thread
             self.error = error
         finally:
             os.close(self._pipe)
+
+    def _written(self, data: bytes) -> bool:
+        """Whether the query took it; it may need no more."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._pipe, view) :]
+        except BrokenPipeError:
+            return False
+        return True
 
     def require_no_error(self) -> None:
         """Raise the error of the input: a result of a part of the object is no result."""

@@ -86,7 +86,7 @@ class Work(threading.Thread):
     """The query, in a thread of its own."""
 
     def __init__(self, engine: Engine, query: str, pipes: Pipes, output: str, kept: str) -> None:
-        """``kept`` is the call that reads the object, if it must be loaded into memory first."""
+        """``kept`` is the SELECT that reads the object, if it must be loaded into memory first."""
         super().__init__(name="sql-query", daemon=True)
         self._engine = engine
         self._query = query
@@ -100,7 +100,7 @@ class Work(threading.Thread):
             if self._kept:
                 table = identifier(TABLE)
                 self._engine.rows(f"DROP VIEW {table}")
-                self._engine.rows(f"CREATE TABLE {table} AS SELECT * FROM {self._kept}")
+                self._engine.rows(f"CREATE TABLE {table} AS {self._kept}")
             self._engine.copy(self._query, self._pipes.output, self._options)
         except BaseException as error:  # raised in the main thread
             self.error = error
