@@ -312,6 +312,13 @@ def test_types_of_json_lose_nothing(values: list[str], expected: str) -> None:
         assert as_json in (given, values)
 
 
+def test_decimals_of_json_have_the_digits_of_a_double() -> None:
+    """As documented; integers keep all theirs."""
+    data = b'{"a": 0.12345678901234567890, "b": 123456789012345678901234567890}\n'
+    found = output(data, "SELECT * FROM input", format="jsonl", types="text")
+    assert found == b"a,b\n0.12345678901234568,123456789012345678901234567890\n"
+
+
 def test_a_map_of_json_keeps_its_keys() -> None:
     line = '{"a": {%s}}\n'
     parts = [", ".join(f'"k{row}-{key}": {key}' for key in range(9)) for row in range(300)]
