@@ -5,6 +5,7 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
+import hmac
 import io
 import json
 import lzma
@@ -372,7 +373,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "weather.parquet").write_bytes(PARQUET.read_bytes())
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 11
+    assert len(commands) == 12
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -555,3 +556,22 @@ def test_a_pair_of_rules_stores_objects_encrypted(ward: Ward) -> None:
     # A reader of the encrypted object cannot name its key.
     refused = ward.physician.get("patients/sealed", run_headers("std:decrypt", {"key": "ward-key"}))
     assert (refused.status, refused.error) == (403, "access.denied")
+
+
+def test_deidentify(owner: Client, container: str) -> None:
+    set_secret(owner, "mac-key", bytes(range(32)))
+    table, receipt = f"{container}/table.csv", f"{container}/receipt.json"
+    assert owner.put(table, b"id,name\n17,Dana\n18,Levi\n").status == 201
+    given = {"columns": '{"id": "hmac", "name": "drop"}', "key": "mac-key"}
+    tokens = [
+        hmac.new(bytes(range(32)), text, "sha256").hexdigest()[:32] for text in (b"17", b"18")
+    ]
+    run = run_headers("std:deidentify", given)
+    answer = owner.get(table, run | {"X-Storlet-Output": f"/{receipt}"})
+    assert (answer.status, answer.text.split()) == (200, ["id", *tokens])
+    found = json.loads(owner.get(receipt).body)
+    assert (found["records"], found["columns"]["name"]) == (2, {"action": "drop", "changed": 2})
+    run = run_headers("std:deidentify", {"columns": '{"id": "drop"}'})
+    refused = owner.get(table, run)
+    assert (refused.status, refused.error) == (422, "storlet.failed")
+    assert "columns without an action, by their numbers: 2" in refused.text

@@ -1,0 +1,142 @@
+"""The contract: one action for each column, and the change that it makes of a value.
+
+No message has a value: only columns, actions and numbers of lines.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import hmac
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+KEEP, DROP, HMAC = "keep", "drop", "hmac"
+#: Actions with a number after a colon: the least number.
+NUMBERED = {"mask": 0, "prefix": 1, "band": 1}
+ACTIONS = "keep, drop, mask, mask:N, hmac, prefix:N, band:N, year or month"
+TOKEN_DIGITS = 32
+LEAST_KEY_BYTES = 32
+MOST_COLUMNS = 1000
+SHOWN = 40
+
+Change = Callable[[str], str]
+
+
+class ContractError(ValueError):
+    """The contract, or the data, do not allow a safe result."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """The action of one column; ``change`` is ``None`` for the two that change no value."""
+
+    name: str
+    change: Change | None = None
+
+
+def contract_of(text: str, key: bytes | None) -> dict[str, Action]:
+    """The action of each column.
+
+    :raises ContractError: with every fault.
+    """
+    try:
+        given = json.loads(text, object_pairs_hook=without_repetition)
+    except ContractError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise ContractError(f"columns: is not JSON: {error}") from error
+    if not isinstance(given, dict) or not given:
+        raise ContractError('columns: want an object such as {"name": "drop", "born": "year"}')
+    if len(given) > MOST_COLUMNS:
+        raise ContractError(f"columns: {len(given)} columns: want at most {MOST_COLUMNS}")
+    faults: list[str] = []
+    found = {}
+    for column, action in given.items():
+        found[column] = action_of(column, action, key, faults)
+    if all(action.name == KEEP for action in found.values()) and not faults:
+        faults.append("columns: keeps everything: name a column to change or drop")
+    if faults:
+        raise ContractError("; ".join(faults))
+    return found
+
+
+def without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    """A JSON object; the second of two equal keys would silently win."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ContractError("columns: a column is named twice")
+    return found
+
+
+def action_of(column: str, text: object, key: bytes | None, faults: list[str]) -> Action:
+    """The action of a column; adds what is wrong to ``faults``."""
+    name, colon, number = str(text).partition(":")
+    if not isinstance(text, str) or (colon and name not in NUMBERED):
+        faults.append(f"columns: {shown(column)}: {shown(str(text))}: want {ACTIONS}")
+        return Action(KEEP)
+    if name in (KEEP, DROP):
+        return Action(name)
+    if name == HMAC:
+        if key is None:
+            faults.append(f"columns: {shown(column)}: hmac needs the parameter key")
+        elif len(key) < LEAST_KEY_BYTES:
+            faults.append(f"key: the secret has {len(key)} bytes: want {LEAST_KEY_BYTES} or more")
+        secret = key or b""
+        return Action(name, lambda value: token(value, secret))
+    if name in ("year", "month"):
+        length = len("2026") if name == "year" else len("2026-11")
+        return Action(name, lambda value: date_of(value)[:length])
+    least = NUMBERED.get(name)
+    count = number_of(number) if colon else (0 if name == "mask" else None)
+    if least is None or count is None or count < least:
+        faults.append(f"columns: {shown(column)}: {shown(text)}: want {ACTIONS}")
+        return Action(KEEP)
+    changes: dict[str, Change] = {
+        "mask": lambda value: masked(value, count),
+        "prefix": lambda value: value[:count],
+        "band": lambda value: band_of(value, count),
+    }
+    return Action(name, changes[name])
+
+
+def number_of(text: str) -> int | None:
+    return int(text) if re.fullmatch("[0-9]{1,9}", text, re.ASCII) else None
+
+
+def token(value: str, key: bytes) -> str:
+    """The first 32 hexadecimal digits of HMAC-SHA-256: the same for the same value and key."""
+    digest = hmac.digest(key, value.encode("utf-8", "surrogatepass"), hashlib.sha256)
+    return digest.hex()[:TOKEN_DIGITS]
+
+
+def masked(value: str, kept: int) -> str:
+    """Stars, and the last ``kept`` characters; all stars if half of the value would be shown."""
+    kept = kept if 2 * kept < len(value) else 0
+    return "*" * (len(value) - kept) + (value[-kept:] if kept else "")
+
+
+def date_of(value: str) -> str:
+    """A date, or a time, as ``2026-11-26``.
+
+    :raises ValueError: it is none.
+    """
+    return datetime.datetime.fromisoformat(value.strip()).date().isoformat()
+
+
+def band_of(value: str, width: int) -> str:
+    """The band of a whole number: with the width 10, 37 is in ``30-39``.
+
+    :raises ValueError: it is none.
+    """
+    if not re.fullmatch(r"-?[0-9]{1,18}", value.strip(), re.ASCII):
+        raise ValueError("no whole number")
+    first = int(value) // width * width
+    return f"{first}-{first + width - 1}" if width > 1 else str(first)
+
+
+def shown(text: str) -> str:
+    """The text for a message."""
+    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")

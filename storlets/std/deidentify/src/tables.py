@@ -1,0 +1,200 @@
+"""Records of CSV and JSON lines: read, and written with other values.
+
+A line that is not UTF-8, CSV or JSON is an error, because its columns are unknown.  No message has
+a value.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from contract import Action, ContractError, shown
+
+BLOCK_BYTES = 256 * 1024
+MOST_LINE_BYTES = 1 << 20
+FLUSH_CHARACTERS = 64 * 1024
+DROPPED = object()
+
+#: Line, column, value -> its new value, or DROPPED.
+Applied = Callable[[int, str, Any], Any]
+
+
+class Number(str):
+    """The text of a number in JSON as it was written."""
+
+    __slots__ = ()
+
+
+def lines_of(source: Any) -> Iterator[str]:
+    """The lines in UTF-8, without a byte order mark: it would change the first column's name."""
+    number, rest = 1, b""
+    while block := source.read(BLOCK_BYTES):
+        pieces = (rest + block).split(b"\n")
+        rest = pieces.pop()
+        for piece in pieces:
+            yield decoded(piece, number) + "\n"
+            number += 1
+        if len(rest) > MOST_LINE_BYTES:
+            raise ContractError(f"line {number}: has more than {MOST_LINE_BYTES} bytes")
+    if rest:
+        yield decoded(rest, number)
+
+
+def decoded(line: bytes, number: int) -> str:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise ContractError(f"line {number}: is not UTF-8: {error.reason}") from None
+    return text.removeprefix("\ufeff") if number == 1 else text
+
+
+def csv_changed(
+    source: Any, target: Any, contract: dict[str, Action], delimiter: str, apply: Applied
+) -> int:
+    """Write the CSV with changed values; the number of its records."""
+    csv.field_size_limit(MOST_LINE_BYTES)
+    rows = csv.reader(lines_of(source), delimiter=delimiter, strict=True)
+    header = next_row(rows)
+    if header is None:
+        raise ContractError("the object is empty: it has no header")
+    require_columns(header, contract)
+    kept = [index for index, name in enumerate(header) if contract[name].name != "drop"]
+    output = Output(target)
+    write = row_writer(output.text, delimiter)
+    write([header[index] for index in kept])
+    count = 0
+    line = rows.line_num + 1
+    while (row := next_row(rows)) is not None:
+        if row:
+            if len(row) != len(header):
+                raise ContractError(
+                    f"line {line}: has {len(row)} values, and the header {len(header)}"
+                )
+            values = [apply(line, name, value) for name, value in zip(header, row)]
+            write([values[index] for index in kept])
+            output.flush_if_long()
+            count += 1
+        line = rows.line_num + 1
+    output.flush()
+    return count
+
+
+def row_writer(text: io.StringIO, delimiter: str) -> Callable[[list[str]], None]:
+    """Writes a row; some versions of Python do not quote a carriage return by themselves."""
+    usual = csv.writer(text, delimiter=delimiter, lineterminator="\n")
+    careful = csv.writer(
+        text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL
+    )
+
+    def write(row: list[str]) -> None:
+        has_return = any("\r" in value for value in row)
+        (careful if has_return else usual).writerow(row)
+
+    return write
+
+
+def next_row(rows: Any) -> list[str] | None:
+    try:
+        return next(rows, None)
+    except csv.Error as error:
+        # The texts of this exception have no value.
+        raise ContractError(f"line {rows.line_num}: {error}") from None
+
+
+def require_columns(header: list[str], contract: dict[str, Action]) -> None:
+    """Raise unless the header has each column of the contract once, and no other one.
+
+    Names of columns that the contract does not have are not shown: without a header, they are
+    values of the first record.
+    """
+    unknown = [str(place) for place, name in enumerate(header, 1) if name not in contract]
+    missing = [shown(name) for name in contract if name not in header]
+    twice = [shown(name) for name in contract if header.count(name) > 1]
+    faults = [
+        f"{text} {', '.join(names[:20])}"
+        for text, names in (
+            ("columns without an action, by their numbers:", unknown),
+            ("columns that the object does not have:", missing),
+            ("columns that the object has twice:", twice),
+        )
+        if names
+    ]
+    if faults:
+        raise ContractError("; ".join(faults))
+
+
+def json_changed(source: Any, target: Any, contract: dict[str, Action], apply: Applied) -> int:
+    """Write the JSON lines with changed values; the number of records."""
+    decoder = json.JSONDecoder(
+        parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=unique
+    )
+    output, count = Output(target), 0
+    for line, text in enumerate(lines_of(source), 1):
+        if not text.strip():
+            continue
+        try:
+            record = decoder.decode(text)
+        except ContractError as error:
+            raise ContractError(f"line {line}: {error}") from None
+        except (ValueError, RecursionError):
+            raise ContractError(f"line {line}: is not JSON") from None
+        if not isinstance(record, dict):
+            raise ContractError(f"line {line}: is not a JSON object")
+        unknown = sum(1 for name in record if name not in contract)
+        if unknown:
+            raise ContractError(f"line {line}: {unknown} keys have no action")
+        changed = {name: apply(line, name, value) for name, value in record.items()}
+        members = (
+            f"{json.dumps(name, ensure_ascii=False)}: {json_text(value)}"
+            for name, value in changed.items()
+            if value is not DROPPED
+        )
+        output.text.write("{" + ", ".join(members) + "}\n")
+        output.flush_if_long()
+        count += 1
+    output.flush()
+    return count
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ContractError("a key is there twice")
+    return found
+
+
+def json_text(value: Any) -> str:
+    """The JSON of a value whose numbers are as they were written."""
+    if isinstance(value, Number):
+        return str(value)
+    if isinstance(value, dict):
+        members = (
+            f"{json.dumps(name, ensure_ascii=False)}: {json_text(each)}"
+            for name, each in value.items()
+        )
+        return "{" + ", ".join(members) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(map(json_text, value)) + "]"
+    return json.dumps(value, ensure_ascii=False)
+
+
+class Output:
+    """Text that is written in pieces."""
+
+    def __init__(self, target: Any) -> None:
+        self._target = target
+        self.text = io.StringIO()
+
+    def flush_if_long(self) -> None:
+        if self.text.tell() >= FLUSH_CHARACTERS:
+            self.flush()
+
+    def flush(self) -> None:
+        self._target.write(self.text.getvalue().encode("utf-8", "surrogatepass"))
+        self.text.seek(0)
+        self.text.truncate()
+
