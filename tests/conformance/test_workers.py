@@ -201,7 +201,7 @@ def test_a_worker_is_replaced_after_its_maximum_of_runs(
 
 
 def test_a_worker_is_replaced_at_its_age(sandbox: HostSandbox, code: Callable[[str], Code]) -> None:
-    storlet = sandbox.load(code("probe"), workers_max=1, worker_seconds=0.001)
+    storlet = sandbox.load(code("probe"), workers_max=1, worker_seconds=1e-6)
     assert [int(storlet.run(do="count").output) for _ in range(3)] == [1, 1, 1]
 
 
