@@ -161,33 +161,31 @@ class Permissions:
 
     def _check_declared_inputs(self, step: Step) -> None:
         """Refuse a number of inputs that a bundle's manifest excludes."""
-        declared, request = step.storlet.inputs, step.request
+        request = step.request
         # A later step of a pipeline has one input, the output of the step before.
         given = request.input_count if step is self._steps[0] else 1
-        if not declared or declared[0] <= given <= declared[1]:
-            return
-        least, most = declared
-        wanted = f"{least}" if least == most else f"{least} to {most}"
-        text = (
-            f"number of inputs: {given}: storlet {request.storlet} takes {wanted}; {names.RANGE}"
-            f" has {len(request.ranges)}, {names.EXTRA_RESOURCES} {len(request.extra)}"
+        sent = (
+            f"{names.RANGE} has {len(request.ranges)}, {names.EXTRA_RESOURCES} {len(request.extra)}"
         )
-        plan = self._plan_of(step)
-        raise BadRequest(text if plan is None else f"rule {plan.rule}: {text}")
+        self._require_count(step, step.storlet.inputs, given, ("inputs", "takes", sent))
 
     def _check_declared_outputs(self, step: Step) -> None:
         """Refuse a number of outputs that a bundle's manifest excludes."""
-        declared, request = step.storlet.outputs, step.request
         # Only the last step of a pipeline has further outputs.
-        given = 1 + (len(request.outputs) if step is self._steps[-1] else 0)
+        given = 1 + (len(step.request.outputs) if step is self._steps[-1] else 0)
+        sent = f"{names.OUTPUT} has {given - 1}"
+        self._require_count(step, step.storlet.outputs, given, ("outputs", "makes", sent))
+
+    def _require_count(
+        self, step: Step, declared: tuple[int, ...], given: int, texts: tuple[str, str, str]
+    ) -> None:
+        """Refuse ``given`` outside of ``declared``: the least and the most, or nothing."""
         if not declared or declared[0] <= given <= declared[1]:
             return
+        what, does, sent = texts
         least, most = declared
         wanted = f"{least}" if least == most else f"{least} to {most}"
-        text = (
-            f"number of outputs: {given}: storlet {request.storlet} makes {wanted}; {names.OUTPUT}"
-            f" has {given - 1}"
-        )
+        text = f"number of {what}: {given}: storlet {step.request.storlet} {does} {wanted}; {sent}"
         plan = self._plan_of(step)
         raise BadRequest(text if plan is None else f"rule {plan.rule}: {text}")
 
