@@ -92,7 +92,7 @@ BAD = [
     ("rules decide GET samples", 3, "'samples' is not an object: write container/object"),
     ("rules delete extra", 2, "unexpected extra argument"),
     ("secret set Api_Token --generate", 3, "secret 'Api_Token': want a lower-case letter"),
-    ("secret set token file", 3, "the value has 5 bytes: want 8 to 4096"),
+    ("secret set token file", 3, "the value has 4 bytes: want 8 to 4096"),
     ("secret set token none", 2, "'none': No such file or directory"),
     ("secret list extra", 2, "unexpected extra argument"),
     ("secret delete none", 4, "there is no secret none"),
