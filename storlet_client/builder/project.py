@@ -21,6 +21,8 @@ else:
 
 MANIFEST = "storlet.toml"
 SOURCE = "src"
+#: A folder beside projects: links below ``src/`` may lead to its files.
+SHARED = "shared"
 #: Made by tools; no part of a storlet.
 _LEFT_OUT = ("__pycache__", ".git", ".DS_Store")
 _TABLE = re.compile(r"\s*(\[{1,2})\s*([^\]#]+?)\s*\]{1,2}\s*(#.*)?$")
@@ -49,14 +51,21 @@ class Project:
         files = {}
         for path in sorted(top.rglob("*")):
             inner = path.relative_to(top)
-            if path.is_symlink():
-                raise ProjectError([f"{path}: a symbolic link, which a bundle cannot have"])
+            if path.is_symlink() and not self._is_shared(path):
+                raise ProjectError(
+                    [f"{path}: a symbolic link, which may only lead to a file in ../{SHARED}/"]
+                )
             if path.is_file() and not any(part in _LEFT_OUT for part in inner.parts):
                 mode = 0o755 if path.stat().st_mode & 0o100 else 0o644
                 files[inner.as_posix()] = (path.read_bytes(), mode)
         if not files:
             raise ProjectError([f"{top}: no source: put the storlet's files there"])
         return files
+
+    def _is_shared(self, link: Path) -> bool:
+        """Whether a link leads to a module that several projects share."""
+        target = link.resolve()
+        return target.parent == self.folder.resolve().parent / SHARED and target.is_file()
 
     def test_files(self) -> dict[str, bytes]:
         """The content of each file of the cases that the check at upload runs, by its path."""

@@ -2,9 +2,10 @@
 
 They come with this package (``storlets/std/``, a folder each) and from the operator's folders
 (``[library] folders``).  A folder has the form of a project of ``storlet init``: ``storlet.toml``
-and ``src/``.  It is packed as a bundle when a server process starts.  All else is the same as for a
-tenant's bundle: typed parameters, the code cache of each tenant, and a sandbox of the tenant with
-the trust class ``user``.
+and ``src/``, in which links may lead to modules of the folder ``shared/`` beside it.  It is packed
+as a bundle when a server process starts.  All else is the same as for a tenant's bundle: typed
+parameters, the code cache of each tenant, and a sandbox of the tenant with the trust class
+``user``.
 
 No account stores a storlet of the library, so its files have no container.  A proxy and an object
 node both read their own installed copies (:class:`LibraryFetcher`), and the hash in the
@@ -38,6 +39,8 @@ from storlet_middleware.errors import InternalError, StorletNotFound
 FOLDER: Final = Path(__file__).resolve().parents[1] / "std"
 _MANIFEST: Final = "storlet.toml"
 _SOURCE: Final = "src"
+#: Modules that several storlets share, each by a link in its source.
+_SHARED: Final = "shared"
 #: The members that are code of the proxy (:mod:`storlet_middleware.flows`), as ``/info`` has them.
 _FLOWS: Final[Mapping[str, Mapping[str, Any]]] = {
     names.SEQUENCE: {
@@ -222,7 +225,7 @@ def _operators_places(folders: tuple[str, ...], faults: list[str]) -> Iterator[P
         except OSError as error:
             faults.append(f"folders = {folder}: {error.strerror}")
             continue
-        yield from (each for each in found if not each.name.startswith("."))
+        yield from (each for each in found if each.name != _SHARED and each.name[0] != ".")
 
 
 def _document(place: Path) -> dict[str, Any]:

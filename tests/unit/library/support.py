@@ -79,10 +79,15 @@ class LibraryStorlet:
             return Ran(os.pread(read, size, 0), found)
 
 
+def shared(name: str) -> ModuleType:
+    """A module of ``storlets/std/shared``, which a storlet of the test has imported."""
+    return sys.modules[name]
+
+
 def imported(path: Path) -> ModuleType:
     """The module in the file ``path``, under a name that no other module has.
 
-    The modules that it imports have names of their own; no two storlets use the same one.
+    The modules that it imports have names of their own; two storlets share one of the same name.
     """
     services.offer()
     spec = importlib.util.spec_from_file_location(f"library_{path.parts[-3]}_{path.stem}", path)

@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet
+from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET = LibraryStorlet("aggregate")
 #: The modules that the storlet has imported.
-COLUMNS = STORLET.module.json_values.__globals__
+LINES = shared("utf8_lines")
 FIGURES = STORLET.module.number_of.__globals__
 BLOCKS = st.integers(1, 40)
 NUMBERS = st.one_of(
@@ -34,7 +34,7 @@ OTHERS = st.sampled_from(["x", "1_0", "nan", "inf", "0x1", "1,5", "--1", "1e401"
 def output(data: bytes, block: int | None = None, **parameters: object) -> bytes:
     with pytest.MonkeyPatch.context() as patch:
         if block is not None:
-            patch.setitem(COLUMNS, "BLOCK_BYTES", block)
+            patch.setattr(LINES, "BLOCK_BYTES", block)
         given = {name: str(value) for name, value in parameters.items()}
         ran = STORLET.run(data, given)
     assert ran.metadata == {"Content-Type": "application/json"}
@@ -48,7 +48,7 @@ def figures(data: bytes, block: int | None = None, **parameters: object) -> dict
 
 
 def failure(data: bytes, **parameters: object) -> str:
-    with pytest.raises(STORLET.module.AggregateError) as caught:
+    with pytest.raises((STORLET.module.AggregateError, LINES.LineError)) as caught:
         output(data, **parameters)
     return str(caught.value)
 
@@ -186,8 +186,8 @@ def test_texts_that_are_not_of_the_format() -> None:
 
 @pytest.mark.parametrize("data", [b"x" * 3000, b'"' + b"x\n" * 1500, b"1," * 2000])
 def test_long_records(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
-    monkeypatch.setitem(COLUMNS, "MOST_RECORD_BYTES", 1000)
-    monkeypatch.setitem(COLUMNS, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(LINES, "MOST_RECORD_BYTES", 1000)
+    monkeypatch.setattr(LINES, "BLOCK_BYTES", 100)
     assert "1000" in failure(data, column="1", header="false")
     assert figures(b"1\n" * 5000, column="1", header="false")["count"] == 5000
 

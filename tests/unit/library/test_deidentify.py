@@ -15,11 +15,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet
+from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET = LibraryStorlet("deidentify")
 CONTRACT = STORLET.module.contract_of.__globals__
-TABLES = STORLET.module.csv_changed.__globals__
+LINES = shared("utf8_lines")
 KEY = bytes(range(32))
 CELLS = st.text(st.characters(exclude_categories=("Cs",), exclude_characters="\0"), max_size=8)
 
@@ -30,12 +30,12 @@ def output(
     text = columns if isinstance(columns, str) else json.dumps(columns)
     given = {"columns": text, **more, **({"key": "k"} if key is not None else {})}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(TABLES, "BLOCK_BYTES", block)
+        patch.setattr(LINES, "BLOCK_BYTES", block)
         return STORLET.run(data, given, {}, {"k": key or b""}).output
 
 
 def failure(data: bytes, columns: Any, key: bytes | None = KEY, **more: str) -> str:
-    with pytest.raises(STORLET.module.ContractError) as caught:
+    with pytest.raises((STORLET.module.ContractError, LINES.LineError)) as caught:
         output(data, columns, key, **more)
     return str(caught.value)
 

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet, Ran
+from tests.unit.library.support import LibraryStorlet, Ran, shared
 
 ENCRYPT, DECRYPT = LibraryStorlet("encrypt"), LibraryStorlet("decrypt")
 KEY, OTHER = bytes(range(32)), bytes(range(1, 41))
@@ -21,8 +21,7 @@ CHUNK = 64
 
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    for storlet in (ENCRYPT, DECRYPT):
-        monkeypatch.setattr(storlet.module, "CHUNK_BYTES", CHUNK)
+    monkeypatch.setattr(shared("envelope"), "CHUNK_BYTES", CHUNK)
 
 
 def encrypted(data: bytes, key: bytes = KEY, **more: str) -> Ran:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet
+from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET = LibraryStorlet("grep")
 PATTERNS = [
@@ -31,7 +31,7 @@ def output(text: bytes, block: int | None = None, **parameters: object) -> bytes
     given = {name.replace("_", "-"): str(value) for name, value in parameters.items()}
     with pytest.MonkeyPatch.context() as patch:
         if block is not None:
-            patch.setattr(STORLET.module, "BLOCK_BYTES", block)
+            patch.setattr(shared("line_blocks"), "BLOCK_BYTES", block)
         return STORLET.run(text, given).output
 
 

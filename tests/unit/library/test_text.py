@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet
+from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET = LibraryStorlet("text")
+BLOCKS_OF_LINES = shared("line_blocks")
 LINES = st.lists(st.sampled_from([b"", b"a", b"b", b"a b", b"\tx\r", "שלום".encode(), b"\xff\0"]))
 TEXTS = st.tuples(LINES, st.booleans()).map(
     lambda drawn: b"\n".join(drawn[0]) + (b"\n" if drawn[1] and drawn[0] else b"")
@@ -23,12 +24,12 @@ BLOCKS = st.integers(1, 12)
 def output(text: bytes, block: int | None = None, **parameters: object) -> bytes:
     with pytest.MonkeyPatch.context() as patch:
         if block is not None:
-            patch.setattr(STORLET.module, "BLOCK_BYTES", block)
+            patch.setattr(BLOCKS_OF_LINES, "BLOCK_BYTES", block)
         return STORLET.run(text, {name: str(value) for name, value in parameters.items()}).output
 
 
 def failure(text: bytes, **parameters: object) -> str:
-    with pytest.raises(STORLET.module.TextError) as caught:
+    with pytest.raises((STORLET.module.TextError, BLOCKS_OF_LINES.LineError)) as caught:
         output(text, **parameters)
     return str(caught.value)
 
@@ -127,9 +128,9 @@ def test_the_charset_is_required() -> None:
 
 
 def test_long_lines_and_many_bytes_are_errors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(STORLET.module, "MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr(BLOCKS_OF_LINES, "MOST_LINE_BYTES", 1000)
     monkeypatch.setattr(STORLET.module, "MOST_KEPT_BYTES", 5000)
-    monkeypatch.setattr(STORLET.module, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(BLOCKS_OF_LINES, "BLOCK_BYTES", 100)
     long = b"x" * 1200
     for name in ("uniq", "sample"):
         assert "a line of more than 1000 bytes" in failure(long, do=name)

@@ -10,8 +10,9 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from columns import AggregateError, Compound, Number, csv_values, json_values, shown
+from columns import AggregateError, Compound, Number, csv_values, json_values
 from figures import MEAN, Figure, Histogram, Total, json_text, number_of, percentile
+from parameters import shown
 from wanted import Wanted, wanted_of
 
 #: Bounds of the different values that percentiles and distinct values keep.

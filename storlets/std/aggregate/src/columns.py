@@ -7,16 +7,12 @@ all settings, because its values are unknown.
 from __future__ import annotations
 
 import csv
-import io
 import json
 from collections.abc import Iterator
 from typing import Any
 
-BLOCK_BYTES = 256 * 1024
-#: Bound of one record; a record of CSV may have several lines.
-MOST_RECORD_BYTES = 1 << 20
-#: Bound of a value or a name in a message.
-SHOWN = 40
+from parameters import shown
+from utf8_lines import MOST_RECORD_BYTES, Lines
 
 
 class AggregateError(ValueError):
@@ -33,49 +29,6 @@ class Compound(str):
     """The text of a list or an object in JSON."""
 
     __slots__ = ()
-
-
-class Lines:
-    """The lines of a text in UTF-8, with their ends.
-
-    :ivar record: number of characters since a reader of records has set it to 0.
-    """
-
-    def __init__(self, source: Any) -> None:
-        self._source = source
-        self.record = 0
-
-    def __iter__(self) -> Iterator[str]:
-        number, is_start = 1, True
-        for block in self._blocks():
-            try:
-                text = block.decode()
-            except UnicodeDecodeError as error:
-                line = number + block.count(b"\n", 0, error.start)
-                raise AggregateError(f"line {line}: is not UTF-8: {error.reason}") from error
-            number += block.count(b"\n")
-            if is_start:
-                text, is_start = text.removeprefix("\ufeff"), False
-            for line in io.StringIO(text, newline="\n"):
-                self.record += len(line)
-                if self.record > MOST_RECORD_BYTES:
-                    raise AggregateError(f"a record has more than {MOST_RECORD_BYTES} bytes")
-                yield line
-
-    def _blocks(self) -> Iterator[bytes]:
-        """Blocks that end with a line feed, except the last one."""
-        rest = b""
-        while block := self._source.read(BLOCK_BYTES):
-            end = block.rfind(b"\n") + 1
-            if end:
-                yield rest + block[:end]
-                rest = block[end:]
-            else:
-                rest += block
-            if len(rest) > MOST_RECORD_BYTES:
-                raise AggregateError(f"a line has more than {MOST_RECORD_BYTES} bytes")
-        if rest:
-            yield rest
 
 
 def csv_values(
@@ -148,8 +101,3 @@ def json_values(source: Any, key: str) -> Iterator[tuple[int, str | None]]:
             yield line, json.dumps(value)
         else:
             yield line, Compound("a list" if isinstance(value, list) else "an object")
-
-
-def shown(text: str) -> str:
-    """The text for a message."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")

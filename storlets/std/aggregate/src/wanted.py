@@ -6,13 +6,12 @@ import csv
 from dataclasses import dataclass
 from typing import Any
 
-from columns import AggregateError, is_place, shown
+from columns import AggregateError, is_place
 from figures import Figure, number_of
+from parameters import is_true, shown
 
 MOST_PERCENTILES = 100
 MOST_EDGES = 1000
-#: ``storlet run`` and the cluster accept the same words.
-TRUE = ("true", "1", "yes", "on")
 #: A header cannot have these at the end of its value.
 DELIMITERS = {"tab": "\t", "space": " "}
 
@@ -39,7 +38,7 @@ def wanted_of(params: dict[str, str]) -> Wanted:
     """
     faults: list[str] = []
     is_csv, is_text = params["format"] == "csv", params["type"] == "text"
-    has_header = params["header"].lower() in TRUE
+    has_header = is_true(params, "header")
     column = params["column"]
     if not column:
         faults.append("column: is empty")
@@ -64,7 +63,7 @@ def wanted_of(params: dict[str, str]) -> Wanted:
     skips = {"fail": (), "skip-missing": ("missing",), "skip": ("missing", "invalid")}
     return Wanted(
         column, is_csv, has_header, dialect, is_text, skips[params["wrong"]],
-        percentiles, params["distinct"].lower() in TRUE, edges,
+        percentiles, is_true(params, "distinct"), edges,
     )  # fmt: skip
 
 

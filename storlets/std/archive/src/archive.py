@@ -15,14 +15,8 @@ import zlib
 from collections.abc import Iterator
 from typing import Any
 
-from reading import (
-    BLOCK_BYTES,
-    MAGIC,
-    ArchiveError,
-    Bounded,
-    Unpacked,
-    require_ratio,
-)
+from bounded import BLOCK_BYTES, ArchiveError, Bounded, Forward
+from packed import PackedError, Unpacked, kind_of, require_ratio
 
 MOST_MEMBERS = 100_000
 #: Starts of a ZIP: a member, and the directory of an empty one.
@@ -66,7 +60,7 @@ class Archive:
             target.write(first)
             for block in blocks:
                 target.write(block)
-        except ArchiveError:
+        except (ArchiveError, PackedError):
             raise
         except WRONG as error:
             raise ArchiveError(f"the archive is not valid: {error}") from error
@@ -83,9 +77,9 @@ def opened(source: Any, max_ratio: int) -> Any:
     source.seek(0)
     if start.startswith(ZIP):
         return Zip(source, max_ratio)
-    for kind, magic in MAGIC.items():
-        if start.startswith(magic):
-            return Tar(Unpacked(source, kind, max_ratio), None)
+    kind = kind_of(start)
+    if kind:
+        return Tar(Forward(Unpacked(source, kind, max_ratio=max_ratio)), None)
     size = source.seek(0, os.SEEK_END)
     source.seek(0)
     return Tar(source, size)

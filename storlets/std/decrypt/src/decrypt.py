@@ -1,4 +1,4 @@
-"""Decrypts an object of ``std:encrypt``, chunk by chunk; see there for the format.
+"""Decrypts an object of ``std:encrypt``, chunk by chunk; ``envelope`` describes the format.
 
 A chunk is written after its tag was verified, and each chunk before the last one only after a
 further one was found.
@@ -6,22 +6,13 @@ further one was found.
 
 from __future__ import annotations
 
-import hashlib
 import hmac
-from collections.abc import Iterator
 from typing import Any
 
 from storlet import secrets
 
-from opening import TAG_BYTES, Opener
-
-MAGIC = b"STORLENC\x01"
-SALT_BYTES = 16
-ID_BYTES = 8
-CHUNK_BYTES = 64 * 1024
-PURPOSE = b"std:encrypt key "
-ID_PURPOSE = b"std:encrypt id "
-ITEM, KEY_ITEM = "Encryption", "Encryption-Key"
+import envelope
+from aes_gcm import TAG_BYTES, Opener
 
 
 class DecryptionError(ValueError):
@@ -37,11 +28,12 @@ class Decrypt:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         source, target = in_files[0], out_files[0]
         secret = secrets.get(params["key"])
-        head = read(source, len(MAGIC) + SALT_BYTES + ID_BYTES)
+        head = envelope.read(source, envelope.HEAD_BYTES)
         require_head(head, secret, params["key"])
-        opener = Opener(hmac.digest(secret, PURPOSE + head, hashlib.sha256))
-        for number, (chunk, is_last) in enumerate(chunks_of(source)):
-            data = opener.open(nonce_of(number, is_last), chunk)
+        opener = Opener(envelope.key_of(secret, head))
+        chunks = envelope.chunks_of(source, envelope.CHUNK_BYTES + TAG_BYTES)
+        for number, (chunk, is_last) in enumerate(chunks):
+            data = opener.open(envelope.nonce_of(number, is_last), chunk)
             if data is None:
                 raise DecryptionError(
                     f"chunk {number} is not the one that was encrypted: the object was changed, cut"
@@ -49,39 +41,13 @@ class Decrypt:
                 )
             if not number:
                 # An empty value removes the item.
-                target.set_metadata({ITEM: "", KEY_ITEM: ""})
+                target.set_metadata({envelope.ITEM: "", envelope.KEY_ITEM: ""})
             target.write(data)
 
 
 def require_head(head: bytes, secret: bytes, name: str) -> None:
-    if not head.startswith(MAGIC) or len(head) < len(MAGIC) + SALT_BYTES + ID_BYTES:
+    """Raise :class:`DecryptionError` unless an object begins so that this secret has encrypted."""
+    if not head.startswith(envelope.MAGIC) or len(head) < envelope.HEAD_BYTES:
         raise DecryptionError("the object does not begin like one of std:encrypt")
-    known = hmac.digest(secret, ID_PURPOSE, hashlib.sha256)[:ID_BYTES]
-    if not hmac.compare_digest(head[-ID_BYTES:], known):
+    if not hmac.compare_digest(head[-envelope.ID_BYTES :], envelope.id_of(secret)):
         raise DecryptionError(f"the object was encrypted with another secret than {name} is now")
-
-
-def nonce_of(number: int, is_last: bool) -> bytes:
-    return number.to_bytes(11, "big") + bytes([is_last])
-
-
-def chunks_of(source: Any) -> Iterator[tuple[bytes, bool]]:
-    """Each encrypted chunk, and whether it is the last one."""
-    size = CHUNK_BYTES + TAG_BYTES
-    chunk = read(source, size)
-    while len(chunk) == size:
-        following = read(source, size)
-        if not following:
-            break
-        yield chunk, False
-        chunk = following
-    yield chunk, True
-
-
-def read(source: Any, size: int) -> bytes:
-    """``size`` bytes; less only at the end of the object."""
-    pieces, left = [], size
-    while left and (piece := source.read(left)):
-        pieces.append(piece)
-        left -= len(piece)
-    return b"".join(pieces)

@@ -13,6 +13,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from parameters import shown
+
 KEEP, DROP, HMAC = "keep", "drop", "hmac"
 #: Actions with a number after a colon: the least number.
 NUMBERED = {"mask": 0, "prefix": 1, "band": 1}
@@ -20,7 +22,6 @@ ACTIONS = "keep, drop, mask, mask:N, hmac, prefix:N, band:N, year or month"
 TOKEN_DIGITS = 32
 LEAST_KEY_BYTES = 32
 MOST_COLUMNS = 1000
-SHOWN = 40
 
 Change = Callable[[str], str]
 
@@ -135,8 +136,3 @@ def band_of(value: str, width: int) -> str:
         raise ValueError("no whole number")
     first = int(value) // width * width
     return f"{first}-{first + width - 1}" if width > 1 else str(first)
-
-
-def shown(text: str) -> str:
-    """The text for a message."""
-    return repr(text if len(text) <= SHOWN else text[:SHOWN] + "...")

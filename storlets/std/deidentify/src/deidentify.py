@@ -11,7 +11,8 @@ from typing import Any
 
 from storlet import secrets
 
-from contract import DROP, Action, ContractError, contract_of, shown
+from contract import DROP, Action, ContractError, contract_of
+from parameters import shown
 from tables import DROPPED, csv_changed, json_changed
 
 #: A tab at the end of a header's value is lost, so the delimiter has a name.

@@ -9,13 +9,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-from contract import Action, ContractError, shown
+from contract import Action, ContractError
+from parameters import shown
+from utf8_lines import MOST_RECORD_BYTES, Lines
 
-BLOCK_BYTES = 256 * 1024
-MOST_LINE_BYTES = 1 << 20
 FLUSH_CHARACTERS = 64 * 1024
 DROPPED = object()
 
@@ -29,35 +29,13 @@ class Number(str):
     __slots__ = ()
 
 
-def lines_of(source: Any) -> Iterator[str]:
-    """The lines in UTF-8, without a byte order mark: it would change the first column's name."""
-    number, rest = 1, b""
-    while block := source.read(BLOCK_BYTES):
-        pieces = (rest + block).split(b"\n")
-        rest = pieces.pop()
-        for piece in pieces:
-            yield decoded(piece, number) + "\n"
-            number += 1
-        if len(rest) > MOST_LINE_BYTES:
-            raise ContractError(f"line {number}: has more than {MOST_LINE_BYTES} bytes")
-    if rest:
-        yield decoded(rest, number)
-
-
-def decoded(line: bytes, number: int) -> str:
-    try:
-        text = line.decode()
-    except UnicodeDecodeError as error:
-        raise ContractError(f"line {number}: is not UTF-8: {error.reason}") from None
-    return text.removeprefix("\ufeff") if number == 1 else text
-
-
 def csv_changed(
     source: Any, target: Any, contract: dict[str, Action], delimiter: str, apply: Applied
 ) -> int:
     """Write the CSV with changed values; the number of its records."""
-    csv.field_size_limit(MOST_LINE_BYTES)
-    rows = csv.reader(lines_of(source), delimiter=delimiter, strict=True)
+    csv.field_size_limit(MOST_RECORD_BYTES)
+    lines = Lines(source)
+    rows = csv.reader(lines, delimiter=delimiter, strict=True)
     header = next_row(rows)
     if header is None:
         raise ContractError("the object is empty: it has no header")
@@ -69,6 +47,7 @@ def csv_changed(
     count = 0
     line = rows.line_num + 1
     while (row := next_row(rows)) is not None:
+        lines.record = 0
         if row:
             if len(row) != len(header):
                 raise ContractError(
@@ -133,7 +112,9 @@ def json_changed(source: Any, target: Any, contract: dict[str, Action], apply: A
         parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=unique
     )
     output, count = Output(target), 0
-    for line, text in enumerate(lines_of(source), 1):
+    lines = Lines(source)
+    for line, text in enumerate(lines, 1):
+        lines.record = 0
         if not text.strip():
             continue
         try:

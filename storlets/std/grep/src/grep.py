@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
+import line_blocks
 import matching
 import report
-
-BLOCK_BYTES = 256 * 1024
-MOST_LINE_BYTES = 8 << 20
-#: ``storlet run`` and the cluster accept the same words.
-TRUE = ("true", "1", "yes", "on")
+from parameters import is_true
 
 
 class Grep:
@@ -33,7 +29,7 @@ class Grep:
         target = out_files[0]
         target.set_metadata({"Content-Type": "text/plain; charset=utf-8"})
         is_inverted = is_true(params, "invert")
-        for block in whole_lines(in_files[0]):
+        for block in line_blocks.whole_lines(in_files[0]):
             spans = find(block)
             sink.add_block(block, others(block, spans) if is_inverted else spans)
             target.write(sink.output())
@@ -51,10 +47,6 @@ def others(block: bytes, spans: matching.Spans) -> matching.Spans:
         place = end
     if place < len(block):
         yield place, len(block)
-
-
-def is_true(params: dict[str, str], name: str) -> bool:
-    return params[name].lower() in TRUE
 
 
 def sink_of(params: dict[str, str]) -> report.Sink:
@@ -77,22 +69,3 @@ def sink_of(params: dict[str, str]) -> report.Sink:
             most, before, after, is_numbered=is_numbered, has_offsets=has_offsets
         )
     return report.Lines(most)
-
-
-def whole_lines(source: Any) -> Iterator[bytes]:
-    """Blocks that end with a line feed.
-
-    A last line without an end gets one, so that outputs of several objects can be concatenated.
-    """
-    rest = b""
-    while block := source.read(BLOCK_BYTES):
-        end = block.rfind(b"\n") + 1
-        if end:
-            yield rest + block[:end]
-            rest = block[end:]
-        else:
-            rest += block
-        if len(rest) > MOST_LINE_BYTES:
-            raise ValueError(f"a line of more than {MOST_LINE_BYTES} bytes: this is not text")
-    if rest:
-        yield rest + b"\n"

@@ -1,1 +1,1 @@
-../../sql/src/sql_check.py
+../../shared/sql_check.py

@@ -1,1 +1,1 @@
-../../sql/src/sql_engine.py
+../../shared/sql_engine.py

@@ -1,1 +1,1 @@
-../../sql/src/sql_run.py
+../../shared/sql_run.py

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import sql_input
-import sql_packed
 import sql_run
+from packed import Unpacked
 from sql_check import TABLE
 from sql_engine import Engine, identifier
 
@@ -29,7 +29,9 @@ class Sql:
         with ExitStack() as stack:
             engine = stack.enter_context(Engine(int(params["memory-mib"])))
             query = engine.checked(params["query"])
-            source = sql_packed.opened(in_files[0], params["compression"])
+            source, compression = in_files[0], params["compression"]
+            if compression != "none":
+                source = Unpacked(source, compression)
             head = sql_input.head_of(source)
             pipes = stack.enter_context(sql_run.opened_pipes())
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sql-"))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import sql_types
+from parameters import is_true
 from sql_check import SqlError
 from sql_engine import Engine, identifier, literal
 from sql_keys import Keys
@@ -29,7 +30,6 @@ MOST_LINE_BYTES = 1 << 20
 BUFFER_BYTES = 8 << 20
 MOST_COLUMNS = 10_000
 DELIMITERS = {"tab": "\t", "space": " "}
-TRUE = ("1", "true", "yes", "on")
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def format_of(params: dict[str, str]) -> Format:
         faults.append("delimiter, quote and escape: want ASCII characters of one line")
     if faults:
         raise SqlError("; ".join(faults))
-    header = "true" if params["header"].lower() in TRUE else "false"
+    header = "true" if is_true(params, "header") else "false"
     dialect = (
         f"delim={literal(delimiter)}, quote={literal(quote)}, escape={literal(escape)}, comment='',"
         f" skip=0, header={header}, max_line_size={MOST_LINE_BYTES}, buffer_size={BUFFER_BYTES}"

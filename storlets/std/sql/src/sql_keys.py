@@ -6,7 +6,8 @@ import json
 import re
 from typing import Any
 
-from sql_check import SqlError, shown
+from parameters import shown
+from sql_check import SqlError
 
 #: The inference of types uses the stack of the process for each level.
 MOST_LEVELS = 500

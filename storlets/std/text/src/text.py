@@ -16,12 +16,11 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
-BLOCK_BYTES = 256 * 1024
-#: Bounds of one line, and of the lines that ``tail`` and ``sample`` keep.
-MOST_LINE_BYTES = 8 << 20
+import line_blocks
+from parameters import is_true
+
+#: Bound of the lines that ``tail`` and ``sample`` keep.
 MOST_KEPT_BYTES = 32 << 20
-#: ``storlet run`` and the cluster accept the same words.
-TRUE = ("true", "1", "yes", "on")
 #: No charsets of stored text; they cannot be decoded piece by piece.
 NO_CHARSETS = ("idna", "punycode", "undefined")
 SPACE = b" \t\n\r\x0b\x0c"
@@ -61,30 +60,9 @@ class Text:
         elif name == "sample":
             output = sample(source, count, int(params["seed"]))
         else:
-            output = uniq(source, params["counts"].lower() in TRUE)
+            output = uniq(source, is_true(params, "counts"))
         for block in output:
             target.write(block)
-
-
-def blocks(source: Any) -> Iterator[bytes]:
-    while block := source.read(BLOCK_BYTES):
-        yield block
-
-
-def whole_lines(source: Any) -> Iterator[bytes]:
-    """Blocks that end with a line feed."""
-    rest = b""
-    for block in blocks(source):
-        end = block.rfind(b"\n") + 1
-        if end:
-            yield rest + block[:end]
-            rest = block[end:]
-        else:
-            rest += block
-        if len(rest) > MOST_LINE_BYTES:
-            raise TextError(f"a line of more than {MOST_LINE_BYTES} bytes: this is not text")
-    if rest:
-        yield rest + b"\n"
 
 
 def ended(line: bytes) -> bytes:
@@ -100,7 +78,7 @@ def to_utf8(source: Any, charset: str, errors: str) -> Iterator[bytes]:
     read, is_start = 0, True
     block = b"-"
     while block:
-        block = source.read(BLOCK_BYTES)
+        block = source.read(line_blocks.BLOCK_BYTES)
         pending = decoder.getstate()[0]
         try:
             text = decoder.decode(block, final=not block)
@@ -144,7 +122,7 @@ def counts(source: Any) -> Iterator[bytes]:
     """Bytes, characters, lines and words as ``key<TAB>number``, which ``std:sum`` adds."""
     size = characters = lines = words = 0
     is_space = True
-    for block in blocks(source):
+    for block in line_blocks.blocks(source):
         size += len(block)
         characters += len(block.translate(None, CONTINUATIONS))
         lines += block.count(b"\n")
@@ -160,7 +138,7 @@ def counts(source: Any) -> Iterator[bytes]:
 def head(source: Any, count: int) -> Iterator[bytes]:
     """The first lines; the rest is not read."""
     last = b"\n"
-    for block in blocks(source) if count else ():
+    for block in line_blocks.blocks(source) if count else ():
         here = block.count(b"\n")
         if here >= count:
             rest = block.split(b"\n", count)[-1]
@@ -176,7 +154,7 @@ def tail(source: Any, count: int) -> Iterator[bytes]:
     """The last lines."""
     kept: deque[bytes] = deque()
     ends = size = 0
-    for block in blocks(source):
+    for block in line_blocks.blocks(source):
         kept.append(block)
         size += len(block)
         ends += block.count(b"\n")
@@ -184,7 +162,7 @@ def tail(source: Any, count: int) -> Iterator[bytes]:
         while kept and (here := ends - kept[0].count(b"\n")) > count:
             size -= len(kept.popleft())
             ends = here
-        if size > MOST_KEPT_BYTES + BLOCK_BYTES:
+        if size > MOST_KEPT_BYTES + line_blocks.BLOCK_BYTES:
             raise TextError(f"tail: {count} lines have more than {MOST_KEPT_BYTES} bytes")
     text = b"".join(kept)
     if text and count:
@@ -196,7 +174,7 @@ def uniq(source: Any, is_counted: bool) -> Iterator[bytes]:
     """Each line once that follows itself, or with the number of times."""
     previous: bytes | None = None
     number = 0
-    for block in whole_lines(source):
+    for block in line_blocks.whole_lines(source):
         lines = block.split(b"\n")
         lines.pop()
         if not is_counted:
@@ -223,7 +201,7 @@ def sample(source: Any, count: int, seed: int) -> Iterator[bytes]:
     """Lines chosen at random, each set of ``count`` with the same chance, in their order."""
     reservoir = Reservoir(count, seed)
     start = 0
-    for block in whole_lines(source) if count else ():
+    for block in line_blocks.whole_lines(source) if count else ():
         number = block.count(b"\n")
         if reservoir.next < start + number:
             lines = block.split(b"\n")

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
+from parameters import is_true
+
 CHUNK_BYTES = 256 * 1024
 LONGEST_WORD_BYTES = 64 * 1024
-#: ``storlet run`` and the cluster accept the same words.
-TRUE = ("true", "1", "yes", "on")
 
 
 class WordCount:
@@ -23,7 +23,7 @@ class WordCount:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        is_folded = params["ignore-case"].lower() in TRUE
+        is_folded = is_true(params, "ignore-case")
         counts: Counter[bytes] = Counter()
         for text in whole_words(in_files[0]):
             counts.update((text.lower() if is_folded else text).split())

@@ -98,6 +98,14 @@ def test_text_that_is_no_toml_is_a_fault(tmp_path: Path, text: str) -> None:
         project.read(tmp_path)
 
 
+def test_a_link_to_a_shared_module_is_its_content(tmp_path: Path) -> None:
+    folder = make(tmp_path / "p")
+    (tmp_path / "shared").mkdir()
+    (tmp_path / "shared/colours.py").write_text("RED = 1\n")
+    (folder / "src/colours.py").symlink_to("../../shared/colours.py")
+    assert project.read(folder).source()["colours.py"] == (b"RED = 1\n", 0o644)
+
+
 def test_folder_without_a_manifest_source_or_with_a_link_is_a_fault(tmp_path: Path) -> None:
     with pytest.raises(ProjectError, match="No such file"):
         project.read(tmp_path)
@@ -106,6 +114,13 @@ def test_folder_without_a_manifest_source_or_with_a_link_is_a_fault(tmp_path: Pa
     with pytest.raises(ProjectError, match="a symbolic link"):
         project.read(folder).source()
     (folder / "src/link").unlink()
+    (tmp_path / "shared/folder").mkdir(parents=True)
+    (tmp_path / "shared/outside").symlink_to("/etc/passwd")
+    for target in ("../../shared/absent.py", "../../shared/folder", "../../shared/outside"):
+        (folder / "src/link").symlink_to(target)
+        with pytest.raises(ProjectError, match=r"may only lead to a file in \.\./shared/"):
+            project.read(folder).source()
+        (folder / "src/link").unlink()
     (folder / "src/thumb.py").unlink()
     with pytest.raises(ProjectError, match="no source"):
         project.read(folder).source()

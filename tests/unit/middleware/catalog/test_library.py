@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 import json
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -95,6 +97,16 @@ def test_the_operators_folders_add_storlets(tmp_path: Path) -> None:
     folder = operators(tmp_path / "library")
     own = library_of(make_config(tmp_path, library__folders=str(folder)))
     assert own.published()["std:own"]["version"] == "2.1"
+
+
+def test_storlets_of_a_folder_share_modules(tmp_path: Path) -> None:
+    folder = operators(tmp_path / "library")
+    (folder / "shared").mkdir()
+    (folder / "shared/colours.py").write_text("RED = 1\n")
+    (folder / "own/src/colours.py").symlink_to("../../shared/colours.py")
+    own = library_of(make_config(tmp_path, library__folders=str(folder)))
+    with zipfile.ZipFile(io.BytesIO(own.member("std:own").packed)) as packed:
+        assert packed.read("code/colours.py") == b"RED = 1\n"
 
 
 def test_a_storlet_that_is_switched_off_is_not_found_and_not_listed(tmp_path: Path) -> None:

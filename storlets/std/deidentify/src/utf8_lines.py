@@ -1,0 +1,1 @@
+../../shared/utf8_lines.py

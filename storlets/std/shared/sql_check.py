@@ -1,0 +1,135 @@
+"""A query may be one SELECT over the table ``input``: the check of DuckDB's own syntax tree.
+
+This is the first of two walls.  It gives errors that name the fault, before a byte of the object is
+read.  The second one is the closed engine (``sql_engine``), which would refuse the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from parameters import shown
+
+TABLE = "input"
+#: Table functions that read nothing; all others are refused.
+TABLE_FUNCTIONS = ("generate_series", "range", "unnest")
+#: Functions of rows that reach out of the query, or run SQL that is in a text.
+REFUSED_FUNCTIONS = frozenset(
+    "currval current_setting getenv getvariable json_execute_serialized_sql json_serialize_plan"
+    " json_serialize_sql nextval query query_table write_log".split()
+)
+#: Names of the engine's own views, which no table of a query may have.
+ENGINE_NAMES = ("duckdb_", "pg_", "pragma_", "sqlite_")
+MOST_QUERY_CHARACTERS = 100_000
+_END = re.compile(r"[;\s]+\Z")
+_ONE = "want one SELECT (or WITH ... SELECT); statements that change something are refused"
+
+
+class SqlError(ValueError):
+    """The query is wrong, or the object does not fit it."""
+
+
+def trimmed(query: str) -> str:
+    """The query without the semicolon at its end.
+
+    :raises SqlError: it is empty or too long.
+    """
+    kept = _END.sub("", query)
+    if not kept:
+        raise SqlError(f"query: is empty: {_ONE}")
+    if len(kept) > MOST_QUERY_CHARACTERS:
+        raise SqlError(f"query: has more than {MOST_QUERY_CHARACTERS} characters")
+    return kept
+
+
+def check(query: str, serialized: str) -> None:
+    """Check the tree that ``json_serialize_sql`` gives for ``query``.
+
+    :raises SqlError: with the place of the first fault.
+    """
+    try:
+        tree = json.loads(serialized)
+        if tree.get("error"):
+            raise SqlError(_refusal(query, tree))
+        statements = tree["statements"]
+        if len(statements) != 1:
+            raise SqlError(f"query: has {len(statements)} statements: {_ONE}")
+        faults = sorted(_faults(statements[0]))
+    except RecursionError:
+        raise SqlError("query: is nested too deeply") from None
+    if faults:
+        at, fault = faults[0]
+        raise SqlError(f"query: {place(query, at)}{fault}")
+
+
+def place(query: str, at: int | None) -> str:
+    """``line 1, column 15: `` for an offset in the query, if it is one."""
+    if at is None or not 0 <= at <= len(query.encode()):
+        return ""
+    before = query.encode()[:at].decode(errors="replace")
+    line = before.count("\n") + 1
+    return f"line {line}, column {len(before) - before.rfind(chr(10))}: "
+
+
+def _refusal(query: str, tree: dict[str, Any]) -> str:
+    """The text for a query that has no tree."""
+    text = " ".join(str(tree.get("error_message", "")).split())
+    if tree.get("error_type") == "parser":
+        at = str(tree.get("position", ""))
+        return f"query: {place(query, int(at) if at.isdigit() else None)}{text}"
+    return f"query: {_ONE}"
+
+
+def _faults(tree: Any) -> Iterator[tuple[int, str]]:
+    """Each use of anything but the table, with its offset."""
+    nodes = list(_nodes(tree))
+    known = {TABLE} | {
+        str(row["key"]).lower()
+        for node in nodes
+        if isinstance(node.get("cte_map"), dict)
+        for row in node["cte_map"].get("map", ())
+    }
+    for name in sorted(known):
+        if name.startswith(ENGINE_NAMES):
+            yield 1 << 32, f"{shown(name)}: a table of the query cannot have a name of the engine"
+    for node in nodes:
+        fault = _fault(node, known)
+        if fault:
+            at = node.get("query_location")
+            yield (at if isinstance(at, int) and at < 1 << 32 else 1 << 32), fault
+
+
+def _fault(node: dict[str, Any], known: set[str]) -> str:
+    kind = node.get("type")
+    if kind == "BASE_TABLE":
+        names = [node.get(key) for key in ("catalog_name", "schema_name", "table_name")]
+        name = ".".join(str(each) for each in names if each)
+        if any(names[:2]) or str(names[2]).lower() not in known:
+            return f"{shown(name)}: there is no such table: the object is the table {TABLE}"
+    elif kind == "TABLE_FUNCTION":
+        name = str((node.get("function") or {}).get("function_name", "?"))
+        if name.lower() not in TABLE_FUNCTIONS:
+            return (
+                f"{shown(name)}: is refused: a query reads the table {TABLE} only; the functions"
+                f" after FROM are {', '.join(TABLE_FUNCTIONS)}"
+            )
+    elif kind == "SHOW_REF":
+        return f"DESCRIBE, SHOW and SUMMARIZE are refused: {_ONE}"
+    elif str(node.get("function_name", "")).lower() in REFUSED_FUNCTIONS:
+        return f"{shown(node['function_name'])}: is refused: it reaches out of the query"
+    return ""
+
+
+def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+    """All objects of the tree; it may be deeper than Python's stack."""
+    todo = [tree]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            yield value
+            todo.extend(value.values())
+        elif isinstance(value, list):
+            todo.extend(value)

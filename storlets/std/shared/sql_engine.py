@@ -1,0 +1,183 @@
+"""DuckDB, shut in: SQL of a query can reach two named pipes and nothing else.
+
+After :meth:`Engine.close_in` no file, network, extension or setting can be reached from SQL, and no
+setting can be changed any more.  Nothing is written to disk: what needs more than the memory limit
+is an error.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+from sql_check import SqlError, check, trimmed
+
+try:
+    import duckdb
+except ImportError:
+    # The image without the package answers each run with the reason, not with a failed import.
+    duckdb = None
+
+MISSING = (
+    "std:sql needs the Python package duckdb, which the sandbox image of this account does not"
+    " have: the operator of the cluster names an image that has it in [sandbox] image, or in"
+    " [image:ACCOUNT] for one account; storlets/sandbox-data is one"
+)
+MOST_THREADS = 2
+_SETTINGS = {
+    "allow_community_extensions": "false",
+    "allow_persistent_secrets": "false",
+    "allow_unsigned_extensions": "false",
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "preserve_insertion_order": "true",
+    # Names of Python variables are no tables.
+    "python_enable_replacements": "false",
+    # Without a folder nothing is written when memory runs out.
+    "temp_directory": "",
+}
+_EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^", re.DOTALL)
+_PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input)[\"']?")
+#: So begins a message about a value of the object: the query is not wrong.
+OBJECT = "the object"
+_VALUE = re.compile(rf"{OBJECT}: column .*", re.DOTALL)
+#: So begins a part of the plan that runs more than once; its scans do, too.
+_REPEATED = "REC"
+_SHOWN = 60
+_MOST_MESSAGE = 600
+
+
+class Engine:
+    """One database in memory, for one query."""
+
+    def __init__(self, memory_mib: int, most_threads: int = MOST_THREADS) -> None:
+        if duckdb is None:
+            raise SqlError(MISSING)
+        threads = min(most_threads, len(os.sched_getaffinity(0)))
+        limits = {"memory_limit": f"{memory_mib}MiB", "threads": str(threads)}
+        self._memory_mib = memory_mib
+        self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
+        # The zone of the node is no property of the result.
+        self.rows("SET TimeZone = 'UTC'")
+
+    def __enter__(self) -> Engine:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._connection.close()
+
+    def rows(self, statement: str, values: list[Any] | None = None) -> list[tuple[Any, ...]]:
+        """The rows of a statement of ours.
+
+        :raises SqlError: DuckDB refuses it.
+        """
+        try:
+            return list(self._connection.execute(statement, values or []).fetchall())
+        except duckdb.Error as error:
+            raise self.explained(error, 0) from None
+
+    def type_of(self, text: str) -> Any:
+        """A type, with its parts, by its name in SQL."""
+        return duckdb.sqltype(text)
+
+    def register(self, file_system: Any) -> None:
+        """Give the engine a file system of ``fsspec``; its paths must be allowed, too."""
+        self._connection.register_filesystem(file_system)
+
+    def close_in(self, paths: list[str]) -> None:
+        """Leave ``paths`` as the only files that can be opened, for good."""
+        allowed = ", ".join(map(literal, paths))
+        self.rows(f"SET allowed_paths = [{allowed}]")
+        self.rows("SET enable_external_access = false")
+        self.rows("SET lock_configuration = true")
+
+    def checked(self, query: str) -> str:
+        """The query as it may run.
+
+        :raises SqlError: it is not one SELECT over the table.
+        """
+        kept = trimmed(query)
+        check(kept, self.rows("SELECT json_serialize_sql(?::VARCHAR)", [kept])[0][0])
+        return kept
+
+    def scans(self, query: str) -> int:
+        """How often the plan of a checked query reads a file.
+
+        :raises SqlError: the query names unknown columns or functions, or has wrong types.
+        """
+        try:
+            plan = self._connection.execute(f"EXPLAIN (FORMAT json)\n{query}").fetchall()
+        except duckdb.Error as error:
+            raise self.explained(error, 1, query) from None
+        return _readers(json.loads(plan[-1][1]))
+
+    def copy(self, query: str, path: str, options: str) -> None:
+        """Write the result of a checked query.
+
+        :raises SqlError: it failed.
+        """
+        statement = f"COPY (\n{query}\n) TO {literal(path)} ({options})"
+        try:
+            self._connection.execute(statement)
+        except duckdb.Error as error:
+            raise self.explained(error, 1, query) from None
+
+    def interrupt(self) -> None:
+        """End the statement that another thread runs."""
+        self._connection.interrupt()
+
+    def explained(self, error: Exception, lines: int, query: str = "") -> SqlError:
+        """An error of DuckDB in one line; ``lines`` of the statement are before the query."""
+        whole = str(error)
+        text, where = whole, ""
+        excerpt = _EXCERPT.search(whole)
+        if excerpt is not None and query:
+            text = whole[: excerpt.start()]
+            line, shown, caret = int(excerpt[1]) - lines, excerpt[2], len(excerpt[3])
+            near = shown[max(caret - len(f"LINE {excerpt[1]}: "), 0) :].strip()[:_SHOWN]
+            where = f"line {line}, at {near!r}: " if near else f"line {line}: "
+        # After an empty line follow the settings of the reader.
+        text = _PATH.sub("the object", text.partition("\n\n")[0])
+        text = " ".join(text.split())[:_MOST_MESSAGE]
+        value = _VALUE.search(text)
+        if value is not None:
+            return SqlError(f"{value[0]} (types=text reads all columns as text)")
+        if "CSV Error" in text or "JSON" in text:
+            text += " (types=text reads all columns as text)"
+        if isinstance(error, duckdb.OutOfMemoryException):
+            return SqlError(
+                f"query: needs more memory than memory-mib={self._memory_mib}: group by fewer"
+                f" values, sort with a LIMIT, read fewer columns, or raise memory-mib ({text})"
+            )
+        subject = "query: " if query else ""
+        return SqlError(f"{subject}{where}{text}")
+
+
+def _readers(plan: Any) -> int:
+    """The number of scans of files in a plan; one that is repeated counts twice."""
+    count, todo, weight = 0, [plan], 1
+    while todo:
+        node = todo.pop()
+        if isinstance(node, list):
+            todo += node
+        elif isinstance(node, dict):
+            facts = node.get("extra_info")
+            function = facts.get("Function", "") if isinstance(facts, dict) else ""
+            words = (str(node.get("name", "")), str(function))
+            if str(node.get("name", "")).strip().upper().startswith(_REPEATED):
+                weight = 2
+            count += any(word.strip().upper().startswith("READ_") for word in words)
+            todo += node.get("children") or []
+    return count * weight
+
+
+def literal(text: str) -> str:
+    """A text in SQL."""
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(text: str) -> str:
+    """A name in SQL."""
+    return '"' + text.replace('"', '""') + '"'

@@ -1,0 +1,146 @@
+"""The run of a query: the engine in a thread, its output through a pipe to the main thread.
+
+A result is never kept whole, and no thread outlives the run, also after an error.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Protocol
+
+from sql_check import TABLE
+from sql_engine import Engine, identifier
+
+BLOCK_BYTES = 256 * 1024
+PIPE_BYTES = 1 << 20
+TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+OPTIONS = {
+    "csv": "FORMAT csv, HEADER true, USE_TMP_FILE false",
+    "jsonl": "FORMAT json, USE_TMP_FILE false",
+}
+
+
+class Feeder(Protocol):
+    """A thread that writes the object into the input pipe."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def join(self) -> None:
+        """Wait for its end."""
+
+    def require_no_error(self) -> None:
+        """Raise the error of the input: a result of a part of the object is no result."""
+
+
+class Pipes:
+    """Two pipes, which the engine opens by their paths; each of our ends is closed once."""
+
+    def __init__(self) -> None:
+        self._ends: dict[str, int] = {}
+        for name in ("input", "output"):
+            reader, writer = os.pipe()
+            self._ends |= {f"{name}_reader": reader, f"{name}_writer": writer}
+            with suppress(OSError):  # a larger pipe is only faster
+                fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        # Opening the path of a pipe never waits, unlike that of a named one.
+        self.input = f"/proc/self/fd/{self._ends['input_reader']}"
+        self.output = f"/proc/self/fd/{self._ends['output_writer']}"
+
+    def taken(self, name: str) -> int:
+        """An end that another owner closes."""
+        return self._ends.pop(name)
+
+    def close(self, name: str) -> None:
+        """Close an end; idempotent."""
+        descriptor = self._ends.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def close_all(self) -> None:
+        """Close the ends that are still open."""
+        for name in list(self._ends):
+            self.close(name)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The output, until each writer has closed its end."""
+        while data := os.read(self._ends["output_reader"], BLOCK_BYTES):
+            yield data
+
+
+@contextmanager
+def opened_pipes() -> Iterator[Pipes]:
+    """The pipes of one run."""
+    pipes = Pipes()
+    try:
+        yield pipes
+    finally:
+        pipes.close_all()
+
+
+class Work(threading.Thread):
+    """The query, in a thread of its own."""
+
+    def __init__(self, engine: Engine, query: str, pipes: Pipes, output: str, kept: str) -> None:
+        """``kept`` is the SELECT that reads the object, if it must be loaded into memory first."""
+        super().__init__(name="sql-query", daemon=True)
+        self._engine = engine
+        self._query = query
+        self._pipes = pipes
+        self._options = OPTIONS[output]
+        self._kept = kept
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            if self._kept:
+                table = identifier(TABLE)
+                self._engine.rows(f"DROP VIEW {table}")
+                self._engine.rows(f"CREATE TABLE {table} AS {self._kept}")
+            self._engine.copy(self._query, self._pipes.output, self._options)
+        except BaseException as error:  # raised in the main thread
+            self.error = error
+        finally:
+            # The main thread sees the end of the output, and the feeder that no more is read.
+            self._pipes.close("output_writer")
+            self._pipes.close("input_reader")
+
+    def end(self) -> None:
+        """End the query: its writes fail, and its statement is interrupted."""
+        self._pipes.close("output_reader")
+        while self.is_alive():
+            self._engine.interrupt()
+            self.join(0.05)
+
+
+def run(work: Work, feeder: Feeder | None, pipes: Pipes, target: Any) -> None:
+    """Run the query to its end, and write its output to ``target``."""
+    if feeder is not None:
+        feeder.start()
+    try:
+        work.start()
+    except BaseException:
+        pipes.close_all()
+        if feeder is not None:
+            feeder.join()
+        raise
+    try:
+        for block in pipes.blocks():
+            if feeder is not None:
+                feeder.require_no_error()
+            target.write(block)
+    except BaseException:
+        work.end()
+        raise
+    finally:
+        work.join()
+        if feeder is not None:
+            feeder.join()
+    if feeder is not None:
+        feeder.require_no_error()
+    if work.error is not None:
+        raise work.error
