@@ -1,6 +1,12 @@
 """A neighbour tenant with a steady load of storlet and plain GETs; records time and outcome of
 each.
 
+Its account has other traffic besides: PUTs and GETs of larger objects, whose times are not judged.
+In an empty cluster any client doubles the 99th percentile of these GETs, a hostile storlet or a few
+plain PUTs, because a request that arrives while a server works on another one waits for it.  The
+traffic is in the windows without attack too, so that a ratio is what an attack adds to the load of
+a cluster in use.
+
 It runs in a separate process (``python3 -m tests.attack.neighbour``), so that work of the attacking
 client, such as reading a flood, is not mistaken for a slow server.  Requests are sent at fixed
 times, even if earlier ones are unanswered: a load that waits for slow responses would hide them.
@@ -10,6 +16,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import itertools
 import json
 import math
 import os
@@ -31,6 +38,13 @@ from tests.support.tenant import CONTENT, DATA
 from tests.support.waiting import wait_for
 
 KINDS: Final = ("storlet", "plain")
+#: The kinds of the other traffic, whose responses are judged and whose times are not.
+TRAFFIC: Final = ("write", "read")
+#: Requests a second of each kind of it, and the bytes of each.
+TRAFFIC_RATE: Final = 4
+TRAFFIC_BYTES: Final = 1 << 18
+#: Objects that it writes in turn.
+TRAFFIC_OBJECTS: Final = 8
 #: Requests a second of each kind, by default: a part of one core, so that a two-core machine has
 #: CPU time left for Swift.
 RATE: Final = 25
@@ -121,9 +135,8 @@ class Neighbour:
 
     def is_served(self) -> bool:
         """Return True if requests of each kind have had the right response."""
-        return {one.kind for one in self.between(0, math.inf).samples if not one.fault} == set(
-            KINDS
-        )
+        served = {one.kind for one in self.between(0, math.inf).samples if not one.fault}
+        return served == {*KINDS, *TRAFFIC}
 
     def between(self, begin: float, end: float) -> Window:
         """The requests due in a past period, in seconds of ``time.monotonic``."""
@@ -165,6 +178,8 @@ class _Load:
         self._lock = threading.Lock()
         self._end = threading.Event()
         self._storlet = ""
+        self._written = itertools.count()
+        self._large = os.urandom(TRAFFIC_BYTES)
 
     def prepare(self) -> None:
         """Create the account's containers, an object and the identity storlet."""
@@ -175,16 +190,18 @@ class _Load:
             (DATA, {}, b""),
             (f"{DATA}/plain.txt", {}, CONTENT),
             (f"storlet/{self._storlet}", declaration("python", f"{name}.Neighbour"), IDENTITY),
+            *((f"{DATA}/traffic-{n}", {}, self._large) for n in range(TRAFFIC_OBJECTS)),
         ):
             answer = self._client.put(path, body, headers)
             if answer.status // 100 != 2:
                 raise SystemExit(f"PUT {path}: {answer}")
 
     def run(self) -> None:
-        """Send requests of both kinds in threads until standard input ends."""
+        """Send requests of each kind in threads until standard input ends."""
         threads = [
-            threading.Thread(target=self._work, args=(kind, n))
-            for kind in KINDS
+            threading.Thread(target=self._work, args=(kind, n, rate))
+            for kinds, rate in ((KINDS, self._rate), (TRAFFIC, TRAFFIC_RATE))
+            for kind in kinds
             for n in range(THREADS)
         ]
         for thread in threads:
@@ -194,15 +211,14 @@ class _Load:
         for thread in threads:
             thread.join()
 
-    def _work(self, kind: str, number: int) -> None:
-        period = THREADS / self._rate
+    def _work(self, kind: str, number: int, rate: int) -> None:
+        period = THREADS / rate
         due = time.monotonic() + number * period / THREADS
         connection = self._connect()
         while not self._end.wait(max(0.0, due - time.monotonic())):
             fault = ""
             try:
-                status, body = self._get(connection, kind)
-                fault = "" if (status, body) == (200, CONTENT) else f"{status} {body[:200]!r}"
+                fault = self._fault(connection, kind)
             except (OSError, http.client.HTTPException) as error:
                 fault = repr(error)
                 connection.close()
@@ -221,13 +237,21 @@ class _Load:
         url = self._client.version_url
         return http.client.HTTPConnection(url.host, url.port, timeout=60)
 
-    def _get(self, connection: http.client.HTTPConnection, kind: str) -> tuple[int, bytes]:
+    def _fault(self, connection: http.client.HTTPConnection, kind: str) -> str:
+        """Send one request; return what is wrong with its response, if anything."""
         headers = {"X-Auth-Token": self._client.token}
+        path, method, sent, wanted = f"{DATA}/plain.txt", "GET", b"", (200, CONTENT)
         if kind == "storlet":
             headers["X-Run-Storlet"] = self._storlet
-        connection.request("GET", self._client.target(f"{DATA}/plain.txt"), headers=headers)
+        elif kind in TRAFFIC:
+            path = f"{DATA}/traffic-{next(self._written) % TRAFFIC_OBJECTS}"
+            wanted = (200, self._large)
+            if kind == "write":
+                method, sent, wanted = "PUT", self._large, (201, b"")
+        connection.request(method, self._client.target(path), sent or None, headers)
         answer = connection.getresponse()
-        return answer.status, answer.read()
+        seen = answer.status, answer.read()
+        return "" if seen == wanted else f"{seen[0]} {seen[1][:200]!r}"
 
 
 def main() -> None:
