@@ -102,10 +102,22 @@ class GrantChanges:
                 yield f"the library has no storlet {storlet}{nearest(storlet, self._library)}"
             return
         container = self._code_containers[0]
-        code = object_path(*place, container, storlet)
-        if own_requests.exchange(self._app, environ, "HEAD", code).status_int == 404:
+        # A bundle has the suffix in the name of its object, and not in its own.
+        codes = (
+            object_path(*place, container, name)
+            for name in (storlet, storlet + names.BUNDLE_SUFFIX)
+        )
+        if all(
+            own_requests.exchange(self._app, environ, "HEAD", code).status_int == 404
+            for code in codes
+        ):
             listed = own_requests.listing(self._app, environ, object_path(*place, container), {})
-            meant = nearest(storlet, [entry["name"] for entry in listed or ()])
+            known = [
+                entry["name"].removesuffix(names.BUNDLE_SUFFIX)
+                for entry in listed or ()
+                if "name" in entry
+            ]
+            meant = nearest(storlet, known)
             yield f"there is no storlet {storlet} in container {container}{meant}"
 
     def _require_owner(self, environ: dict[str, Any], path: str) -> None:

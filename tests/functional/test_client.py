@@ -543,7 +543,10 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     )
     shell.run("deploy", shell.run("build", str(project)).strip(), "--no-check")
     assert "broken on purpose" in shell.run(*run, code=4)
-    shell.run("grant", "samples", "test2:tester2", "fruit")
+    assert shell.start("grant", "samples", "test2:tester2", "fruit").communicate() == (
+        "test2:tester2 may read samples through fruit\n",
+        "",
+    )
 
     def described() -> dict[str, object]:
         values: dict[str, object] = json.loads(shell.run("show", "fruit", "-f", "json"))
