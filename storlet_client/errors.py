@@ -60,14 +60,17 @@ class NotRepeatable(StorletsError):
 class Refused(StorletsError):
     """An answer with an error status.
 
+    :ivar request: method and path, such as ``GET container/object``.
     :ivar status: HTTP status.
     :ivar code: error code of the server, such as ``storlet.failed``; empty for Swift's own errors.
     :ivar message: reason, as the server states it.
     :ivar retry_after: seconds to wait before the same request can succeed, if the server states it.
     :ivar invocation: id of the invocation, for its log.
+    :ivar transaction: id of the request in the logs of the cluster.
     """
 
     def __init__(self, request: str, status: int, headers: Mapping[str, str], body: str) -> None:
+        self.request = request
         self.status = status
         self.code = headers.get(ERROR, "")
         self.message = _plain(body) or _REASONS.get(status, "the server states no reason")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import json
 import re
@@ -313,7 +314,22 @@ def show(session: Session, name: str) -> Flow[Storlet]:
         found = yield from _head(session, cluster.storlet_container, each)
         if found is not None:
             return found
-    raise NotThere(f"there is no storlet {name}")
+    raise (yield from _missing(session, cluster, f"storlet {name}"))
+
+
+def _missing(session: Session, cluster: Info, subject: str) -> Flow[NotThere]:
+    """The error for a storlet that does not exist, with the nearest name.
+
+    :param subject: its kind and its name.
+    """
+    query = (("format", "json"), ("limit", str(_PAGE)), ("delimiter", "/"))
+    call = Call("GET", (cluster.storlet_container,), query=query)
+    answer = yield from session.exchange(call, (_FORBIDDEN, _NOT_FOUND))
+    rows = answer.document() if answer.status not in (_FORBIDDEN, _NOT_FOUND) else []
+    known = [row["name"].removesuffix(BUNDLE) for row in rows if "name" in row]
+    near = difflib.get_close_matches(subject.partition(" ")[2].removesuffix(BUNDLE), known, 1)
+    hint = f"did you mean {near[0]}?" if near else "'storlet list' has all of the account"
+    return NotThere(f"there is no {subject}: {hint}")
 
 
 def _objects_of(name: str) -> tuple[str, ...]:
@@ -418,7 +434,7 @@ def delete(session: Session, name: str) -> Flow[None]:
         answer = yield from session.exchange(call, (_NOT_FOUND,))
         if answer.status != _NOT_FOUND:
             return
-    raise NotThere(f"there is no storlet {name}")
+    raise (yield from _missing(session, cluster, f"storlet {name}"))
 
 
 def download(session: Session, path: tuple[str, str], if_match: str = "") -> Flow[Answer]:
@@ -448,7 +464,7 @@ def download_storlet(session: Session, name: str) -> Flow[Answer]:
         answer = yield from session.exchange(call, (_NOT_FOUND,))
         if answer.status != _NOT_FOUND:
             return answer
-    raise NotThere(f"there is no storlet {name}")
+    raise (yield from _missing(session, cluster, f"storlet {name}"))
 
 
 def listing(
@@ -604,7 +620,9 @@ def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
     path = (cluster.log_container, f"{storlet}/{invocation}.log")
     answer = yield from session.exchange(Call("GET", path), (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
-        raise NotThere(f"{storlet} has no log {invocation}: only runs that ask for it store one")
+        raise NotThere(
+            f"{storlet} has no log {invocation}: 'storlet logs {storlet}' lists those stored"
+        )
     return answer.text
 
 
@@ -677,7 +695,7 @@ def _described(session: Session, name: str) -> Flow[Mapping[str, Any]]:
     call = Call("GET", path, query=(("storlet-versions", ""),))
     answer = yield from session.exchange(call, (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
-        raise NotThere(f"there is no bundle {name}")
+        raise (yield from _missing(session, cluster, f"bundle {name}"))
     document: Mapping[str, Any] = answer.document()
     return document
 
@@ -697,6 +715,12 @@ def roll_back(session: Session, name: str, number: int) -> Flow[None]:
 
 
 # --- records of runs ------------------------------------------------------------------------------
+
+
+def selection(storlet: str, outcome: str, since: str = "", until: str = "") -> dict[str, str]:
+    """The parameters of a request for records, without those that are empty."""
+    given = {"storlet": storlet, "outcome": outcome, "since": since, "until": until}
+    return {key: value for key, value in given.items() if value}
 
 
 def runs(
@@ -800,7 +824,7 @@ def delete_secret(session: Session, name: str) -> Flow[None]:
     call = Call("DELETE", query=(("storlet-secrets", name),))
     answer = yield from session.exchange(call, (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
-        raise NotThere(f"there is no secret {name}")
+        raise NotThere(f"there is no secret {name}: 'storlet secret list' has all names")
 
 
 def _require_secret_name(name: str) -> None:

@@ -219,7 +219,7 @@ def _of_record(storlets: Storlets, run_id: str) -> Ran:
     give_up = time.monotonic() + _RECORD_SECONDS
     while time.monotonic() < give_up:
         with contextlib.suppress(Refused, NotThere):
-            record = storlets.run_record(run_id)
+            record = storlets.invocation(run_id)
             return Ran(str(record["code"]), str(record.get("message", "")))
         time.sleep(_POLL_SECONDS)
     raise BrokenAnswer(f"{run_id}: the output broke off, and there is no record of it")

@@ -286,20 +286,46 @@ class Storlets(_Account[Transport]):
         """One stored log."""
         return self._http.drive(operations.log(self._session, storlet, invocation))
 
-    def runs(self, selection: Mapping[str, str], most: int) -> Sequence[Mapping[str, Any]]:
-        """Records of runs, newest first, by ``storlet``, ``outcome``, ``since`` and ``until``."""
+    def invocations(
+        self,
+        storlet: str = "",
+        *,
+        outcome: str = "",
+        since: str = "",
+        until: str = "",
+        most: int = 100,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Records of invocations, newest first.
+
+        :param storlet: only those of this storlet.
+        :param outcome: ``ok``, ``failed``, ``refused``, ``cancelled``, or an error code.
+        :param since: only those that ended since a time in UTC, such as ``2026-11-23T19:00:00Z``.
+        :param until: only those that ended before a time.
+        :param most: the maximum number of records.
+        :raises ConfigurationError: the cluster keeps no records: its release is older.
+        """
+        selection = operations.selection(storlet, outcome, since, until)
         return self._http.drive(operations.runs(self._session, selection, most))
 
-    def run_record(self, invocation: str) -> Mapping[str, Any]:
-        """The record of one run."""
+    def invocation(self, invocation: str) -> Mapping[str, Any]:
+        """The record of the invocation with this id.
+
+        :raises NotThere: there is none.
+        """
         return self._http.drive(operations.run_record(self._session, invocation))
 
-    def follow_runs(self, selection: Mapping[str, str]) -> AbstractContextManager[Output]:
-        """A stream with a line of JSON for each record of a run that ends from now on."""
+    def follow_invocations(
+        self, storlet: str = "", *, outcome: str = ""
+    ) -> AbstractContextManager[Output]:
+        """A stream with a line of JSON for each record of an invocation that ends from now on."""
+        selection = operations.selection(storlet, outcome)
         return self._http.stream(operations.follow_runs(self._session, selection))
 
-    def follow_logs(self, selection: Mapping[str, str]) -> AbstractContextManager[Output]:
-        """As :meth:`follow_runs`, with lines of the logs of running storlets."""
+    def follow_logs(
+        self, storlet: str = "", *, outcome: str = ""
+    ) -> AbstractContextManager[Output]:
+        """As :meth:`follow_invocations`, with lines of the logs of running storlets."""
+        selection = operations.selection(storlet, outcome)
         return self._http.stream(operations.follow_logs(self._session, selection))
 
     def diagnose(self, named: Sequence[str] = ()) -> Sequence[Check]:
@@ -514,20 +540,35 @@ class AsyncStorlets(_Account[AsyncTransport]):
         """One stored log."""
         return await self._http.drive(operations.log(self._session, storlet, invocation))
 
-    async def runs(self, selection: Mapping[str, str], most: int) -> Sequence[Mapping[str, Any]]:
-        """Records of runs, newest first, by ``storlet``, ``outcome``, ``since`` and ``until``."""
+    async def invocations(
+        self,
+        storlet: str = "",
+        *,
+        outcome: str = "",
+        since: str = "",
+        until: str = "",
+        most: int = 100,
+    ) -> Sequence[Mapping[str, Any]]:
+        """Records of invocations, newest first."""
+        selection = operations.selection(storlet, outcome, since, until)
         return await self._http.drive(operations.runs(self._session, selection, most))
 
-    async def run_record(self, invocation: str) -> Mapping[str, Any]:
-        """The record of one run."""
+    async def invocation(self, invocation: str) -> Mapping[str, Any]:
+        """The record of the invocation with this id."""
         return await self._http.drive(operations.run_record(self._session, invocation))
 
-    def follow_runs(self, selection: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncOutput]:
-        """A stream with a line of JSON for each record of a run that ends from now on."""
+    def follow_invocations(
+        self, storlet: str = "", *, outcome: str = ""
+    ) -> AbstractAsyncContextManager[AsyncOutput]:
+        """A stream with a line of JSON for each record of an invocation that ends from now on."""
+        selection = operations.selection(storlet, outcome)
         return self._http.stream(operations.follow_runs(self._session, selection))
 
-    def follow_logs(self, selection: Mapping[str, str]) -> AbstractAsyncContextManager[AsyncOutput]:
-        """As :meth:`follow_runs`, with lines of the logs of running storlets."""
+    def follow_logs(
+        self, storlet: str = "", *, outcome: str = ""
+    ) -> AbstractAsyncContextManager[AsyncOutput]:
+        """As :meth:`follow_invocations`, with lines of the logs of running storlets."""
+        selection = operations.selection(storlet, outcome)
         return self._http.stream(operations.follow_logs(self._session, selection))
 
     async def diagnose(self, named: Sequence[str] = ()) -> Sequence[Check]:

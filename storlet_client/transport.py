@@ -206,11 +206,15 @@ async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield part
 
 
+#: The begin of an error of the operating system.
+_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+
+
 def _unreachable(call: Call, error: Exception) -> StorletsError:
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
         return ConfigurationError([f"{call.url!r} is not the URL of a server: {error}"])
     url = httpx.URL(call.url)
-    reason = str(error) or type(error).__name__
+    reason = _NUMBER.sub("", str(error)) or type(error).__name__
     if isinstance(error, httpx.ConnectTimeout):
         reason = f"no connection within {_CONNECT_SECONDS:.0f} s"
     elif isinstance(error, httpx.TimeoutException):

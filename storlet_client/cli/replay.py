@@ -20,6 +20,9 @@ from storlet_client.output import Output
 from storlet_client.replay import Ran
 from storlet_client.storlets import Storlets
 
+#: Characters of a hash in a table.
+_HASH = 16
+
 
 def declare(group: Group) -> None:
     """Add the command to ``group``."""
@@ -49,7 +52,7 @@ def declare(group: Group) -> None:
         It has the version, the parameters and the object of the record, and stores nothing. The
         exit status is 1 if the two runs differ.
         """
-        record = storlets.run_record(invocation)
+        record = storlets.invocation(invocation)
         faults = replays.faults_of(record, any_version=options["any_version"])
         if faults:
             raise NotRepeatable("; ".join(f"{invocation}: {each}" for each in faults))
@@ -57,14 +60,22 @@ def declare(group: Group) -> None:
         shown = [
             {
                 "fact": row.name,
-                "recorded": row.recorded or "unknown",
-                "repeated": row.repeated,
+                "recorded": _shown(row.name, row.recorded, form) or "unknown",
+                "repeated": _shown(row.name, row.repeated, form),
                 "same": "yes" if row.is_same else "NO",
             }
             for row in rows
         ]
-        show_rows(shown, ("fact", "recorded", "repeated", "same"), form, "")
+        columns = ("fact", "recorded", "repeated", "same")
+        show_rows(
+            shown, columns, form, "", lambda _, text: {"yes": "green", "NO": "red"}.get(text, "")
+        )
         context.exit(DONE if all(row.is_same for row in rows) else PROBLEM)
+
+
+def _shown(name: str, text: str, form: str) -> str:
+    """A fact; a table has the begin of a hash."""
+    return text[:_HASH] if form == "table" and name == "sha256" else text
 
 
 def _repeat(storlets: Storlets, record: Mapping[str, Any], options: Mapping[str, Any]) -> Ran:

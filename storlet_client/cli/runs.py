@@ -4,24 +4,39 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import click
 
+from storlet_client import operations
 from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import format_option, in_line, legible, show_one, show_rows
+from storlet_client.cli.output import (
+    Printer,
+    Row,
+    columns_of,
+    format_option,
+    in_line,
+    row_printer,
+    show_one,
+    show_rows,
+    without_code_folder,
+)
 from storlet_client.errors import BrokenAnswer, ConfigurationError
 from storlet_client.output import Output
 from storlet_client.storlets import Storlets
 
 _COLUMNS = ("time", "storlet", "outcome", "object", "message", "id")
+_LOG_COLUMNS = (*_COLUMNS, "log")
+#: Of lines while storlets run, and of records.
+_FOLLOWED_COLUMNS = (*_LOG_COLUMNS, "lines", "skipped_bytes")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _REMEMBERED = 1000  # runs whose lines were shown
-_MESSAGE = 60  # characters of a message in a list
+_MESSAGE, _LEAST = 60, 20  # characters of a message in a list, and on a terminal
 _TO_SECONDS = len("2026-11-23T20:00:00")
 
 
@@ -54,11 +69,13 @@ def declare(group: Group) -> None:
         """
         selection = selection_of(name, options)
         if options["follow"]:
-            _follow(storlets.follow_runs, selection, form, _line)
+            _follow(storlets.follow_invocations, selection, _printer(form, _line, _COLUMNS))
             return
-        records = storlets.runs(selection, options["limit"])
+        records = storlets.invocations(**selection, most=options["limit"])
         if form == "table" and records:
-            click.echo(legible("\n".join(map(_line, records))))
+            widths = _widths(records)
+            for record in records:
+                click.echo(_line(record, widths))
         else:
             rows = [_row(record) for record in records] if form == "csv" else records
             show_rows(rows, _COLUMNS, form, "no recorded runs")
@@ -69,23 +86,23 @@ def declare(group: Group) -> None:
     @format_option
     def show_run(storlets: Storlets, invocation: str, form: str) -> None:
         """Show the record of a run, with its error and the end of its log."""
-        show_one(storlets.run_record(invocation), form)
+        show_one(storlets.invocation(invocation), form)
 
 
 def show_logs(storlets: Storlets, name: str, options: Mapping[str, Any], form: str) -> None:
     """Print the end of the log of each recorded run, oldest first, or lines as storlets run."""
     selection = selection_of(name, {**options, "outcome": "", "until": ""})
     if options["follow"]:
-        _follow(storlets.follow_logs, selection, form, _LogText())
+        _follow(storlets.follow_logs, selection, _printer(form, _LogText(), _FOLLOWED_COLUMNS))
         return
-    records = storlets.runs(selection, options["limit"])[::-1]
+    records = storlets.invocations(**selection, most=options["limit"])[::-1]
     if form in {"json", "yaml"}:
         show_rows(records, (), form, "")
     elif form == "csv":
-        show_rows([_row(record) for record in records], (*_COLUMNS, "log"), form, "")
+        show_rows([_row(record) for record in records], _LOG_COLUMNS, form, "")
     else:
         for record in records:
-            click.echo(legible(_log(record)))
+            click.echo(_log(record))
         if not records:
             click.echo(f"no recorded runs of {name}", err=True)
     if len(records) == options["limit"]:
@@ -99,15 +116,11 @@ def selection_of(name: str | None, options: Mapping[str, Any]) -> dict[str, str]
     """
     if options["failed"] and options["outcome"]:
         raise ConfigurationError(["--failed and --outcome exclude each other"])
-    found = {
-        "storlet": name or "",
-        "outcome": "failed" if options["failed"] else options["outcome"],
-        "since": _time(options["since"], "--since"),
-        "until": _time(options["until"], "--until"),
-    }
-    if options["follow"] and (found["since"] or found["until"]):
+    outcome = "failed" if options["failed"] else options["outcome"]
+    since, until = (_time(options[each], f"--{each}") for each in ("since", "until"))
+    if options["follow"] and (since or until):
         raise ConfigurationError(["--follow shows runs from now on: leave out --since and --until"])
-    return {key: value for key, value in found.items() if value}
+    return operations.selection(name or "", outcome, since, until)
 
 
 def _time(text: str, option: str) -> str:
@@ -126,28 +139,59 @@ def _time(text: str, option: str) -> str:
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:
     storlets = " | ".join(each["name"] for each in record.get("storlets", ()))
     message = " ".join(str(record.get("message", "")).split())
-    is_long = len(message) > _MESSAGE
+    columns = columns_of(sys.stdout)
+    most = max(_LEAST, columns - len("  ...")) if columns else _MESSAGE
+    is_long = len(message) > most
     return {
         **record,
         "storlet": storlets,
         "outcome": record.get("code") or record.get("outcome"),
-        "message": message[:_MESSAGE] + "..." if is_long else message,
+        "message": message[:most] + "..." if is_long else message,
     }
 
 
-def _line(record: Mapping[str, Any]) -> str:
+def _widths(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """The columns of a terminal that the values of several runs have before the next value."""
+    rows = [_row(record) for record in records]
+    return {
+        column: max(len(in_line(str(row.get(column) or ""))) for row in rows)
+        for column in ("storlet", "outcome", "object")
+    }
+
+
+def _line(record: Mapping[str, Any], widths: Mapping[str, int] | None = None) -> str:
     """A run as one line, and a second one with its message: ids and paths are long."""
-    row = _row(record)
-    row["time"] = str(row.get("time", ""))[:_TO_SECONDS].replace("T", " ")
-    shown = [column for column in _COLUMNS if column != "message" and row.get(column)]
-    words = [in_line(str(row[column])) for column in shown]
-    return "\n".join(["  ".join(words), *([f"  {row['message']}"] if row["message"] else [])])
+    row, wide = _row(record), widths or {}
+    row["time"] = str(row.get("time", ""))[:_TO_SECONDS].replace("T", " ") + "Z"
+    shown = [
+        column
+        for column in _COLUMNS
+        if column != "message" and (row.get(column) or wide.get(column))
+    ]
+    words = [
+        _coloured(column, in_line(str(row.get(column) or "")).ljust(wide.get(column, 0)))
+        for column in shown
+    ]
+    message = [f"  {in_line(row['message'])}"] if row["message"] else []
+    columns = columns_of(sys.stdout)
+    if columns and len(click.unstyle("  ".join(words))) > columns:
+        # The id has a line of its own.
+        return "\n".join(["  ".join(words[:-1]), f"  {words[-1]}", *message])
+    return "\n".join(["  ".join(words), *message])
+
+
+def _coloured(column: str, text: str) -> str:
+    """A word of the line, for a terminal."""
+    if column == "outcome":
+        return click.style(text, fg="green" if text.strip() == "ok" else "red")
+    return click.style(text, dim=True) if column == "id" else text
 
 
 def _log(record: Mapping[str, Any]) -> str:
     """A run, with the end of its log, or its traceback if it wrote none."""
-    text = str(record.get("log") or record.get("traceback") or "").rstrip("\n")
-    return "\n".join([_line(record), *(f"  {line}" for line in text.splitlines())])
+    text = without_code_folder(str(record.get("log") or record.get("traceback") or ""))
+    lines = text.rstrip("\n").splitlines()
+    return "\n".join([_line(record), *(f"  {in_line(line)}" for line in lines)])
 
 
 class _LogText:
@@ -165,7 +209,7 @@ class _LogText:
             if len(self._shown) > _REMEMBERED:
                 del self._shown[next(iter(self._shown))]
             lines = [*left_out, *str(row.get("lines", "")).splitlines()]
-            return "\n".join(f"{run}  {line}".lstrip() for line in lines)
+            return "\n".join(in_line(f"{run}  {line}".lstrip()) for line in lines)
         # The record of a run whose lines were shown.
         return _line(row) if row.get("id") in self._shown else _log(row)
 
@@ -178,22 +222,29 @@ def _record(line: str) -> Mapping[str, Any]:
     return found
 
 
+def _printer(form: str, text_of: Callable[[Row], str], columns: Sequence[str]) -> Printer:
+    """Prints each row of a stream as it comes: lines of JSON, items of a list of YAML, or CSV."""
+    if form == "table":
+        return lambda row: click.echo(text_of(row))
+    if form == "json":
+        return lambda row: click.echo(json.dumps(row, ensure_ascii=False))
+    show = row_printer(columns, form)
+    return lambda row: show(_row(row) if form == "csv" else row)
+
+
 def _follow(
-    follow: Callable[[Mapping[str, str]], AbstractContextManager[Output]],
+    follow: Callable[..., AbstractContextManager[Output]],
     selection: Mapping[str, str],
-    form: str,
-    text_of: Callable[[Mapping[str, Any]], str],
+    show: Printer,
 ) -> None:
-    """Print rows until the server ends the stream; it does so after some minutes."""
+    """Print rows; when the server ends the stream, which it does after some minutes, repeat."""
     while True:
-        with follow(selection) as stream:
+        with follow(**selection) as stream:
             for line in stream.lines():
                 if not line.strip():
                     continue
                 record = _record(line)
                 if "skipped_objects" in record:
                     click.echo("too many runs: some are left out", err=True)
-                elif form == "json":
-                    click.echo(line)
                 else:
-                    click.echo(legible(text_of(record)))
+                    show(record)

@@ -208,7 +208,7 @@ def test_runs_that_cannot_be_repeated_are_refused_by_name(account: Account) -> N
         done = account.replay(run)
         assert (done.returncode, done.stdout) == (4, ""), done.stderr
         assert reason in done.stderr
-    assert account.storlets.run_record(put.headers["x-storlet-invocation"])["method"] == "PUT"
+    assert account.storlets.invocation(put.headers["x-storlet-invocation"])["method"] == "PUT"
 
 
 def _run_of_rule(account: Account, rules: bytes) -> str:

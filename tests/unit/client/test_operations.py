@@ -40,6 +40,17 @@ def test_a_storlet_has_its_manifest(server: Server, storlets: Storlets) -> None:
     assert found.declared == {"memory": "64M"}
 
 
+def test_a_missing_storlet_has_the_nearest_name(server: Server, storlets: Storlets) -> None:
+    rows = b'[{"name": "fruit.storlet"}, {"name": "a.py"}, {"subdir": "versions/"}]'
+    server.on("GET", "/storlet", Reply(body=rows), Reply(body=rows), Reply(403))
+    with pytest.raises(NotThere, match=r"no storlet friut: did you mean fruit\?"):
+        storlets.show("friut")
+    with pytest.raises(NotThere, match=r"no bundle b: 'storlet list' has all"):
+        storlets.versions("b")
+    with pytest.raises(NotThere, match=r"no storlet b: 'storlet list' has all"):
+        storlets.delete("b")
+
+
 def page(names: range) -> Reply:
     rows = [{"name": f"{name:05}", "last_modified": f"{name:05}", "bytes": 1} for name in names]
     return Reply(body=json.dumps(rows).encode())
@@ -215,8 +226,8 @@ def test_a_cluster_without_storlets_is_an_error(server: Server, storlets: Storle
 @pytest.mark.parametrize(
     "request_",
     [
-        lambda storlets: storlets.runs({}, 1),
-        lambda storlets: storlets.run_record("tx1"),
+        lambda storlets: storlets.invocations(most=1),
+        lambda storlets: storlets.invocation("tx1"),
         lambda storlets: storlets.versions("a"),
         lambda storlets: storlets.roll_back("a", 1),
         lambda storlets: storlets.deploy_bundle("a", b""),

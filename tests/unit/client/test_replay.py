@@ -41,7 +41,7 @@ class Account:
             raise self._answer
         yield _Stream(self._answer)
 
-    def run_record(self, invocation: str) -> Any:
+    def invocation(self, invocation: str) -> Any:
         found = self.records.pop(0) if len(self.records) > 1 else self.records[0]
         if isinstance(found, Exception):
             raise found

@@ -18,7 +18,7 @@ from tests.unit.client.test_replay import RECORD
 def record(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The record of every run; a plain storlet needs no request for versions."""
     made = {**RECORD, "storlets": [{"name": "up.py", "hash": "5f"}]}
-    monkeypatch.setattr(Storlets, "run_record", lambda *_: made)
+    monkeypatch.setattr(Storlets, "invocation", lambda *_: made)
     return made
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from datetime import UTC, datetime, timedelta
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
+import yaml
 
-from storlet_client.cli.runs import _time
+from storlet_client.cli import runs
 from tests.unit.client.conftest import Command
 from tests.unit.client.server import INFO, Reply, Server
 
@@ -32,13 +35,26 @@ def test_failures_are_listed(server: Server, command: Command) -> None:
     result = command("runs", "a.py", "--failed", "--since", "2026-11-23T19:00:00Z")
     assert result.code == 0
     line, message = result.out.splitlines()
-    assert line == "2026-11-23 20:00:00  a.py | b.py  storlet.failed  c/o  tx1-1"
+    assert line == "2026-11-23 20:00:00Z  a.py | b.py  storlet.failed  c/o  tx1-1"
     assert message.startswith("  ValueError: xxx")
     assert message.endswith("xxx...")
     sent = query(server)
     assert (sent["storlet"], sent["outcome"], sent["limit"]) == (["a.py"], ["failed"], ["20"])
     assert sent["since"] == ["2026-11-23T19:00:00Z"]
     assert json.loads(command("runs", "-f", "json").out) == [RECORD]
+
+
+def test_columns_of_runs_are_aligned_and_a_long_id_has_a_line(
+    server: Server, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = {**RECORD, "storlets": [{"name": "c.py"}], "code": "ok", "message": ""}
+    server.on("GET", "", Reply(body=json.dumps([RECORD, other]).encode()))
+    first, _, second = command("runs").out.splitlines()
+    assert first.index("c/o") == second.index("c/o")
+    monkeypatch.setattr(runs, "columns_of", lambda _stream: 60)
+    first, run, message, *_ = command("runs").out.splitlines()
+    assert (first.split()[-1], run) == ("c/o", "  tx1-1")
+    assert len(message) == 60
 
 
 def test_pages_are_read_up_to_the_limit(server: Server, command: Command) -> None:
@@ -49,7 +65,7 @@ def test_pages_are_read_up_to_the_limit(server: Server, command: Command) -> Non
 
 
 def test_an_age_is_a_time() -> None:
-    then = datetime.fromisoformat(_time("90m", "--since"))
+    then = datetime.fromisoformat(runs._time("90m", "--since"))
     age = datetime.now(UTC) - then
     assert timedelta(minutes=89) < age < timedelta(minutes=91)
 
@@ -84,6 +100,20 @@ def test_runs_are_followed_until_the_stream_is_refused(server: Server, command: 
     assert result.out.count("tx1-1") == 2
     assert result.err.count("some are left out") == 2
     assert "follow" in query(server)
+
+
+@pytest.mark.parametrize("form", ["json", "yaml", "csv"])
+def test_followed_runs_have_each_form(server: Server, command: Command, form: str) -> None:
+    line = json.dumps(RECORD).encode() + b"\n"
+    server.on("GET", "", Reply(body=line * 2), Reply(403))
+    text = command("runs", "--follow", "-f", form).out
+    if form == "csv":
+        rows = list(csv.DictReader(io.StringIO(text)))
+        assert [(row["id"], row["storlet"]) for row in rows] == [("tx1-1", "a.py | b.py")] * 2
+    elif form == "yaml":
+        assert yaml.safe_load(text) == [RECORD, RECORD]
+    else:
+        assert [json.loads(each) for each in text.splitlines()] == [RECORD, RECORD]
 
 
 WITH_LOG = {**RECORD, "log": "one\ntwo \x1b[31m\n", "traceback": "unused"}
