@@ -17,6 +17,7 @@
 ``context``   the connection and the options that all commands share
 ``groups``    groups of commands that name the nearest known command
 ``output``    results as table, JSON, YAML or CSV
+``summary``   the last line of a run on a terminal: time, place, usage and id
 ``progress``  progress bars, and files that appear only when they are complete
 ``trace``     ``-v``: the HTTP requests, without secrets
 """

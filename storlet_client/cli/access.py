@@ -10,7 +10,7 @@ import click
 from storlet_client.cli import operators
 from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group, examples_of
-from storlet_client.cli.output import format_option, legible, show_rows
+from storlet_client.cli.output import explained, format_option, legible, show_rows
 from storlet_client.storlets import Storlets
 
 
@@ -39,7 +39,7 @@ def declare(group: Group) -> None:
         warning = storlets.grant(container, user, name)
         click.echo(legible(f"{user} may read {container} through {name}"))
         if warning:
-            click.echo(legible(f"warning: {warning}"), err=True)
+            click.echo(explained(f"warning: {warning}"), err=True)
 
     @group.example("revoke", examples="storlet revoke patients research:ada deidentify.py")
     @with_storlets

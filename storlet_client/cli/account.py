@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import asdict
 from typing import Any
 
@@ -9,7 +10,7 @@ import click
 
 from storlet_client.cli.context import DONE, PROBLEM, with_storlets
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import format_option, in_line, legible, show_one, show_rows
+from storlet_client.cli.output import format_option, in_line, legible, show_one, show_rows, wrapped
 from storlet_client.cli.progress import working
 from storlet_client.operations import Info
 from storlet_client.storlets import Storlets
@@ -36,8 +37,11 @@ def declare(group: Group) -> None:
             checks = storlets.diagnose(places)
         if form == "table":
             for check in checks:
-                mark = click.style("ok  ", fg="green") if check.is_well else _BAD
-                click.echo(f"{mark}  {in_line(check.subject)}: {in_line(check.text)}")
+                mark = "ok  " if check.is_well else "FAIL"
+                line = f"{mark}  {in_line(check.subject)}: {in_line(check.text)}"
+                colour = "green" if check.is_well else "red"
+                coloured = click.style(mark, fg=colour, bold=not check.is_well)
+                click.echo(wrapped(line, sys.stdout, " " * 6).replace(mark, coloured, 1))
                 if check.remedy:
                     click.echo(f"      repair: {legible(check.remedy)}")
         else:
@@ -64,7 +68,7 @@ def declare(group: Group) -> None:
             show_one(found.raw, form)
             return
         values = {
-            name: _number(value) if isinstance(value, (int, float)) else value
+            name: _limit(value) if isinstance(value, (int, float)) else value
             for name, value in facts_of(found).items()
         }
         show_one(values, form)
@@ -81,8 +85,7 @@ def facts_of(found: Info) -> dict[str, Any]:
     }
 
 
-def _number(value: float) -> str:
+def _limit(value: float) -> str:
+    if not value:
+        return "none"
     return f"{value:,.0f}" if value == int(value) else f"{value:g}"
-
-
-_BAD = click.style("FAIL", fg="red", bold=True)

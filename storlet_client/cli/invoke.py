@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import click
 
+from storlet_client.cli import summary
 from storlet_client.cli.context import pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
@@ -197,14 +197,11 @@ def _summary(headers: Mapping[str, str], began: float, text: str) -> None:
         click.echo(legible(text))
     if headers.get("x-storlet-log-lost"):
         click.echo("warning: the log could not be stored", err=True)
-    if not sys.stderr.isatty():
-        return
-    facts = [f"{time.monotonic() - began:.2f} s"]
-    if headers.get("x-storlet-ran-on"):
-        facts.append(f"ran on the {headers['x-storlet-ran-on']} node")
-    if headers.get("x-storlet-rule"):
-        facts.append(f"rule {headers['x-storlet-rule']}")
-    if headers.get("x-storlet-usage"):
-        facts.append(headers["x-storlet-usage"].replace(";", " "))
-    facts.append(headers.get("x-storlet-invocation", ""))
-    click.secho(legible(" · ".join(filter(None, facts))), err=True, dim=True)
+    place, rule = (headers.get(f"x-storlet-{name}", "") for name in ("ran-on", "rule"))
+    facts = [
+        f"ran on the {place} node" if place else "",
+        f"rule {rule}" if rule else "",
+        *summary.usage_of(headers.get("x-storlet-usage", "")),
+        headers.get("x-storlet-invocation", ""),
+    ]
+    summary.show(time.monotonic() - began, facts)

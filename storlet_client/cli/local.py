@@ -18,13 +18,14 @@ import click
 
 from storlet_client.builder import plain
 from storlet_client.builder.project import MANIFEST, ProjectError, folder_above
+from storlet_client.cli import summary
 from storlet_client.cli.context import DONE, PROBLEM, REFUSED, pairs, parameters_option
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import format_option, legible, show_rows
+from storlet_client.cli.output import format_option, in_line, legible, show_rows
 from storlet_client.cli.progress import (
     bundle_of,
     chunks_of,
-    growth,
+    running,
     size_of,
     watched,
     working,
@@ -134,7 +135,7 @@ def declare(group: Group) -> None:
             raise ConfigurationError(error.faults) from None
         except _Failed as failed:
             outcome = failed.outcome
-        _show(outcome, time.monotonic() - began)
+        _show(outcome, time.monotonic() - began, is_isolated=options["sandbox"])
         context.exit(DONE if outcome.is_ok else REFUSED)
 
     @group.example(
@@ -179,7 +180,11 @@ def declare(group: Group) -> None:
             }
             for each in found
         ]
-        show_rows(rows, ("case", "result", "seconds"), form, "")
+        colours = {"ok": "green", "FAILED": "bold red"}
+        show_rows(
+            rows, ("case", "result", "seconds"), form, "",
+            lambda column, text: colours.get(text, "") if column == "result" else "",
+        )  # fmt: skip
         for name in subject.left_out:
             text = f"not run: {name}: upload = false, so its files are not in the bundle"
             click.echo(legible(text), err=True)
@@ -217,15 +222,17 @@ def _run(
         with ExitStack() as opened:
             if subject.document["language"] == "java":
                 subject = Subject(opened.enter_context(bundle_of(subject)), subject.document)
-            # Without progress: a debugger may use the terminal.
-            tell = _tell if options["debug"] else None
+            tell = None
+            if options["debug"]:
+                tell = _tell  # and no progress: the JVM waits for a person
+            else:
+                opened.enter_context(running(subject, options["output"], output, is_here=True))
             return run_here(subject, inputs, os.dup(output.fileno()), parameters, tell, further)
     limits = pairs(options["limits"], "--limit")
     with ExitStack() as opened:
         bundle = opened.enter_context(bundle_of(subject))
         node = opened.enter_context(LocalNode(output.fileno()))
-        name, path = subject.document["name"], options["output"]
-        opened.enter_context(working(f"run {name}", path, growth(output)))
+        opened.enter_context(running(subject, options["output"], output, is_here=False))
         return node.run(bundle, inputs, parameters, limits, further)
 
 
@@ -365,7 +372,7 @@ def _refuse_contradictions(options: Mapping[str, Any]) -> None:
         raise ConfigurationError(["--debug is for a run without a sandbox: add --no-sandbox"])
 
 
-def _show(outcome: Outcome, seconds: float) -> None:
+def _show(outcome: Outcome, seconds: float, *, is_isolated: bool) -> None:
     """Print what is not output: log, metadata, the error, and for people the cost."""
     click.echo(legible(outcome.log), err=True, nl=False)
     for name, value in outcome.metadata.items():
@@ -376,20 +383,21 @@ def _show(outcome: Outcome, seconds: float) -> None:
     if not outcome.is_ok:
         text = f"storlet: {outcome.code}: {outcome.message}\n\n{outcome.traceback}"
         click.echo(legible(text.rstrip()), err=True)
-    if outcome.usage and sys.stderr.isatty():
-        facts = (f"{seconds:.2f} s", "in a sandbox", outcome.usage.replace(";", " "))
-        click.secho(legible(" · ".join(facts)), err=True, dim=True)
+    place = "in a sandbox" if is_isolated else "without a sandbox"
+    summary.show(seconds, [place, *summary.usage_of(outcome.usage)])
 
 
 def _results(subject: Subject, selected: str, *, is_isolated: bool) -> list[cases.Result]:
     with ExitStack() as opened:
         project = opened.enter_context(subject.with_cases())
+        text = f"test {subject.document['name']}"
         if not is_isolated:
+            opened.enter_context(working(text, is_shared=True))
             return list(cases.results(project, selected, cases.InProcesses(project, subject.path)))
         output = opened.enter_context(tempfile.TemporaryFile())
         bundle = opened.enter_context(bundle_of(subject))
         node = opened.enter_context(LocalNode(output.fileno()))
-        opened.enter_context(working(f"test {subject.document['name']}"))
+        opened.enter_context(working(text))
         runner = cases.InSandbox(project, bundle, node, output)
         return list(cases.results(project, selected, runner))
 
@@ -408,12 +416,20 @@ def _complete(outcome: Outcome) -> Outcome:
     return outcome
 
 
+def _colour_of(line: str) -> str | None:
+    """The colour of a line of a difference."""
+    if line.startswith(("+++ ", "--- ")):
+        return None
+    return {"+": "green", "-": "red", "@": "cyan"}.get(line[:1])
+
+
 def _show_faults(found: list[cases.Result]) -> None:
     for each in found:
         if each.faults:
             click.secho(legible(f"\n{each.name}"), err=True, bold=sys.stderr.isatty())
             for fault in each.faults:
-                click.echo(legible("  " + fault.replace("\n", "\n  ")), err=True)
+                for line in fault.splitlines():
+                    click.secho(f"  {in_line(line)}", err=True, fg=_colour_of(line))
             if each.log:
                 click.echo(
                     legible("  log:\n  " + each.log.rstrip().replace("\n", "\n  ")), err=True

@@ -3,10 +3,14 @@
 There is one display, on standard error if that is a terminal and ``-v`` does not print there.  It
 has a line for each task that is under way: bytes, rate and time left, or the time so far if the end
 is unknown.
+
+Code of an author that runs in this process shares the terminal: its text appears above the lines,
+and the display ends when a debugger or another prompt begins.
 """
 
 from __future__ import annotations
 
+import functools
 import os
 import stat
 import sys
@@ -17,6 +21,7 @@ from typing import BinaryIO, Union
 
 import click
 from rich.console import Console, RenderableType
+from rich.file_proxy import FileProxy
 from rich.progress import (
     BarColumn,
     DownloadColumn,
@@ -48,6 +53,8 @@ Size = Callable[[], int]
 _Fact = Union[
     DownloadColumn, FileSizeColumn, TransferSpeedColumn, TimeRemainingColumn, TimeElapsedColumn
 ]
+#: Audit events of Python before it reads from the terminal.
+_PROMPTS = frozenset(("builtins.breakpoint", "builtins.input", "pdb.Pdb"))
 
 
 # --- the display ----------------------------------------------------------------------------------
@@ -73,16 +80,26 @@ class _Display(Progress):
     """The lines on the terminal.
 
     :param has_clock: a thread refreshes them; without it they are drawn once.
+    :param is_shared: text that other code of this process prints appears above them.
     """
 
-    def __init__(self, *, has_clock: bool) -> None:
+    def __init__(self, *, has_clock: bool, is_shared: bool) -> None:
         self._sizes: dict[TaskID, Size] = {}
         super().__init__(
             TextColumn("{task.description}", markup=False), BarColumn(), _Facts(),
             console=Console(stderr=True), auto_refresh=has_clock, transient=True,
-            # Standard output is never that of the display.
-            redirect_stdout=False, redirect_stderr=False,
+            # Standard output may be a file, which gets its text as it is.
+            redirect_stdout=is_shared and sys.stdout.isatty(), redirect_stderr=is_shared,
         )  # fmt: skip
+
+    def stop(self) -> None:
+        # They live as long as the display: input() continues with those that it began with, to
+        # which it has no references.
+        self._redirected = (sys.stdout, sys.stderr)
+        for stream in self._redirected:
+            if isinstance(stream, FileProxy):
+                stream.flush()  # a line without its end would be lost
+        super().stop()
 
     def begin(self, text: str, total: int | None, size: Size | None, *, is_counted: bool) -> TaskID:
         task = self.add_task(in_line(text), total=total, is_counted=is_counted)
@@ -112,8 +129,23 @@ def ended() -> Iterator[None]:
     try:
         yield
     finally:
-        while _shown:
-            _shown.pop().stop()
+        _end()
+
+
+def _end() -> None:
+    while _shown:
+        _shown.pop().stop()
+
+
+@functools.cache
+def _end_at_prompts() -> None:
+    """End the display, from now on, before code of this process reads from the terminal."""
+
+    def end_at(event: str, _arguments: object) -> None:
+        if event in _PROMPTS:
+            _end()
+
+    sys.addaudithook(end_at)
 
 
 @contextmanager
@@ -124,13 +156,17 @@ def _task(
     *,
     is_counted: bool,
     has_clock: bool = True,
+    is_shared: bool = False,
 ) -> Iterator[Count]:
     """A line of the display during the block, which counts bytes."""
-    if not _has_terminal():
+    # A debugger that steps through the block has the terminal already.
+    if not _has_terminal() or (is_shared and sys.gettrace() is not None):
         yield lambda _count: None
         return
+    if is_shared:
+        _end_at_prompts()
     outer = _shown[0] if _shown else None
-    display = outer or _Display(has_clock=has_clock)
+    display = outer or _Display(has_clock=has_clock, is_shared=is_shared)
     task = display.begin(text, total, size, is_counted=is_counted)
     if outer is None:
         _shown.append(display)
@@ -176,18 +212,26 @@ def watched(
 
 @contextmanager
 def working(
-    text: str, output: str = "", size: Size | None = None, *, has_clock: bool = True
+    text: str,
+    output: str = "",
+    size: Size | None = None,
+    *,
+    has_clock: bool = True,
+    is_shared: bool = False,
 ) -> Iterator[None]:
     """The time so far, on a terminal, during the block.
 
     :param output: as of :func:`watched`.
     :param size: gives bytes, which are shown with their rate.
     :param has_clock: False if the block forks: the clock is a thread.
+    :param is_shared: the block runs code of an author, which may print or begin a debugger.
     """
     if _is_mixed(output):
         yield
         return
-    with _task(text, None, size, is_counted=size is not None, has_clock=has_clock):
+    with _task(
+        text, None, size, is_counted=size is not None, has_clock=has_clock, is_shared=is_shared
+    ):
         yield
 
 
@@ -200,9 +244,27 @@ def growth(file: BinaryIO) -> Size | None:
 @contextmanager
 def building(folder: Path) -> Iterator[None]:
     """The block builds the project in ``folder``."""
-    # A build with the rights of another user is a fork.
-    is_forked = folder.is_dir() and rights.user_of(folder) is not None
-    with working(f"build {folder}", has_clock=not is_forked):
+    with working(f"build {folder}", has_clock=not _is_forked(folder)):
+        yield
+
+
+def _is_forked(folder: Path) -> bool:
+    """Whether the build of a project is a fork: with the rights of another user it is."""
+    return folder.is_dir() and rights.user_of(folder) is not None
+
+
+@contextmanager
+def running(subject: Subject, path: str, output: BinaryIO, *, is_here: bool) -> Iterator[None]:
+    """The block runs a storlet, whose output goes to the open file ``output``.
+
+    :param path: the name of that file; see ``output`` of :func:`watched`.
+    :param is_here: the storlet runs without a sandbox, in this process or in a child of it.
+    """
+    # The run of a native project includes its build.
+    is_build = is_here and subject.document["language"] == "native"
+    has_clock = not (is_build and _is_forked(subject.path))
+    text = f"run {subject.document['name']}"
+    with working(text, path, growth(output), has_clock=has_clock, is_shared=is_here):
         yield
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -41,8 +41,12 @@ def declare(group: Group) -> None:
         with working("list"):
             found = storlets.overview()
         rows = [row.document if form in {"json", "yaml"} else row.cells for row in found.rows]
-        columns = ALL_COLUMNS if form == "csv" else COLUMNS
-        show_rows(rows, columns, form, "no storlets: deploy one with 'storlet deploy FILE'")
+        columns: Sequence[str] = ALL_COLUMNS if form == "csv" else COLUMNS
+        if form == "table":  # which has units
+            rows = [{**row, "bytes": row["size"]} for row in rows]
+            columns = ["bytes" if each == "size" else each for each in COLUMNS]
+        empty = "no storlets: deploy one with 'storlet deploy FILE'"
+        show_rows(rows, columns, form, empty, _failures_red)
         _show_notes(found)
 
     @group.example("show", examples="storlet show csv_filter.py")
@@ -121,6 +125,10 @@ def declare(group: Group) -> None:
         with storlets.download(name) as stream, written(output) as file:
             for chunk in watched(stream, name, stream.length, output):
                 file.write(chunk)
+
+
+def _failures_red(column: str, text: str) -> str:
+    return "red" if column == "failures" and text not in {"0", "-"} else ""
 
 
 def _show_notes(found: Overview) -> None:

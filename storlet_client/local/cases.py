@@ -194,16 +194,20 @@ class InProcesses:
             "outcome": str(outcome),
         }
         command = [sys.executable, "-m", "storlet_client.local.cases"]
-        # A group of its own: a case that takes too long is ended with its children.
-        child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=sys.stderr, start_new_session=True
-        )
-        try:
-            child.communicate(json.dumps(asked).encode(), timeout=SECONDS)
-        except subprocess.TimeoutExpired:
-            return f"not done after {SECONDS:.0f} s"
-        finally:
-            _end(child)
+        # A file, so that no process which the storlet leaves delays the end of the case.
+        with tempfile.TemporaryFile() as said:
+            # A group of its own: a case that takes too long is ended with its children.
+            child = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=said, stderr=said, start_new_session=True
+            )
+            try:
+                child.communicate(json.dumps(asked).encode(), timeout=SECONDS)
+            except subprocess.TimeoutExpired:
+                return f"not done after {SECONDS:.0f} s"
+            finally:
+                _end(child)
+                said.seek(0)
+                sys.stderr.write(said.read().decode("utf-8", "replace"))
         if not outcome.exists():
             return f"the storlet ended its process (exit status {child.returncode})"
         return ""

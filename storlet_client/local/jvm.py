@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -49,12 +50,29 @@ def run(
         asked, ended, log = work / "asked", work / "ended", work / "log"
         asked.write_bytes(_packed(project.document, inputs, further, values, log))
         command = ["java", *_debugger(tell), "-cp", path, _CLASS, str(asked), str(ended)]
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=output, check=False)
+        status = _execute(command, output)
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
         if not ended.exists():
-            status = f"the storlet ended its process (exit status {done.returncode})"
-            return Outcome(FAILED, status, log=text)
+            message = f"the storlet ended its process (exit status {status})"
+            return Outcome(FAILED, message, log=text)
         return _outcome(ended.read_bytes(), text, len(further))
+
+
+def _execute(command: Sequence[str], output: int) -> int:
+    """The exit status of the JVM; standard error gets the text that the storlet prints.
+
+    It is ``sys.stderr`` of this process, which can put the text above a line with progress.
+    """
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE
+    ) as jvm:
+        try:
+            for line in jvm.stderr or ():
+                sys.stderr.write(line.decode("utf-8", "replace"))
+        except BaseException:
+            jvm.kill()
+            raise
+    return jvm.returncode
 
 
 def _debugger(tell: Tell | None) -> list[str]:

@@ -54,7 +54,10 @@ def test_names_are_listed_and_deleted(server: Server, command: Command) -> None:
     server.on("DELETE", "", Reply(204), Reply(404))
     assert command("secret", "delete", "api-token").out == "deleted api-token\n"
     result = command("secret", "delete", "api-token")
-    assert (result.code, result.err) == (4, "storlet: there is no secret api-token\n")
+    assert (result.code, result.err) == (
+        4,
+        "storlet: there is no secret api-token: 'storlet secret list' has all names\n",
+    )
 
 
 def test_bad_inputs_are_refused_before_a_request(

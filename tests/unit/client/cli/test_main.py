@@ -54,23 +54,42 @@ def test_each_option_has_a_help_and_each_line_of_the_list_its_whole_sentence() -
         assert not found.get_short_help_str(86).endswith("..."), words
 
 
+FAILED = {"X-Storlet-Error": "storlet.failed", "X-Storlet-Invocation": "tx1-1"}
+
+
 @pytest.mark.parametrize(
-    ("status", "headers", "code"),
+    ("status", "headers", "code", "step"),
     [
-        (404, {}, 4),
-        (422, {"X-Storlet-Error": "storlet.failed", "X-Storlet-Invocation": "tx1-1"}, 4),
-        (503, {}, 5),
+        (401, {}, 4, "log in again, or check the account: storlet doctor"),
+        (403, {}, 4, "storlet doctor c/o"),
+        (404, {}, 4, "storlet doctor c/o"),
+        (422, FAILED, 4, "storlet show-run tx1-1"),
+        (500, {"X-Trans-Id": "tx9"}, 5, "tell the operator of the cluster: transaction tx9"),
+        (503, {}, 5, "repeat the command later"),
     ],
 )
 def test_an_error_has_a_code_and_a_next_step(
-    server: Server, command: Command, status: int, headers: dict[str, str], code: int
+    server: Server, command: Command, status: int, headers: dict[str, str], code: int, step: str
 ) -> None:
     server.on("GET", "/c/o", Reply(status, headers, b"the reason"))
     result = command("invoke", "s.py", "c/o")
     assert (result.code, result.out) == (code, "")
     assert "the reason" in result.err
-    if status == 422:
-        assert "storlet show-run tx1-1" in result.err
+    assert result.err.splitlines()[-1].endswith(step)
+
+
+def test_a_failed_login_and_a_missing_server_have_a_next_step(
+    server: Server, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.replies["GET", "/auth/v1.0"] = Reply(401)
+    result = command("list")
+    assert (result.code, result.err.endswith("storlet --help has the ways to log in\n")) == (
+        3,
+        True,
+    )
+    monkeypatch.setenv("ST_AUTH", "http://127.0.0.1:1/auth/v1.0")
+    result = command("list")
+    assert (result.code, "check the URL of the login" in result.err) == (5, True)
 
 
 def test_a_broken_output_fails_and_leaves_no_file(

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from storlet_client.builder import template
+from storlet_client.cli.main import main
 from storlet_client.cli.progress import FileBody, chunks_of, size_of, watched, working, written
 from tests.support.cluster import CHECKOUT
 from tests.unit.client.server import Reply, Server
@@ -194,6 +195,88 @@ def test_a_build_and_a_download_are_shown(
     found = on_terminal(MAIN, "download", "fruit", **login)
     assert found.out == b"x" * 2_000_000
     assert "2.0/2.0 MB" in found.err
+
+
+#: A storlet that writes 3 MB, slowly enough for several refreshes.
+SLOW = """
+import sys, time
+
+
+class Fruit:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        sys.stderr.write("from the storlet")
+        for _ in range(3):
+            out_files[0].write(bytes(1_000_000))
+            time.sleep(0.2)
+"""
+BINARY = "#!/bin/sh\nfor i in 1 2 3; do head -c 1000000 /dev/zero; sleep 0.2; done\n"
+
+
+@pytest.fixture
+def slow(tmp_path: Path) -> Path:
+    folder = template.make(tmp_path / "fruit")
+    (folder / "src/fruit.py").write_text(SLOW)
+    return folder
+
+
+@pytest.mark.parametrize("is_binary", [False, True], ids=["python", "native"])
+def test_a_run_without_a_sandbox_shows_bytes_rate_and_time(slow: Path, *, is_binary: bool) -> None:
+    sample, output = str(slow / "sample.txt"), slow / "out"
+    words = ["run", "--no-sandbox", "-o", str(output)]
+    if is_binary:
+        program = slow.parent / "fruit.sh"
+        program.write_text(BINARY)
+        words += ["--language", "native", str(program), sample]
+    else:
+        words += [str(slow), sample]
+    found = on_terminal(f"import os; os.chdir({str(slow.parent)!r})\n{MAIN}", *words)
+    assert (found.code, output.stat().st_size) == (0, 3_000_000), found
+    assert re.search(r"run fruit\S* .*3\.0 MB .*MB/s 0:00:00", found.err)
+    assert "without a sandbox" in found.err.splitlines()[-1]
+    assert is_binary or "from the storlet" in found.err
+
+
+def test_a_run_without_a_sandbox_and_a_terminal_shows_nothing(
+    slow: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", "--no-sandbox", str(slow), str(slow / "sample.txt"), "-o", str(slow / "out")]
+    assert main(words) == 0
+    assert capfd.readouterr() == ("", "from the storlet")
+
+
+@pytest.mark.parametrize("prompt", ["breakpoint()", "pdb.Pdb()", "input()"])
+def test_a_debugger_has_the_terminal_for_itself(slow: Path, prompt: str) -> None:
+    source = slow / "src/fruit.py"
+    text = (
+        f"try:\n            {prompt}\n        except EOFError:\n            pass\n"
+        "        print('after the prompt', file=sys.stderr)\n        for _"
+    )
+    source.write_text(source.read_text().replace("for _", text).replace("sys,", "pdb, sys,"))
+    words = ("run", "--no-sandbox", str(slow), str(slow / "sample.txt"), "-o", str(slow / "out"))
+    found = on_terminal(f"sys.stdin = open('/dev/null')\n{MAIN}", *words, PYTHONBREAKPOINT="print")
+    assert found.code == 0, found
+    shown = found.err.rindex("run fruit")
+    assert shown < found.err.rindex("\x1b[?25h") < found.err.index("after the prompt")
+
+
+def test_cases_without_a_sandbox_show_the_time(slow: Path) -> None:
+    found = on_terminal(MAIN, "test", "--no-sandbox", str(slow))
+    assert found.code == 1
+    assert "test fruit" in found.err
+    assert "from the storlet" in found.err
+
+
+def test_the_lines_of_a_difference_have_colours(tmp_path: Path) -> None:
+    folder = template.make(tmp_path / "fruit")
+    (folder / "expected.txt").write_text("one apple\npears\n")
+    words = ("test", "--no-sandbox", str(folder))
+    found = on_terminal(MAIN, *words, NO_COLOR="")
+    assert "\x1b[31m  -pears\x1b[0m" in found.err
+    assert "\x1b[32m  +three apples\x1b[0m" in found.err
+    assert "\x1b[31m" not in on_terminal(MAIN, *words).err
 
 
 def test_the_body_of_a_file_is_the_bytes_that_were_read_and_the_others(tmp_path: Path) -> None:
