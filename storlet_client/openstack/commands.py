@@ -116,14 +116,16 @@ class ListRuns(_List):
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
         parser.add_argument("name", metavar="<name>", nargs="?", help="Only of this storlet")
         parser.add_argument("--failed", action="store_true", help="Only failed runs")
+        text = "ok, failed, refused, cancelled, or an error code"
+        parser.add_argument("--outcome", default="", help=text)
         parser.add_argument("--since", default="", help="Time, or an age such as 1h")
+        parser.add_argument("--until", default="", help="Time, or an age such as 1h")
         parser.add_argument("--limit", type=int, default=20, help="Maximum number (default: 20)")
         return parser
 
     def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
-        options = {"failed": given.failed, "outcome": "", "since": given.since, "until": ""}
-        selection = selection_of(given.name, {**options, "follow": False})
-        return storlets.runs(selection, given.limit)
+        selection = selection_of(given.name, {**vars(given), "follow": False})
+        return storlets.invocations(**selection, most=given.limit)
 
 
 class ListLogs(_List):
@@ -182,7 +184,7 @@ class ShowRun(_Show):
     subject = ("name", "Id of the run")
 
     def found(self, storlets: Storlets, given: argparse.Namespace) -> Mapping[str, Any]:
-        return storlets.run_record(given.name)
+        return storlets.invocation(given.name)
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,8 @@ class Passed(command.Command):
     """A command of ``storlet``; :attr:`name` is its name there, with that of its group."""
 
     name: ClassVar[str]
+    #: Name of the OpenStack client: whether it logs in first.
+    auth_required = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
@@ -212,7 +216,9 @@ class Passed(command.Command):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """The exit code, as of the command of ``storlet``."""
         words = words_of(self._parameters(), vars(parsed_args))
-        connection = _Connection(self.app.client_manager.storlet)
+        connection = None
+        if self.auth_required:
+            connection = _Connection(self.app.client_manager.storlet)
         try:
             with ended():
                 code = self._command().main(
@@ -220,6 +226,8 @@ class Passed(command.Command):
                 )
         except (StorletsError, click.ClickException) as error:
             raise _failure(error) from error
+        except OSError as error:
+            raise exceptions.CommandError(f"{error.filename}: {error.strerror}") from error
         # A command that ends by Context.exit has its code as result, all others have none.
         return code if isinstance(code, int) else 0
 
@@ -316,6 +324,32 @@ class SetSecret(Passed):
 
 class DeleteSecret(Passed):
     name = "secret delete"
+
+
+class _Local(Passed):
+    """A command on files of this machine, without an account."""
+
+    auth_required = False
+
+
+class Init(_Local):
+    name = "init"
+
+
+class Build(_Local):
+    name = "build"
+
+
+class Check(_Local):
+    name = "check"
+
+
+class Run(_Local):
+    name = "run"
+
+
+class Test(_Local):
+    name = "test"
 
 
 class CreateGrant(Passed):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import tomllib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,11 @@ from tests.support.storlets import Tool, Toolbox
 
 SAMPLE = CHECKOUT / "storlets/csv_filter"
 OPENSTACK_CLIENT = "python-openstackclient==10.5.0"
+_PACKAGE = tomllib.loads((CHECKOUT / "storlet_client/pyproject.toml").read_text(encoding="utf-8"))
+#: The commands of the plugin, each as its words after ``openstack storlet``.
+NAMES = [
+    point.split("_")[1:] for point in _PACKAGE["project"]["entry-points"]["openstack.storlet.v1"]
+]
 
 
 CONTENT, SECRET = b"what was signed for", b"the secret of another object"
@@ -117,12 +123,17 @@ clouds:
 
 def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_path: Path) -> None:
     run([place / "bin/openstack", "storlet", "doctor"], owner.variables, code=1)
+    used = set()
     with commands_of(place, "openstack", "openstackclient.shell") as commands:
 
         def openstack(*words: str, code: int = 0) -> str:
+            named = [each for each in NAMES if [*words[: len(each)]] == each]
+            used.add(" ".join(max(named, key=len)))
             return commands.run(["storlet", *words], owner.variables, code)
 
         use_all_commands(openstack, tmp_path)
+        use_local_commands(openstack, tmp_path)
+    assert used == {" ".join(each) for each in NAMES}
 
 
 def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
@@ -142,6 +153,12 @@ def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     openstack("log", "show", "csv_filter.py", log["Invocation"])
     assert "no log tx1" in openstack("log", "show", "csv_filter.py", "tx1", code=1)
     assert "tx1" in openstack("run", "replay", "tx1", code=1)
+    assert "no record of tx1" in openstack("run", "show", "tx1", code=1)
+    secret = tmp_path / "secret"
+    secret.write_text("a value of a secret")
+    assert openstack("secret", "set", "api-token", str(secret)) == "set api-token\n"
+    assert openstack("secret", "list", "-f", "value", "-c", "Name") == "api-token\n"
+    assert openstack("secret", "delete", "api-token") == "deleted api-token\n"
     openstack("grant", "create", "samples", "someone", "csv_filter.py")
     assert json.loads(openstack("grant", "list", "samples", "-f", "json"))[0]["User"] == "someone"
     openstack("grant", "delete", "samples", "someone", "csv_filter.py")
@@ -168,6 +185,23 @@ def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     assert "write" in openstack("run", "list", "--since", "yesterday", code=1)
     openstack("delete", "csv_filter.py")
     assert json.loads(openstack("list", "-f", "json")) == []
+
+
+def use_local_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
+    folder = tmp_path / "fruit"
+    openstack("init", str(folder))
+    assert "lines with apples" in openstack("test", "--no-sandbox", str(folder))
+    ran = openstack("run", "--no-sandbox", "-p", "text=pear", str(folder), f"{folder}/sample.txt")
+    assert ran == "two pears\n"
+    openstack("build", str(folder))
+    bundle = f"{folder}/dist/fruit-0.1.0.storlet"
+    # The environment has no package of the server.
+    assert "install swift-storlets" in openstack("check", bundle, code=1)
+    assert "No such file" in openstack("build", f"{tmp_path}/none", code=1)
+    openstack("deploy", bundle)
+    openstack("deploy", bundle)
+    assert openstack("version", "list", "fruit", "-f", "value", "-c", "Number") == "2\n1\n"
+    assert openstack("rollback", "fruit", "1") == "fruit: version 1 is current\n"
 
 
 # --- storlets of a caller with a token ------------------------------------------------------------
