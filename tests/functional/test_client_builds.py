@@ -33,6 +33,21 @@ class Means:
         means = pandas.read_csv(in_files[0]).groupby(params["text"]).mean()
         out_files[0].write(means.to_csv().encode())
 """
+NUMPY = """
+import numpy
+
+
+class Means:
+    def __init__(self, logger):
+        self.logger = logger
+
+    def __call__(self, in_files, out_files, params):
+        rows = numpy.genfromtxt(in_files[0], delimiter=",", names=True, dtype=None, encoding="utf-8")
+        out_files[0].write(f"{params['text']},degrees\\n".encode())
+        for name in numpy.unique(rows[params["text"]]):
+            mean = rows["degrees"][rows[params["text"]] == name].mean()
+            out_files[0].write(f"{name},{mean}\\n".encode())
+"""
 
 
 @pytest.fixture
@@ -58,9 +73,12 @@ def faults_of(folder: Path) -> str:
 
 
 @pytest.fixture
-def client(users: dict[str, Client]) -> Client:
-    """The owner of a new account."""
-    return users["admin:admin"].on(f"AUTH_{unique('builds')}")
+def client(users: dict[str, Client], monkeypatch: pytest.MonkeyPatch) -> Client:
+    """The owner of a new account, as which commands log in."""
+    found = users["admin:admin"].on(f"AUTH_{unique('builds')}")
+    monkeypatch.setenv("OS_STORAGE_URL", found.storage_url)
+    monkeypatch.setenv("OS_AUTH_TOKEN", found.token)
+    return found
 
 
 @pytest.fixture
@@ -72,25 +90,32 @@ def storlets(client: Client) -> Iterator[Storlets]:
         yield made
 
 
-def result_of(storlets: Storlets, folder: Path, content: bytes, text: str) -> bytes:
-    """The output of a project's storlet on an object with ``content``."""
-    assert storlets.deploy_bundle(folder.name, build(folder).read_bytes()) == 1
-    storlets.upload("samples/input", content)
-    parameters = {"text": text} if text else {}
-    with storlets.run(folder.name, "samples/input", parameters) as output:
-        return output.read()
+def result_of(folder: Path, content: bytes, text: str) -> bytes:
+    """The output of a project's storlet on an object with ``content``, by commands only."""
+    source, output = folder.parent / "input", folder.parent / "output"
+    source.write_bytes(content)
+    run("build", str(folder))
+    (bundle,) = (folder / "dist").glob("*.storlet")
+    run("deploy", str(bundle))
+    run("upload", str(source), "samples/input")
+    parameters = ["-p", f"text={text}"] if text else []
+    run("invoke", folder.name, "samples/input", *parameters, "-o", str(output))
+    return output.read_bytes()
 
 
-def test_a_python_project_with_pandas_runs(storlets: Storlets, tmp_path: Path) -> None:
-    folder = template.make(tmp_path / "means")
-    (folder / "src/means.py").write_text(PANDAS)
-    change(folder, "storlet.toml", "requirements = []", 'requirements = ["pandas>=2"]')
+@pytest.mark.usefixtures("storlets")
+@pytest.mark.parametrize(("library", "source"), [("pandas", PANDAS), ("numpy", NUMPY)])
+def test_a_python_project_with_a_library_runs(tmp_path: Path, library: str, source: str) -> None:
+    folder = tmp_path / "means"
+    run("init", str(folder))
+    (folder / "src/means.py").write_text(source)
+    change(folder, "storlet.toml", "requirements = []", f'requirements = ["{library}>=2"]')
     change(folder, "storlet.toml", 'text = "apple"', 'text = "city"')
     content = b"city,degrees\nBern,1\nBern,3\nBasel,5\n"
     expected = b"city,degrees\nBasel,5.0\nBern,2.0\n"
     (folder / "sample.txt").write_bytes(content)
     (folder / "expected.txt").write_bytes(expected)
-    assert result_of(storlets, folder, content, "city") == expected
+    assert result_of(folder, content, "city") == expected
 
 
 @pytest.mark.parametrize(
@@ -120,7 +145,8 @@ def test_a_new_project_passes_its_cases_in_the_cluster(
             assert output.read() == b"Haifa\nTel Aviv\nHaifa\n"
 
 
-def test_a_java_project_with_a_library_runs(storlets: Storlets, folder: Path) -> None:
+@pytest.mark.usefixtures("storlets")
+def test_a_java_project_with_a_library_runs(folder: Path) -> None:
     change(folder, "storlet.toml", "maven = []", f'maven = ["{LIBRARY}"]')
     change(
         folder,
@@ -130,7 +156,7 @@ def test_a_java_project_with_a_library_runs(storlets: Storlets, folder: Path) ->
     )
     expected = b'one apple,"a,b"\nthree apples,"a,b"\n'
     (folder / "expected.txt").write_bytes(expected)
-    output = result_of(storlets, folder, (folder / "sample.txt").read_bytes(), "apple")
+    output = result_of(folder, (folder / "sample.txt").read_bytes(), "apple")
     assert output == expected
 
 
@@ -157,18 +183,16 @@ def test_other_bytes_than_those_of_the_lock_are_refused(folder: Path) -> None:
     assert f"delete {LOCK}" in faults_of(folder)
 
 
+@pytest.mark.usefixtures("client")
 @pytest.mark.parametrize(
     ("language", "kind"),
     [(language, kind) for language in ("python", "native") for kind in template.kinds(language)],
 )
 def test_a_template_goes_from_init_to_invoke_by_commands_only(
-    client: Client, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch,
-    language: str, kind: str,
-) -> None:  # fmt: skip
+    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, kind: str
+) -> None:
     if language == "native" and shutil.which("cargo") is None:
         pytest.skip("cargo is missing")
-    monkeypatch.setenv("OS_STORAGE_URL", client.storage_url)
-    monkeypatch.setenv("OS_AUTH_TOKEN", client.token)
     monkeypatch.setenv("STORLET_LOCAL_CONF", str(cluster.storlet_conf))
     folder, output = tmp_path / "fresh", tmp_path / "output"
     run("enable")
@@ -197,16 +221,15 @@ def run(*words: str) -> None:
 TOOLS = {"c": "gcc", "cpp": "g++", "rust": "cargo", "go": "go"}
 
 
+@pytest.mark.usefixtures("storlets")
 @pytest.mark.parametrize("language", TOOLS)
-def test_a_native_sample_runs_from_its_source(
-    storlets: Storlets, tmp_path: Path, language: str
-) -> None:
+def test_a_native_sample_runs_from_its_source(tmp_path: Path, language: str) -> None:
     if shutil.which(TOOLS[language]) is None:
         pytest.skip(f"{TOOLS[language]} is missing")
     folder = tmp_path / f"crc-{language}"
     shutil.copytree(SAMPLES / language, folder)
     content = (folder / "input.txt").read_bytes()
-    assert result_of(storlets, folder, content, "") == (folder / "expected.txt").read_bytes()
+    assert result_of(folder, content, "") == (folder / "expected.txt").read_bytes()
 
 
 def test_the_native_index_reads_the_objects_of_a_container(
@@ -218,7 +241,7 @@ def test_the_native_index_reads_the_objects_of_a_container(
     shutil.copytree(SAMPLES / "index", folder)
     storlets.upload("notes/a", b"the first of a\nmore\n")
     storlets.upload("notes/b", b"one line")
-    assert result_of(storlets, folder, b"", "") == b"a\tthe first of a\nb\tone line\n"
+    assert result_of(folder, b"", "") == b"a\tthe first of a\nb\tone line\n"
 
 
 def test_the_native_record_reads_a_part_of_an_object(storlets: Storlets, tmp_path: Path) -> None:

@@ -1,22 +1,31 @@
-"""A bad input of each command of ``storlet``: one error that says what and where, and no traceback.
+"""A bad input of each command of ``storlet``: one error that says what and where, and no traceback;
+and the four forms of each command that lists.
 
 ``test_rules_bad_files`` has those of the offline commands of ``storlet rules``.
 """
 
 from __future__ import annotations
 
+import csv
+import io
+import json
+import os
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
+import yaml
 
 from storlet_client.cli.main import cli, main
+from storlet_client.cli.output import FORMATS
 from tests.support.accounts import unique
 from tests.support.bundles import tool
-from tests.support.cluster import Cluster
+from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.http import Client
+from tests.support.waiting import retry_until
 
 PLAIN = """\
 class Tool:
@@ -100,6 +109,12 @@ BAD = [
     ("completion tcsh", 2, "'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     ("deployx tool.py", 2, "deploy"),
 ]
+#: Commands that print a list or one thing; ``ID`` is the id of a recorded run.
+LISTS = [
+    "doctor", "info", "versions fruit", "test --no-sandbox there", "list", "show tool.py",
+    "logs tool.py", "logs tool.py --since 1h", "library", "runs", "show-run ID", "replay ID",
+    "grants samples", "secret list",
+]  # fmt: skip
 OFFLINE = {("rules", verb) for verb in ("check", "test", "explain", "who-can", "diff")}
 
 
@@ -121,9 +136,11 @@ def place(
         patch.setenv("OS_STORAGE_URL", client.storage_url)
         patch.setenv("OS_AUTH_TOKEN", client.token)
         patch.setenv("STORLET_LOCAL_CONF", str(cluster.storlet_conf))
+        patch.setenv("PYTHONPATH", str(CHECKOUT))  # of the processes of cases
         for words in (
             "enable", "init there", "deploy tool.py", "deploy fruit.storlet",
-            "upload file samples/a",
+            "upload file samples/a", "secret set token --generate",
+            "grant samples test:tester3 std:grep",
         ):  # fmt: skip
             assert main(words.split()) == 0, words
         yield folder
@@ -144,6 +161,62 @@ def test_a_bad_input_is_one_error(
     assert (result, text in told) == (code, True), shown
     assert "Traceback" not in shown.err
     assert code == 1 or not shown.out
+
+
+@pytest.fixture(scope="module")
+def recorded(place: Path) -> str:
+    """The id of a recorded run, whose log is stored."""
+    client = Client(os.environ["OS_STORAGE_URL"], os.environ["OS_AUTH_TOKEN"])
+    assert client.post("", {"X-Account-Meta-Storlet-Records": "all"}).status == 204
+    headers = {"X-Run-Storlet": "tool.py", "X-Storlet-Generate-Log": "true"}
+    answer = client.get("samples/a", headers)
+    assert answer.status == 200, answer
+    run = str(answer.headers["X-Storlet-Invocation"])
+    query = f"storlet-runs&id={run}"
+    assert retry_until(lambda: client.get("", query=query).status == 200, 20)
+    return run
+
+
+def parsed(form: str, text: str) -> Any:
+    """A document of one of the forms; a table is its lines."""
+    if form == "csv":
+        return list(csv.reader(io.StringIO(text)))
+    readers = {"json": json.loads, "yaml": yaml.safe_load, "table": str.splitlines}
+    return readers[form](text)
+
+
+@pytest.mark.parametrize("line", LISTS)
+def test_each_list_has_four_forms(
+    line: str, recorded: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    found = {}
+    for form in FORMATS:
+        words = [recorded if word == "ID" else word for word in [*line.split(), "-f", form]]
+        assert main(words) == 0, capfd.readouterr()
+        found[form] = parsed(form, capfd.readouterr().out)
+    assert all(found.values()), found
+    times = {"seconds"}  # of the cases of a test, which differ between runs
+    without = [
+        [{key: value for key, value in row.items() if key not in times} for row in document]
+        if isinstance(document, list) else document
+        for document in (found["json"], found["yaml"])
+    ]  # fmt: skip
+    assert without[0] == without[1]
+    assert len({len(row) for row in found["csv"]}) == 1
+
+
+def test_each_command_with_forms_is_listed() -> None:
+    groups = {(): cli, **{
+        (name,): each for name, each in cli.commands.items() if isinstance(each, click.Group)
+    }}  # fmt: skip
+    with_forms = {
+        (*outer, name)
+        for outer, group in groups.items()
+        for name, each in group.commands.items()
+        if any(option.name == "form" for option in each.params)
+    }
+    listed = {tuple(line.split())[:count] for line in LISTS for count in (1, 2)}
+    assert with_forms <= listed
 
 
 def test_each_command_has_a_bad_input() -> None:

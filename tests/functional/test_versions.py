@@ -5,8 +5,13 @@ from __future__ import annotations
 
 import pytest
 
+from storlet_client.login import Token
+from storlet_client.storlets import Storlets
 from tests.support.accounts import unique
+from tests.support.bundles import tool
+from tests.support.cluster import Cluster
 from tests.support.http import Client
+from tests.support.proxies import other_proxy
 from tests.support.storlets import SOURCES, Dependency, Tool, Toolbox, declaration
 
 
@@ -20,6 +25,21 @@ def test_a_new_upload_takes_effect_at_once(
             assert Tool(owner, name, placement).get(plain, "version").text == version
         assert Tool(owner, name).put(f"{container}/o", b"", "version").status == 201
         assert owner.get(f"{container}/o").text == version
+
+
+def test_a_deployment_is_in_use_at_another_proxy_at_once(
+    owner: Client, cluster: Cluster, toolbox: Toolbox, plain: str
+) -> None:
+    """Of a plain storlet, and of a bundle."""
+    stem = unique("anywhere")
+    with other_proxy(cluster) as proxy, Storlets(Token(owner.storage_url, owner.token)) as storlets:
+        there = proxy.client(owner)
+        for version in ("one", "two", "three"):
+            name = toolbox.upload(owner, "python", stem, version=version)
+            assert Tool(there, name).get(plain, "version").text == version
+            storlets.deploy_bundle(stem, tool(stem, version))
+            answer = there.get(plain, {"X-Run-Storlet": stem})
+            assert (answer.status, answer.text.split()[0]) == (200, version), answer
 
 
 def test_a_running_invocation_finishes_on_its_version(
