@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
@@ -32,25 +33,32 @@ TEXTS: Final = (
     "docs",
     "tests",
 )
-#: Checkers whose last line of output is part of the table.
-WITH_FIGURES: Final = frozenset({"coverage"})
+#: Checkers that run at the same time: each is a process that uses one processor.
+AT_ONCE: Final = 2
+#: The checker that runs unit tests in workers, so it runs when the others have ended.  The last
+#: line of its output is part of the table.
+COVERAGE: Final = "coverage"
 SHELL: Final = ("*.sh", ".ci/run")
 #: Arguments of pytest: first the tests that may run beside others, a module at a time in each of
 #: two workers, then those that need the machine for themselves.  A third worker makes two
 #: processors the bottleneck.
 WORKERS: Final = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
-SESSIONS: Final = ((*WORKERS, "-m", "not alone"), ("-m", "alone"))
+#: All tests with the marker ``alone`` are probes: the collection of all others would take longer
+#: than some of them.
+ALONE: Final = ("tests/probe", "-m", "alone")
+SESSIONS: Final = ((*WORKERS, "-m", "not alone"), ALONE)
 #: The same without the tests that the checker ``coverage`` runs.
 SESSIONS_AFTER_CHECK: Final = (
     (*WORKERS, "-m", "not alone and (hypothesis or untraced or not unit)"),
-    ("-m", "alone"),
+    ALONE,
 )
 
 
 def check(only: Sequence[str] = (), skip: Sequence[str] = ()) -> int:
     """Run the checkers (all, or ``only`` those), also after one has failed; the number of failures.
 
-    ``coverage`` is the last one: it runs unit tests, which takes longer than all others together.
+    Two run at the same time.  ``coverage`` runs after them: it takes longer than all others
+    together, and uses all processors.
     """
     log = cache.cache_root() / "check.log"
     packages.install([packages.PYTHON], log)
@@ -60,7 +68,17 @@ def check(only: Sequence[str] = (), skip: Sequence[str] = ()) -> int:
     if unknown:
         raise AioError(f"no checker {', '.join(sorted(unknown))}; there are {', '.join(checkers)}")
     chosen = [name for name in checkers if name not in skip and (not only or name in only)]
-    faults = [name for name in chosen if not _passes(name, checkers[name], tools)]
+    environment, faults = _environment(tools), []
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        running = {
+            name: pool.submit(_run, checkers[name], environment)
+            for name in chosen
+            if name != COVERAGE
+        }
+        for name in chosen:
+            ended = running[name].result() if name in running else _run(checkers[name], environment)
+            if not _passes(name, *ended):
+                faults.append(name)
     say(f"check: {', '.join(faults)} complained" if faults else "check: all fine")
     return len(faults)
 
@@ -126,16 +144,24 @@ def test(arguments: Sequence[str]) -> int:
     )
 
 
-def _passes(name: str, command: list[str], tools: Path) -> bool:
+def _run(
+    command: list[str], environment: Mapping[str, str]
+) -> tuple[subprocess.CompletedProcess[bytes], float]:
+    """A checker that has ended, with its output, and the seconds that it took."""
     began = time.monotonic()
     done = subprocess.run(
-        command, cwd=CHECKOUT, env=_environment(tools), stdin=subprocess.DEVNULL,
+        command, cwd=CHECKOUT, env=environment, stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
     )  # fmt: skip
+    return done, time.monotonic() - began
+
+
+def _passes(name: str, done: subprocess.CompletedProcess[bytes], seconds: float) -> bool:
+    """Print the row of a checker, and its output if it complains."""
     output = done.stdout.decode(errors="replace").rstrip()
     result = "ok" if done.returncode == 0 else "COMPLAINS"
-    figures = output.rpartition("\n")[2] if name in WITH_FIGURES else ""
-    say(f"{name:14} {result:9} {time.monotonic() - began:5.1f} s  {figures}".rstrip())
+    figures = output.rpartition("\n")[2] if name == COVERAGE else ""
+    say(f"{name:14} {result:9} {seconds:5.1f} s  {figures}".rstrip())
     # A repeated test that passed must be seen, although it is no failure.
     if done.returncode or f"\n{sessions.MARK}" in output:
         say(output)

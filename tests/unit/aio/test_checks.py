@@ -48,6 +48,22 @@ def test_every_checker_runs_after_one_has_failed(
     assert calls(tools) == ["two"]
 
 
+def test_two_checkers_run_at_the_same_time_and_coverage_after_them(
+    tools: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tools.parent
+
+    def meet(own: str, other: str) -> list[str]:
+        wait = f"for _ in $(seq 500); do [ -e {other} ] && exit 0; sleep 0.02; done; exit 1"
+        return ["sh", "-c", f"cd {place}; touch {own}; {wait}"]
+
+    later = ["sh", "-c", f"cd {place}; [ $(ls one two three | wc -l) = 3 ]"]
+    table = [("one", meet("one", "two")), ("two", meet("two", "one"))]
+    table += [("three", ["touch", str(place / "three")]), (checks.COVERAGE, later)]
+    monkeypatch.setattr(checks, "commands", lambda _tools: table)
+    assert checks.check() == 0
+
+
 def test_the_tools_come_first_on_the_path_of_a_checker(
     tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +109,16 @@ def test_shell_scripts_are_those_of_the_sources() -> None:
 def test_each_test_belongs_to_exactly_one_session() -> None:
     markers = [session[session.index("-m") + 1] for session in checks.SESSIONS]
     assert sorted(markers) == ["alone", "not alone"]
+    # The session of those that run alone collects the probes only.
+    marked = [
+        path.relative_to(CHECKOUT)
+        for path in (CHECKOUT / "tests").rglob("*.py")
+        if re.search(
+            r"^(@|pytestmark = )pytest\.mark\.alone", path.read_text("utf-8"), re.MULTILINE
+        )
+    ]
+    assert marked
+    assert {"/".join(path.parts[:2]) for path in marked} == {checks.ALONE[0]}
 
 
 def test_all_sessions_run_and_the_first_failure_is_the_result(
