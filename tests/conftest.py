@@ -26,9 +26,18 @@ from tests.support.http import Client
 from tests.support.own_cluster import own_cluster
 from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_libraries
 
-#: Workers take modules in this order.  Long modules first and short ones last: workers then end
-#: together.
-ORDER: Final = ("tests/functional", "tests/probe", "tests/conformance", "tests/java", "tests/unit")
+#: Workers take modules in this order, by the begin of their paths; of two that fit the later one
+#: counts.  Long modules first and short ones last: workers then end together.  The attacks come
+#: after all other tests with clusters, so that they run beside each other.
+ORDER: Final = (
+    "tests/functional/",
+    "tests/probe/",
+    "tests/conformance/",
+    "tests/java/",
+    "tests/probe/test_attacks.py",
+    "tests/probe/test_exhaustion.py",
+    "tests/unit/",
+)
 
 _running: list[Cluster] = []
 
@@ -58,10 +67,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Sort folders into :data:`ORDER`; the order within a folder stays."""
+    """Sort modules into :data:`ORDER`; the order within a folder stays."""
     items.sort(
-        key=lambda item: next(
-            (n for n, top in enumerate(ORDER) if item.nodeid.startswith(f"{top}/")), -1
+        key=lambda item: max(
+            (n for n, begin in enumerate(ORDER) if item.nodeid.startswith(begin)), default=-1
         )
     )
 

@@ -28,6 +28,7 @@ class Attack:
     may, so the neighbour's median is judged, not its slowest requests.
     ``once``: each run creates worker groups that stay until they are idle, so ``make attack`` does
     not repeat it.
+    ``is_timed``: compares times of requests, so nothing else may run beside it.
     """
 
     name: str
@@ -39,4 +40,5 @@ class Attack:
     flood: bool = False
     once: bool = False
     by_median: bool = False
+    is_timed: bool = False
     placement: str = "object"

@@ -18,11 +18,15 @@ from tests.attack import (
 )
 from tests.attack.attack import Attack
 
-TABLE: Final[tuple[Attack, ...]] = (
+#: Attempts to get out, to deceive, and to misuse names; they load the machine little.
+ATTEMPTS: Final[tuple[Attack, ...]] = (
     *escape.ROWS,
     *names.ROWS,
     *lies.ROWS,
     *native.ROWS,
+)
+#: Attacks that use up resources, and failures of the node.
+EXHAUSTION: Final[tuple[Attack, ...]] = (
     *exhaustion.ROWS,
     *sharing.ROWS,
     *calls.ROWS,
@@ -30,3 +34,4 @@ TABLE: Final[tuple[Attack, ...]] = (
     *rules.ROWS,
     *nodes.ROWS,
 )
+TABLE: Final = ATTEMPTS + EXHAUSTION

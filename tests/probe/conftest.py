@@ -10,9 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
+from tests.attack import escape
+from tests.attack.arena import Arena, arena_on
+from tests.attack.neighbour import RATE, Neighbour, load_of
 from tests.support.cluster import Cluster
 from tests.support.host import Host, busy
 from tests.support.http import Client
@@ -103,6 +107,25 @@ def nothing_is_left(host: Host) -> Iterator[None]:
     )
     for name in ("proxy", "object-1", "object-2", "container-1", "account-1", "sandboxd"):
         assert host.cluster.is_running(name), name
+
+
+@pytest.fixture(scope="module")
+def arena(cluster: Cluster, nothing_is_left: None) -> Iterator[Arena]:
+    """The cluster with small limits and hostile storlets."""
+    with arena_on(cluster) as made:
+        yield made
+        # After all attacks Swift's auditor finds every object intact.
+        assert escape.audit(made.attacker("python")) == []
+
+
+@pytest.fixture(scope="module")
+def load(arena: Arena, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Neighbour]:
+    """The requests of a neighbour during all attacks of the module."""
+    user = arena.users["test2:tester2"]
+    file: Path = tmp_path_factory.mktemp("neighbour") / "samples"
+    # Errors are judged, and no times.
+    with load_of(user.storage_url, user.token, file, RATE // 2) as neighbour:
+        yield neighbour
 
 
 def await_none(left: Callable[[], list[str]], what: str, seconds: float = 30) -> None:
