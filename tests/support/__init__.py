@@ -11,6 +11,7 @@
 :mod:`.host`           the host's view of a cluster: sandboxes, processes, descriptors, logs
 :mod:`.http`           the HTTP client: whole requests, and raw connections
 :mod:`.keystone`       a real Keystone, and a proxy whose callers it authenticates
+:mod:`.memory`         a folder for temporary files that no test wants on a disk
 :mod:`.native`         shared objects, built from C; ``tested.h`` is what their sources share
 :mod:`.outcomes`       plugin of pytest: outcomes of a session as JSON, for the repetition of tests
 :mod:`.own_cluster`    a cluster that ends with its session

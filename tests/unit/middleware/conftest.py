@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import memory
 from tests.unit.middleware.support import (
     FakeSwift,
     Node,
@@ -24,7 +25,7 @@ from tests.unit.middleware.support import (
 @pytest.fixture
 def short_dir() -> Iterator[Path]:
     """A directory with a short path: Unix socket paths have at most 107 bytes."""
-    path = Path(tempfile.mkdtemp(prefix="st-"))
+    path = Path(tempfile.mkdtemp(prefix="st-", dir=memory.FOLDER))
     yield path
     shutil.rmtree(path)
 

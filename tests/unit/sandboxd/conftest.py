@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from storlet_middleware.sandboxd.paths import NodePaths
+from tests.support import memory
 from tests.unit.sandboxd.doubles import FakeDocker, FakeEngine, FakeNode
 
 
@@ -60,9 +61,7 @@ def with_options() -> Iterator[Callable[..., FakeNode]]:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    path = Path(
-        tempfile.mkdtemp(prefix="sd-", dir="/tmp")
-    )  # short: the path of a socket ends at 107 bytes
+    path = Path(tempfile.mkdtemp(prefix="sd-", dir=memory.FOLDER))
     yield path
     shutil.rmtree(path)
 
