@@ -26,6 +26,7 @@ from tests.support.accounts import unique
 from tests.support.cluster import Cluster
 from tests.support.host import Host, new_key
 from tests.support.http import RawConnection
+from tests.support.storlets import PLACEMENTS
 from tests.support.tenant import Tenant
 from tests.support.waiting import retry_until
 
@@ -135,15 +136,21 @@ def test_a_weight_is_a_larger_share(
 
 
 def test_a_full_node_returns_503_with_retry_after_when_the_wait_ends(
-    tenant: Tenant, placement: str, holder: Holder
+    tenant: Tenant, holder: Holder, background: ThreadPoolExecutor
 ) -> None:
-    assert tenant.is_well(placement)
+    """Requests of both placements wait at the same time."""
+    for placement in PLACEMENTS:
+        assert tenant.is_well(placement)
     assert holder.fill() == PLACES
     began = time.monotonic()
-    answer = tenant.tool(placement).get(tenant.path)
-    assert 2.5 < time.monotonic() - began < 30
-    assert (answer.status, answer.error) == (503, "node.busy"), answer
-    assert 1 <= int(answer.headers["Retry-After"]) <= 60
+    waiting = [
+        background.submit(tenant.tool(placement).get, tenant.path) for placement in PLACEMENTS
+    ]
+    for one in waiting:
+        answer = one.result()
+        assert 2.5 < time.monotonic() - began < 30
+        assert (answer.status, answer.error) == (503, "node.busy"), answer
+        assert 1 <= int(answer.headers["Retry-After"]) <= 60
     assert tenant.client.get(tenant.path).body == tenant.content, (
         "ordinary requests are not held up"
     )
@@ -235,8 +242,9 @@ class OtherTable:
         shared_table.create(self._folder / shared_table.FILE_NAME, gid)
 
     def follow(self, conf: Path, overflow: str) -> None:
-        """Take all other options of ``conf``."""
-        text = re.sub(r"(?m)^run_dir = .*", f"run_dir = {self._folder}", conf.read_text())
+        """Take all other options of ``conf``, which may be that of the case before."""
+        text = re.sub(r"(?m)^overflow = .*\n", "", conf.read_text())
+        text = re.sub(r"(?m)^run_dir = .*", f"run_dir = {self._folder}", text)
         self.conf.write_text(text.replace("[placement]", f"[placement]\noverflow = {overflow}"))
 
     def remove(self) -> None:
@@ -247,7 +255,11 @@ class OtherTable:
 def overflowing(
     request: pytest.FixtureRequest, cluster: Cluster, small_node: None
 ) -> Iterator[tuple[str, Holder]]:
-    """Object nodes without a free slot (``replica``: one of the two nodes) and without a queue."""
+    """Object nodes without a free slot (``replica``: one of the two nodes) and without a queue.
+
+    The options stay until the next case, or until those of :func:`small_node` end: the tests that
+    use this are the last ones.
+    """
     other = OtherTable(cluster)
     servers = (1, 2) if request.param == "proxy" else (1,)
     elsewhere: dict[str, dict[str, object]] = {
@@ -265,7 +277,6 @@ def overflowing(
         yield request.param, holder
         holder.release()
     finally:
-        cluster.configure(SMALL_NODE)
         other.remove()
 
 
