@@ -16,6 +16,8 @@ import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
+import blake3
+import crc32c
 import pytest
 
 from tests.functional.wards import RESEARCHER, Ward, make_ward
@@ -116,6 +118,11 @@ def test_fixity(owner: Client, container: str, text: str, ward: Ward) -> None:
     copy = copied(owner, text, target, "std:fixity", **right)
     assert (copy.body, copy.meta("Colour")) == (TEXT, "red")
     assert json.loads(ruled(ward, "std:fixity", TEXT, algorithms="md5,sha256").body) == report
+    found = json.loads(got(owner, text, "std:fixity", algorithms="crc32c,blake3").body)["digests"]
+    assert found == {
+        "crc32c": f"{crc32c.crc32c(TEXT):08x}",
+        "blake3": blake3.blake3(TEXT).hexdigest(),
+    }
 
 
 def test_compress_and_decompress(owner: Client, container: str, text: str, ward: Ward) -> None:
@@ -130,6 +137,10 @@ def test_compress_and_decompress(owner: Client, container: str, text: str, ward:
     assert (answer.meta("Compression"), answer.meta("Colour")) == ("gzip", "red")
     assert answer.headers["Content-Type"] == "text/csv"
     assert got(owner, small, "std:decompress").body == TEXT
+    for kind in ("zstd", "lz4"):
+        answer = stored(owner, f"{container}/{kind}", "std:compress", TEXT, format=kind)
+        assert (answer.meta("Compression"), answer.size < 1000) == (kind, True)
+        assert got(owner, f"{container}/{kind}", "std:decompress").body == TEXT
     answer = copied(owner, small, back, "std:decompress")
     assert (answer.body, answer.meta("Compression"), answer.meta("Colour")) == (TEXT, None, "red")
     cut = owner.put(back, gzip.compress(TEXT)[:-1], run_headers("std:decompress", {}))
@@ -408,7 +419,7 @@ def large(owner: Client) -> str:
 @pytest.mark.parametrize(
     ("storlet", "parameters"),
     [
-        ("std:fixity", {"algorithms": "md5,sha1,sha256,sha512,blake2b,crc32"}),
+        ("std:fixity", {"algorithms": "md5,sha1,sha256,sha512,blake2b,blake3,crc32,crc32c"}),
         ("std:compress", {"format": "gzip", "policy": "fast"}),
         ("std:grep", {"pattern": "line 4+ of", "count": "true"}),
         ("std:grep", {"pattern": "line", "line-numbers": "true"}),

@@ -1,9 +1,9 @@
 """The data of a compressed object: all its members, one after the other, to the end.
 
-A member is a stream of gzip, bz2 or xz.  An object that ends within one, or that has other data
-after one, is an error, never a shorter result.  The file classes of Python are no choice: those of
-bz2 and xz take a damaged member for the end of the data.  The decoders give at most the size of a
-read, so memory does not depend on the ratio.
+A member is a stream of gzip, bz2 or xz, or a frame of zstd or lz4.  An object that ends within one,
+or that has other data after one, is an error, never a shorter result.  The file classes of Python
+are no choice: those of bz2 and xz take a damaged member for the end of the data.  The decoders give
+at most the size of a read, so memory does not depend on the ratio.
 """
 
 from __future__ import annotations
@@ -13,16 +13,23 @@ import lzma
 import zlib
 from typing import Any
 
+import packages
+
 #: Small, because the rest of a block is copied for each member.
 INPUT_BYTES = 64 * 1024
 #: This much output is within the ratio for any input.
 FREE_BYTES = 16 << 20
 #: xz -9 needs 65 MiB.
 XZ_MEMORY_BYTES = 80 << 20
-MAGIC = {"gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0"}
+#: The largest window of zstd that its own tools take: 128 MiB.
+ZSTD_WINDOW_LOG = 27
+MAGIC = {
+    "gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd",
+    "lz4": b"\x04\x22\x4d\x18",
+}  # fmt: skip
 #: Formats that may have zero bytes after a member, in multiples of this.
 PADDING = {"gzip": 1, "xz": 4}
-WRONG = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError)
+WRONG = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, RuntimeError)
 
 
 class PackedError(ValueError):
@@ -50,6 +57,9 @@ class Unpacked:
     def __init__(self, file: Any, kind: str, start: bytes = b"", max_ratio: int = 0) -> None:
         self._file, self._kind, self._max_ratio = file, kind, max_ratio
         self._decoder = decoder_of(kind)
+        self._wrong = WRONG
+        if kind == "zstd":
+            self._wrong += (packages.loaded(kind, packages.ZSTD).ZstdError,)
         self._rest = start
         self._taken, self._given = len(start), 0
         self._is_end = False
@@ -84,7 +94,7 @@ class Unpacked:
     def _decoded(self, data: bytes, size: int) -> bytes:
         try:
             output = bytes(self._decoder.decompress(data, size))
-        except WRONG as error:
+        except self._wrong as error:
             at = self._taken - len(data)
             raise PackedError(
                 f"the object is no valid {self._kind} near byte {at}: {error}"
@@ -116,12 +126,43 @@ class Unpacked:
 
 
 def decoder_of(kind: str) -> Any:
-    """A new decoder of one member."""
+    """A new decoder of one member.
+
+    :raises packages.PackageError: the image does not have the package of the format.
+    """
     if kind == "gzip":
         return GzipDecoder()
     if kind == "bz2":
         return bz2.BZ2Decompressor()
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY_BYTES)
+    if kind == "xz":
+        return lzma.LZMADecompressor(lzma.FORMAT_XZ, XZ_MEMORY_BYTES)
+    if kind == "zstd":
+        zstd = packages.loaded(kind, packages.ZSTD)
+        window = zstd.DecompressionParameter.window_log_max
+        return zstd.ZstdDecompressor(options={window: ZSTD_WINDOW_LOG})
+    return Lz4Decoder()
+
+
+class Lz4Decoder:
+    """One frame of lz4, with the methods of the decoders of ``bz2`` and ``lzma``."""
+
+    def __init__(self) -> None:
+        self._decoder = packages.loaded("lz4", packages.LZ4).LZ4FrameDecompressor()
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        return bytes(self._decoder.decompress(data, max_length))
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._decoder.eof)
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._decoder.eof and bool(self._decoder.needs_input)
+
+    @property
+    def unused_data(self) -> bytes:
+        return self._decoder.unused_data or b""
 
 
 class GzipDecoder:

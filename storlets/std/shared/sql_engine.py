@@ -12,6 +12,7 @@ import os
 import re
 from typing import Any
 
+from packages import reason
 from sql_check import SqlError, check, trimmed
 
 try:
@@ -20,11 +21,6 @@ except ImportError:
     # The image without the package answers each run with the reason, not with a failed import.
     duckdb = None
 
-MISSING = (
-    "std:sql needs the Python package duckdb, which the sandbox image of this account does not"
-    " have: the operator of the cluster names an image that has it in [sandbox] image, or in"
-    " [image:ACCOUNT] for one account; storlets/sandbox-data is one"
-)
 MOST_THREADS = 2
 _SETTINGS = {
     "allow_community_extensions": "false",
@@ -54,7 +50,7 @@ class Engine:
 
     def __init__(self, memory_mib: int, most_threads: int = MOST_THREADS) -> None:
         if duckdb is None:
-            raise SqlError(MISSING)
+            raise SqlError(reason("std:sql", "duckdb"))
         threads = min(most_threads, len(os.sched_getaffinity(0)))
         limits = {"memory_limit": f"{memory_mib}MiB", "threads": str(threads)}
         self._memory_mib = memory_mib

@@ -84,7 +84,7 @@ def test_without_its_packages_the_larger_image_is_left_out_and_the_reason_shown(
     machine.has_data = False
     assert parts.set_up(place, Progress(6)).image == "sandbox:1"
     assert "data" not in machine.steps
-    assert "std:sql will answer with an error: pip could not fetch" in capfd.readouterr().err
+    assert "CRC-32C, will answer with an error: pip could not fetch" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

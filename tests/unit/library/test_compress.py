@@ -6,17 +6,21 @@ import bz2
 import gzip
 import lzma
 import random
+import sys
 from collections.abc import Callable
 
+import lz4.frame
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet
+from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET = LibraryStorlet("compress")
 READERS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress
+    "gzip": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress,
+    "zstd": zstd.decompress, "lz4": lz4.frame.decompress,
 }  # fmt: skip
 TEXT = b"a line of text\n" * 1000
 NOISE = random.Random(1).randbytes(20_000)  # noqa: S311 - data that do not compress
@@ -58,6 +62,23 @@ def test_a_better_policy_gives_a_smaller_output() -> None:
 def test_auto_leaves_data_as_they_are_if_it_does_not_pay(kind: str, data: bytes) -> None:
     ran = STORLET.run(data, {"format": kind})
     assert (ran.output, ran.metadata) == (data, {"Compression": "none"})
+
+
+@pytest.mark.parametrize("kind", ["zstd", "lz4"])
+def test_a_changed_byte_is_seen_by_other_tools(kind: str) -> None:
+    output = bytearray(STORLET.run(TEXT, {"format": kind, "policy": "best"}).output)
+    output[-5] ^= 1
+    with pytest.raises((zstd.ZstdError, RuntimeError)):
+        READERS[kind](bytes(output))
+
+
+@pytest.mark.parametrize(("kind", "package"), [("zstd", "backports.zstd"), ("lz4", "lz4.frame")])
+def test_an_image_without_the_package_names_it(
+    kind: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(shared("packages").PackageError, match=f"{kind} needs .* {package}, which"):
+        STORLET.run(TEXT, {"format": kind})
 
 
 def test_an_object_that_is_compressed_is_not_compressed_again() -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import sys
 from collections.abc import Callable
 
+import lz4.frame
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,8 +19,18 @@ from tests.unit.library.support import LibraryStorlet, shared
 STORLET = LibraryStorlet("decompress")
 PACKED = shared("packed")
 ERRORS = (STORLET.module.DecompressionError, PACKED.PackedError)
+
+
+def zstd_of(data: bytes) -> bytes:
+    return zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1})
+
+
+def lz4_of(data: bytes) -> bytes:
+    return bytes(lz4.frame.compress(data, content_checksum=True))
+
+
 WRITERS: dict[str, Callable[[bytes], bytes]] = {
-    "gzip": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress
+    "gzip": gzip.compress, "bz2": bz2.compress, "xz": lzma.compress, "zstd": zstd_of, "lz4": lz4_of
 }  # fmt: skip
 KINDS = st.sampled_from(list(WRITERS))
 TEXT = b"a line of text\n" * 100
@@ -63,7 +76,10 @@ def test_an_object_that_is_cut_is_an_error(
 
 @given(kind=KINDS, garbage=st.binary(min_size=12, max_size=30))
 def test_other_data_after_the_end_are_an_error(kind: str, garbage: bytes) -> None:
-    if not garbage.startswith((b"\x1f", b"B", b"\xfd", b"\0")):
+    # The second and the third byte of frames that zstd and lz4 skip.
+    if garbage[1:3] != b"*M" and not garbage.startswith(
+        (b"\x1f", b"B", b"\xfd", b"\0", b"(", b"\4")
+    ):
         assert "no valid" in failure(WRITERS[kind](TEXT) + garbage)
 
 
@@ -111,14 +127,49 @@ def test_an_xz_that_needs_much_memory_is_an_error() -> None:
     assert "Memory usage limit" in failure(lzma.compress(TEXT, filters=filters))
 
 
+def test_a_zstd_with_a_large_window_is_an_error() -> None:
+    parameter = zstd.CompressionParameter
+    for log in (27, 28):
+        options = {parameter.compression_level: 1, parameter.window_log: log}
+        encoder = zstd.ZstdCompressor(options=options)
+        data = encoder.compress(TEXT) + encoder.flush()
+        if log == 27:
+            assert STORLET.run(data, {}).output == TEXT
+        else:
+            assert "the object is no valid zstd near byte 0" in failure(data)
+
+
+@pytest.mark.parametrize("kind", ["zstd", "lz4"])
+def test_frames_without_data_are_skipped(kind: str) -> None:
+    frame = WRITERS[kind](TEXT)
+    skipped = b"\x5a\x2a\x4d\x18" + (100).to_bytes(4, "little") + bytes(100)
+    data = frame + skipped + frame + skipped
+    assert STORLET.run(data, {}).output == TEXT * 2
+    assert STORLET.run(skipped + frame, {"format": kind}).output == TEXT
+    assert "the object is cut" in failure(data[:-1])
+
+
+@pytest.mark.parametrize(("kind", "package"), [("zstd", "backports.zstd"), ("lz4", "lz4.frame")])
+def test_an_image_without_the_package_names_it(
+    kind: str, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(shared("packages").PackageError) as caught:
+        STORLET.run(WRITERS["gzip"](TEXT), {"format": kind})
+    text = str(caught.value)
+    assert text.startswith(f"{kind} needs the Python package {package}, which the sandbox image")
+    assert "storlets/sandbox-data" in text
+
+
 def test_an_object_that_is_not_compressed() -> None:
     text = failure(TEXT)
     assert text == (
-        "the object has no Compression in its metadata and begins like none of gzip, bz2, xz"
+        "the object has no Compression in its metadata and begins like none of gzip, bz2, xz, zstd,"
+        " lz4"
     )
     assert STORLET.run(TEXT, {"accept-plain": "yes"}).output == TEXT
     assert STORLET.run(TEXT, {}, {"Compression": "none"}).output == TEXT
-    assert "its Compression is zstd" in failure(TEXT, {"Compression": "zstd"})
+    assert "its Compression is br" in failure(TEXT, {"Compression": "br"})
     assert "no valid gzip" in failure(TEXT, {"Compression": "gzip"})
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import threading
 import zlib
 from typing import Any
 
+import blake3
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,14 +17,28 @@ from hypothesis import strategies as st
 from tests.unit.library.support import LibraryStorlet
 
 STORLET = LibraryStorlet("fixity")
-ALGORITHMS = ("md5", "sha1", "sha256", "sha512", "blake2b", "crc32")
+ALGORITHMS = ("md5", "sha1", "sha256", "sha512", "blake2b", "blake3", "crc32", "crc32c")
 DATA = b"test"
 SHA256 = hashlib.sha256(DATA).hexdigest()
 
 
 def digest(name: str, data: bytes) -> str:
     """The digest without threads and blocks."""
+    if name == "crc32c":
+        return f"{slow_crc32c(data):08x}"
+    if name == "blake3":
+        return blake3.blake3(data).hexdigest()
     return f"{zlib.crc32(data):08x}" if name == "crc32" else hashlib.new(name, data).hexdigest()
+
+
+def slow_crc32c(data: bytes) -> int:
+    """Bit by bit, with the polynomial of Castagnoli."""
+    value = 0xFFFFFFFF
+    for byte in data:
+        value ^= byte
+        for _ in range(8):
+            value = value >> 1 ^ (0x82F63B78 if value & 1 else 0)
+    return value ^ 0xFFFFFFFF
 
 
 def report(data: bytes, **parameters: str) -> dict[str, Any]:
@@ -51,9 +67,25 @@ def test_digests_are_those_of_hashlib(data: bytes, names: list[str], block: int)
     assert found == {"bytes": len(data), "digests": {name: digest(name, data) for name in names}}
 
 
+def test_known_digests() -> None:
+    found = report(b"123456789", algorithms="crc32c")["digests"]
+    assert found == {"crc32c": "e3069283"}
+    found = report(b"", algorithms="blake3")["digests"]
+    assert found["blake3"].startswith("af1349b9f5f9a1a6a0404dea36dcc949")
+
+
+@pytest.mark.parametrize("name", ["blake3", "crc32c"])
+def test_an_image_without_the_package_names_it(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, name, None)
+    for wanted in ({"algorithms": f"md5,{name}"}, {"expected": f"{name}:{digest('md5', DATA)}"}):
+        assert f"algorithms: {name} needs the Python package {name}, which" in failure(**wanted)
+    assert report(DATA)["digests"] == {"sha256": SHA256}
+
+
 def test_an_object_of_several_blocks_and_its_copy() -> None:
     data = bytes(range(251)) * 20_000
-    digests = ",".join(f"{name}:{digest(name, data)}" for name in ALGORITHMS)
+    quick = [name for name in ALGORITHMS if name != "crc32c"]
+    digests = ",".join(f"{name}:{digest(name, data)}" for name in quick)
     given = {"expected": digests, "mode": "fail", "output": "data"}
     ran = STORLET.run(data, given, {"Colour": "red"})
     assert ran.output == data
@@ -92,11 +124,11 @@ def test_a_failure_has_both_digests() -> None:
 
 
 def test_all_faults_of_the_parameters_are_reported_at_once() -> None:
-    text = failure(algorithms="md6,crc32c", expected="md7:00, crc32:0, md5", output="data")
+    text = failure(algorithms="md6,crc64", expected="md7:00, crc32:0, md5", output="data")
     known = ", ".join(ALGORITHMS)
     assert text.split("; ") == [
         f"algorithms: md6: unknown: want some of {known}",
-        f"algorithms: crc32c: unknown: want some of {known}",
+        f"algorithms: crc64: unknown: want some of {known}",
         f"expected: md7:00: want ALGORITHM:DIGEST with one of {known}",
         "expected: crc32:0: crc32 has 8 hexadecimal digits",
         "expected: md5: md5 has 32 hexadecimal digits",

@@ -17,7 +17,9 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import lz4.frame
 import pytest
+from backports import zstd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -155,7 +157,13 @@ def test_a_table_that_is_read_twice_is_kept() -> None:
 
 @pytest.mark.parametrize(
     ("compression", "compress"),
-    [("gzip", gzip.compress), ("bz2", bz2.compress), ("xz", lzma.compress)],
+    [
+        ("gzip", gzip.compress),
+        ("bz2", bz2.compress),
+        ("xz", lzma.compress),
+        ("zstd", zstd.compress),
+        ("lz4", lz4.frame.compress),
+    ],
 )
 def test_compressed_objects(compression: str, compress: Any) -> None:
     packed = compress(b"a\n" + b"17\n" * 400_000)

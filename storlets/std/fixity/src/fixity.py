@@ -12,13 +12,19 @@ import json
 import re
 import threading
 import zlib
+from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
+
+import packages
 
 BLOCK_BYTES = 1 << 20
 HASHES = ("md5", "sha1", "sha256", "sha512", "blake2b")
 #: Each algorithm with the number of hexadecimal digits of its digest.
-DIGITS = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128, "blake2b": 128, "crc32": 8}
+DIGITS = {
+    "md5": 32, "sha1": 40, "sha256": 64, "sha512": 128, "blake2b": 128, "blake3": 64, "crc32": 8,
+    "crc32c": 8,
+}  # fmt: skip
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
@@ -70,6 +76,12 @@ def wanted(params: dict[str, str]) -> tuple[dict[str, str], list[str]]:
         elif expected.get(name, digest) != digest:
             faults.append(f"expected: {name} has two digests")
         expected[name] = digest
+    for name in dict.fromkeys([*names, *expected]):
+        try:
+            if name in DIGITS:
+                digest_of(name)
+        except packages.PackageError as error:
+            faults.append(f"algorithms: {error}")
     if params["mode"] == "fail" and not expected:
         faults.append("mode=fail: there is no digest in expected")
     if params["output"] == "data" and params["mode"] != "fail":
@@ -125,9 +137,7 @@ class Lane:
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self.digest: Any = (
-            hashlib.new(name, usedforsecurity=False) if name in HASHES else Crc32()
-        )
+        self.digest = digest_of(name)
         self._blocks: SimpleQueue[Any] = SimpleQueue()
         self._done: SimpleQueue[BaseException | None] = SimpleQueue()
         self._is_busy = False
@@ -169,14 +179,28 @@ class Lane:
                 self._done.put(None)
 
 
-class Crc32:
-    """CRC-32 with the methods of ``hashlib``'s objects."""
+def digest_of(name: str) -> Any:
+    """A new object with the methods of ``hashlib``'s.
 
-    def __init__(self) -> None:
+    :raises packages.PackageError: the image does not have the package of the algorithm.
+    """
+    if name in HASHES:
+        return hashlib.new(name, usedforsecurity=False)
+    if name == "crc32":
+        return Checksum(zlib.crc32)
+    package = packages.loaded(name, name)
+    return package.blake3() if name == "blake3" else Checksum(package.crc32c)
+
+
+class Checksum:
+    """A checksum of 32 bits with the methods of ``hashlib``'s objects."""
+
+    def __init__(self, function: Callable[[memoryview, int], int]) -> None:
+        self._function = function
         self._value = 0
 
     def update(self, data: memoryview) -> None:
-        self._value = zlib.crc32(data, self._value)
+        self._value = self._function(data, self._value)
 
     def hexdigest(self) -> str:
         return f"{self._value:08x}"

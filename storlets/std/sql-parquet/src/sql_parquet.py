@@ -13,8 +13,9 @@ from contextlib import ExitStack
 from typing import Any
 
 import sql_run
+from packages import reason
 from sql_check import TABLE, SqlError
-from sql_engine import MISSING, Engine, identifier, literal
+from sql_engine import Engine, identifier, literal
 
 try:
     import fsspec
@@ -52,7 +53,7 @@ class SqlParquet:
 def file_system(source: Any) -> Any:
     """A file system with the object as its only file, for the engine."""
     if fsspec is None:
-        raise SqlError(MISSING.replace("package duckdb", "package fsspec"))
+        raise SqlError(reason("std:sql-parquet", "fsspec"))
 
     class ObjectFileSystem(fsspec.AbstractFileSystem):
         protocol = "object"
