@@ -24,6 +24,8 @@ sandbox's limits or load the node's disks:
 ``shmget``, ``msgget``, ``mq_open``    memory that outlives the worker that allocated it
 ``ptrace``, ``process_vm_*``, ...      memory and descriptors of the same tenant's processes
 ``ioctl`` except a few                 a donated object's file system implements hundreds
+``fcntl`` except a few                 locks of an open file: the kernel lists those of a donated
+                                       file to Swift's process, when it looks at the position
 ``getxattr`` and related               Swift keeps all metadata of an object there; they fail
                                        with ``ENOTSUP``, so ``cp`` and ``shutil`` assume a file
                                        system without attributes
@@ -64,7 +66,7 @@ NETWORK_FAMILIES: Final = (2, 10, 16)
 ALLOWED: Final = {
     "files": """
         access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat
-        faccessat2 fadvise64 fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl
+        faccessat2 fadvise64 fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat
         fdatasync flock fstat fstatfs fsync ftruncate futimesat getcwd getdents getdents64 lchown
         link linkat lseek lstat mkdir mkdirat mknod mknodat newfstatat open openat openat2 pread64
         preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv rename
@@ -130,6 +132,10 @@ OWN_ONLY: Final = {
 MESSAGES: Final = {2: "recvmsg sendmsg", 3: "recvfrom recvmmsg sendmmsg sendto"}
 MSG_OOB: Final = 1
 
+#: Commands of ``fcntl``: duplicates, flags, locks of a process, owner of signals, size of a pipe,
+#: seals of memory.
+FCNTLS: Final = (*range(10), *range(1030, 1035))
+
 #: Requests of ``ioctl``: terminal or not, its width, bytes to read, blocking mode, close on exec.
 IOCTLS: Final = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
 #: Further requests of a sandbox with a network: queries of interfaces (``SIOCGIF*``).
@@ -188,6 +194,7 @@ def profile(*, has_network: bool) -> str:
         _when(["clone"], {0: 0}, NAMESPACE_FLAGS | CLONE_PARENT),
         *(_when(["socket", "socketpair"], {0: family}) for family in families),
         *(_when(["ioctl"], {1: request}) for request in requests),
+        *(_when(["fcntl"], {1: command}) for command in FCNTLS),
         *(_when(["personality"], {0: value}) for value in PERSONALITIES),
         *(_when(names.split(), dict.fromkeys(indexes, 0)) for indexes, names in OWN_ONLY.items()),
         *(_when(names.split(), {index: 0}, MSG_OOB) for index, names in MESSAGES.items()),

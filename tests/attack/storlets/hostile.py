@@ -499,6 +499,8 @@ class Hostile(Gremlin):
             "ptrace child": self._trace_child, "packet": lambda: socket.socket(17, socket.SOCK_RAW), "af_alg": lambda: socket.socket(38, socket.SOCK_SEQPACKET),
             "vsock": lambda: socket.socket(40, socket.SOCK_STREAM), "bluetooth": lambda: socket.socket(31, socket.SOCK_RAW),
             "terminal input": self._push_input,
+            "lock of an open file": lambda: fcntl.fcntl(os.memfd_create("x"), fcntl.F_OFD_SETLK, struct.pack("hhxxxxqqixxxx", 0, 0, 0, 1, 0)),
+            "lease": lambda: fcntl.fcntl(os.memfd_create("x"), fcntl.F_SETLEASE, fcntl.F_RDLCK),
         }  # fmt: skip
         self._report(attempts)
 
@@ -870,6 +872,15 @@ class Hostile(Gremlin):
             os.posix_fadvise(source, 0, 0, os.POSIX_FADV_DONTNEED)
             os.lseek(source, 0, os.SEEK_SET)
             os.readv(source, buffers)
+
+    def many_locks(self) -> None:
+        """Set locks on the input without end, each on another byte, before those there are."""
+        source, first = self.ins[0].fileno(), 1 << 40
+        while True:
+            first -= 2
+            for command in (fcntl.F_OFD_SETLK, fcntl.F_SETLK):
+                with contextlib.suppress(OSError):
+                    fcntl.fcntl(source, command, struct.pack("hhxxxxqqixxxx", fcntl.F_RDLCK, 0, first, 1, 0))
 
     def slow_descriptors(self) -> None:
         """Send inotify descriptors, each of which takes milliseconds to close, to Swift."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import json
 import os
 import socket
@@ -70,6 +71,15 @@ def test_a_call_that_was_seen_is_in_the_profile(name: str) -> None:
     assert allowed or name in REFUSED_YET_FINE
 
 
+def test_locks_of_an_open_file_are_refused_and_those_of_a_process_are_not() -> None:
+    commands = {rule["args"][0]["valueTwo"] for rule in of("fcntl")}
+    assert commands >= {fcntl.F_DUPFD_CLOEXEC, fcntl.F_SETFL, fcntl.F_SETLK, fcntl.F_SETLKW}
+    assert not commands & {
+        fcntl.F_OFD_GETLK, fcntl.F_OFD_SETLK, fcntl.F_OFD_SETLKW, fcntl.F_SETLEASE,
+        fcntl.F_NOTIFY, fcntl.F_SETSIG,
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("name", seccomp.DENIED.split())
 @pytest.mark.parametrize("has_network", [False, True])
 def test_a_dangerous_call_is_in_no_rule(name: str, *, has_network: bool) -> None:
@@ -111,7 +121,15 @@ def test_sockets_are_local_unless_there_is_a_network() -> None:
 def test_arguments_are_compared_as_the_kernel_reads_them() -> None:
     """The kernel reads 32 bits of these; a higher bit must neither bypass a rule nor cause a
     refusal."""
-    for name in ("socket", "socketpair", "ioctl", "personality", "prlimit64", "setpriority"):
+    for name in (
+        "socket",
+        "socketpair",
+        "fcntl",
+        "ioctl",
+        "personality",
+        "prlimit64",
+        "setpriority",
+    ):
         for rule in of(name):
             assert {(match["op"], match["value"]) for match in rule["args"]} == {
                 ("SCMP_CMP_MASKED_EQ", 0xFFFFFFFF)
