@@ -87,6 +87,8 @@ class Channel:
         self._fail: Callable[[BaseException], None] = _nothing_begun
         #: Counts bytes of created objects for the limits of the run.
         self._count_created: Callable[[int], None] = _nothing_counted
+        #: Of all that is read of the run.
+        self._read_pace = ReadPace()
         self._reader: GreenTask | None = None
         self._tasks: set[GreenTask] = set()
         #: Inputs of called storlets that the storlet writes, until the call has an answer.
@@ -107,7 +109,7 @@ class Channel:
         self, fail: Callable[[BaseException], None], count: Callable[[int], None], pace: ReadPace
     ) -> int:
         """See :class:`~storlet_middleware.engine.services.Services`."""
-        self._count_created = count
+        self._count_created, self._read_pace = count, pace
         self._creations.begin(self._add_created, pace)
         ours, theirs = socket_pair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
@@ -228,7 +230,9 @@ class Channel:
     def _call_on(self, request: CallStorlet) -> Message | Stream | Donation:
         """Call a storlet on data that the storlet writes, which may stall meanwhile."""
         reply = Feeding(request.id)
-        data = call_input.donated(lambda fd: self._replies.send(reply, fd), self._quota.add_written)
+        data = call_input.donated(
+            lambda fd: self._replies.send(reply, fd), self._quota.add_written, self._read_pace
+        )
         self._call_inputs.add(data)
         try:
             return self._performer.call_on(request, data)
