@@ -34,21 +34,29 @@ def describes_others(headers: Iterable[tuple[str, str]]) -> bool:
     return False
 
 
-def require_uncovered(reads: CoveredReads, headers: Iterable[tuple[str, str]]) -> None:
+def require_uncovered(
+    reads: CoveredReads, headers: Iterable[tuple[str, str]], read: SwiftPath | None = None
+) -> None:
     """Raise if the answer to the operation of ``reads`` has facts of covered objects.
 
     :param headers: as Swift gives them; those of 304, 307, 412 and 416 contain the same facts as
         those of a success.
+    :param read: the object of the answer, if it is a further input of a storlet, read by GET: its
+        length and ETag reach the storlet and the record of the run.
     """
     given = {key.lower(): value for key, value in headers}
     is_manifest = config_true_value(given.get("x-static-large-object", "false"))
+    if read is not None:
+        if is_manifest:
+            _check_manifest(reads, read, "", given)
+        return
     if reads.operation.method == "POST" and _LOCATION in given:
         for origin in origins(reads.decided):
             reads.require(origin, "HEAD", may_run=False)
     if not _LINK.isdisjoint(given):
         _check_link(reads, given)
     if is_manifest and reads.operation.source is not None:
-        _check_manifest(reads, given)
+        _check_manifest(reads, reads.operation.subject, reads.operation.version_id, given)
 
 
 def _check_link(reads: CoveredReads, headers: Mapping[str, str]) -> None:
@@ -86,11 +94,11 @@ def _target(link: SwiftPath, headers: Mapping[str, str]) -> SwiftPath | None:
     return parse_url(f"/{link.version}/{account}/{path}")
 
 
-def _check_manifest(reads: CoveredReads, headers: Mapping[str, str]) -> None:
-    manifest = reads.operation.subject
+def _check_manifest(
+    reads: CoveredReads, manifest: SwiftPath, version_id: str, headers: Mapping[str, str]
+) -> None:
     if manifest.name is None:
         return
-    version_id = reads.operation.version_id
     query = f"version-id={quote(version_id)}" if version_id else ""
     rule = reads.manifests(query).covering_rule(manifest, headers.get("x-timestamp"))
     if rule is not None:

@@ -245,14 +245,16 @@ class ReadGuard:
         """Whether :meth:`check_answer` or :meth:`break_if_refused` has to look at an answer."""
         return bool(self.refused) or answer_check.describes_others(headers)
 
-    def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
+    def check_answer(
+        self, headers: Iterable[tuple[str, str]], read: SwiftPath | None = None
+    ) -> None:
         """Raise if the answer must not be sent; no part of it was sent yet."""
         if self.refused:
             raise self.refused[0]
         if self.reads.running_rule is not None:
             return  # the client gets none of these headers, and each segment is checked
         try:
-            answer_check.require_uncovered(self.reads, headers)
+            answer_check.require_uncovered(self.reads, headers, read)
         except StorletError as error:
             self.on_refusal(error)
             raise

@@ -28,6 +28,8 @@ _RANGES: Final = ("HTTP_RANGE", "HTTP_X_STORLET_RANGE")
 #: Options of Swift's copy that a run does not support.
 _COPY_OPTIONS: Final = ("HTTP_X_FRESH_METADATA",)
 _EXPIRY: Final = ("HTTP_X_DELETE_AT", "HTTP_X_DELETE_AFTER")
+#: A DELETE only if the object expires at this time; Swift's own expirer sends it.
+_IF_EXPIRY: Final = "HTTP_X_IF_DELETE_AT"
 _QUOTAS: Final = (
     "X-Container-Meta-Quota-Bytes", "X-Account-Meta-Quota-Bytes", "X-Account-Quota-Bytes",
 )  # fmt: skip
@@ -141,25 +143,31 @@ def require_no_later_delete(evaluation: Evaluation) -> None:
         raise evaluation.refusal(rule, f"an expiry deletes the object: {message}")
 
 
-def require_no_manifest_deletion(evaluation: Evaluation) -> None:
-    """Refuse to delete a covered object with the segments that its manifest names.
+def require_plain_deletion(evaluation: Evaluation) -> None:
+    """Refuse a deletion of a covered object whose answer would depend on the object.
 
-    Swift's answer would show whether the object is a static large object, and of how many segments.
+    With the segments that its manifest names, the answer shows whether the object is a static large
+    object, and of how many segments.  With ``X-If-Delete-At`` it confirms a guess of the object's
+    expiry, and a wrong guess deletes nothing.
     """
-    subject, query = evaluation.subject, evaluation.operation.query
-    if evaluation.method != "DELETE" or query.get("multipart-manifest") != "delete":
+    subject, operation = evaluation.subject, evaluation.operation
+    if evaluation.method != "DELETE" or subject.name is None:
         return
-    if evaluation.loaded is None or not evaluation.loaded.has_mandatory or subject.name is None:
+    text = None
+    if operation.query.get("multipart-manifest") == "delete":
+        text = (
+            "the answer would show whether the object is a large object: retry without"
+            " multipart-manifest in the query"
+        )
+    elif _IF_EXPIRY in evaluation.environ:
+        text = "X-If-Delete-At would reveal when the object expires: retry without it"
+    if text is None or evaluation.loaded is None or not evaluation.loaded.has_mandatory:
         return
     # An old version has other metadata, and may be a link.
-    has_version = bool(evaluation.operation.version_id)
+    has_version = bool(operation.version_id)
     for read in (subject.sibling(None, None),) if has_version else origins(subject):
         rule = swift_paths.covering_rule(evaluation.path_rules, read)
         if rule is not None:
-            text = (
-                "the answer would show whether the object is a large object: retry without"
-                " multipart-manifest in the query"
-            )
             raise evaluation.refusal(rule, text)
 
 

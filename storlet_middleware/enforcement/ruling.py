@@ -248,7 +248,7 @@ class Enforcement:
         requirements.require_no_moves(evaluation)
         requirements.require_no_quota(evaluation)
         requirements.require_no_later_delete(evaluation)
-        requirements.require_no_manifest_deletion(evaluation)
+        requirements.require_plain_deletion(evaluation)
         requirements.require_no_restore(evaluation)
         requirements.require_kept_coverage(evaluation)
         return self._apply(evaluation, rule, facts, write_rule, write_facts)

@@ -26,7 +26,7 @@ from storlet_middleware.wsgi.context import AuthorizationChain, RequestContext, 
 from storlet_middleware.wsgi.grants import GrantedReads, Reader
 from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal, client_environ, path_info
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.swift_paths import SwiftPath, object_path
 
 #: Headers of the client's request that select a part of the answer.
 _RANGES: Final = ("HTTP_RANGE", "HTTP_IF_RANGE")
@@ -99,13 +99,15 @@ class CallerReads:
         """
         request = Request(self._get_environ(path))
         request.headers.update(headers)
-        # Of extra resources, no storlet and no caller gets headers; their reads are checked.
-        rules = self._context.chain.rules if path == self._request.source else None
+        place = self._request
+        is_source = path == place.source
+        further = SwiftPath(place.version, place.account, path.container, path.name)
         given = result_of(
             gate.ask,
             self._proxy.app,
             request.environ,
-            rules,
+            self._context.chain.rules,
+            None if is_source else further,
             release=lambda answer: close_if_possible(answer.chunks),
         )
         chunks = given.chunks
@@ -124,7 +126,7 @@ class CallerReads:
             raise SwiftRefusal(self._refusal(request, given.status, answer))
         # A link that is read as such has no bytes, and the rules were evaluated for its target.
         is_link = "X-Symlink-Target" in answer.headers
-        is_checked = path == self._request.source and self._timestamp is not None and not is_link
+        is_checked = is_source and self._timestamp is not None and not is_link
         if is_checked and answer.headers.get("X-Timestamp", "") != self._timestamp:
             close_if_possible(chunks)
             raise BackendFailed(

@@ -91,6 +91,8 @@ class Disclosure:
 
     def shows_header(self, name: str) -> bool:
         """Whether the caller may see a header of the source."""
+        if self._used_grants:
+            return False
         return self._plan is None or not self._plan.withholds or self._plan.passes_header(name)
 
     def error(self, error: StorletError, step: str) -> StorletError:

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from storlet_middleware.errors import StorletError
 from storlet_middleware.wsgi.operation import Operation, parse
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 #: Key of the WSGI environment.
 CONTEXT: Final = "storlets.context"
@@ -52,8 +53,13 @@ class RulesCheck(Protocol):
     def must_check(self, headers: Iterable[tuple[str, str]]) -> bool:
         """Whether an answer with these headers may contain facts of other objects."""
 
-    def check_answer(self, headers: Iterable[tuple[str, str]]) -> None:
-        """Raise the refusal of an answer, if there is one."""
+    def check_answer(
+        self, headers: Iterable[tuple[str, str]], read: SwiftPath | None = None
+    ) -> None:
+        """Raise the refusal of an answer, if there is one.
+
+        :param read: the object that was read, if it is not the operation's own.
+        """
 
     def break_if_refused(
         self, headers: Iterable[tuple[str, str]], chunks: Iterable[bytes]

@@ -22,20 +22,27 @@ from swift.common.utils import close_if_possible
 
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.context import RulesCheck
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 WSGIApp = Callable[..., Any]
 
 
-def ask(app: WSGIApp, environ: dict[str, Any], rules: RulesCheck | None) -> Answer:
+def ask(
+    app: WSGIApp,
+    environ: dict[str, Any],
+    rules: RulesCheck | None,
+    read: SwiftPath | None = None,
+) -> Answer:
     """The answer of ``app``; raises if the rules of any account refuse it.
 
     :param rules: ``None`` where no rules apply.
+    :param read: the object that is read, if it is not the operation's own.
     """
     status, headers, chunks = Request(environ).call_application(app)
     return (
         Answer(status, headers, chunks)
         if rules is None
-        else _checked(rules, status, headers, chunks)
+        else _checked(rules, status, headers, chunks, read)
     )
 
 
@@ -74,12 +81,16 @@ def stream(
 
 
 def _checked(
-    rules: RulesCheck, status: str, headers: list[tuple[str, str]], chunks: Iterable[bytes]
+    rules: RulesCheck,
+    status: str,
+    headers: list[tuple[str, str]],
+    chunks: Iterable[bytes],
+    read: SwiftPath | None = None,
 ) -> Answer:
     if not rules.must_check(headers):
         return Answer(status, headers, chunks)
     try:
-        rules.check_answer(headers)
+        rules.check_answer(headers, read)
     except BaseException:
         close_if_possible(chunks)
         raise

@@ -270,6 +270,21 @@ def test_granted_data_cannot_be_copied_away(
     assert reader.put(f"{target}/o", b"", {"X-Copy-From": quote(f"/{guarded}/o")}).status == 403
 
 
+def test_a_copy_through_a_grant_has_no_header_of_its_source(
+    any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str, shared_storlets: None
+) -> None:
+    assert grant(owner, guarded, "test:tester3", any_tool.storlet) == 204
+    target = unique("target")
+    assert owner.put(target, headers={"X-Container-Write": "test:tester3"}).status == 201
+    theirs = Tool(users["test:tester3"].on(owner.account), any_tool.storlet)
+    answer = theirs.copy(f"{guarded}/o", f"{target}/o", "upper")
+    assert answer.status == 201, answer
+    assert "X-Storlet-Generated-From-Last-Modified" not in answer.headers
+    assert owner.head(f"{target}/o").meta("Inner") is None
+    assert owner.get(f"{target}/o").body == SECRET.upper()
+    remove_container(owner, target)
+
+
 @pytest.mark.parametrize(
     "query",
     ["multipart-manifest=get", "multipart-manifest=get&format=raw", "part-number=1", "symlink=get"],

@@ -24,7 +24,19 @@ from tests.functional.wards import (
 )
 from tests.support.accounts import unique
 from tests.support.http import Client
+from tests.support.storlets import declaration
 
+#: Answers with the length of each of its inputs.
+SIZES = b"""
+class Sizes:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        out_files[0].write(" ".join(str(each.size) for each in in_files).encode())
+"""
+#: More than is read of a seekable input before its storlet requests a range.
+FIRST_BYTES = 70_000
 KEEP = """
   - name: keep
     when: {method: DELETE, container: {prefix: patients}, user: "test2:tester2"}
@@ -92,6 +104,36 @@ def test_a_caller_makes_no_static_large_object_over_covered_segments(
             assert_closed(answer)
             assert etag not in told(answer)
             assert ward.admin.head(name).status == 404
+
+
+@pytest.mark.parametrize("requires", ["nothing", "its ETag", "another ETag"])
+def test_a_further_input_has_no_facts_of_covered_segments(ward: Ward, requires: str) -> None:
+    """Its first segment, which Swift reads at once, is not covered."""
+    first, name, storlet = unique("open/first"), unique("open/mixed"), "sizes.py"
+    assert ward.admin.put(first, b"x" * FIRST_BYTES).status == 201
+    manifest = json.dumps([{"path": f"/{path}"} for path in (first, "patients/a.csv")]).encode()
+    assert ward.admin.put(name, manifest, query=PUT_MANIFEST).status == 201
+    headers = declaration("python", "sizes.Sizes", Input="seekable")
+    assert ward.admin.put(f"storlet/{storlet}", SIZES, headers).status == 201
+    etag = derived_etag(ward, name) if requires == "its ETag" else "0" * 32
+    conditions = {} if requires == "nothing" else {"X-Storlet-If-Resources": etag}
+    asked = {"X-Run-Storlet": storlet, "X-Storlet-Extra-Resources": f"/{name}", **conditions}
+    assert_closed(ward.researcher.get(first, asked))
+    answer = ward.physician.get(first, asked)
+    if requires == "another ETag":
+        assert answer.status == 412, answer
+    else:
+        assert answer.body == f"{FIRST_BYTES} {FIRST_BYTES + len(CONTENT)}".encode(), answer
+
+
+def test_a_covered_caller_does_not_guess_an_expiry(ward: Ward) -> None:
+    name, at = unique("patients/expiring"), "4000000000"
+    assert ward.admin.put(name, CONTENT, {"X-Delete-At": at}).status == 201
+    for guess in (at, "4000000001"):
+        answer = ward.researcher.request("DELETE", name, {"X-If-Delete-At": guess})
+        assert answer.status == 403, answer
+        assert_reveals_nothing(answer)
+    assert ward.admin.head(name).status == 200
 
 
 def test_a_static_large_object_of_the_owner_runs_the_storlet_over_all_of_it(ward: Ward) -> None:

@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
+from urllib.parse import quote
 
 from tests.functional.wards import PHYSICIAN, RESEARCHER
 from tests.support.accounts import prepare_account, unique
@@ -45,7 +46,7 @@ _VARYING: Final = re.compile(
     r"tx[0-9a-f]{21}-[0-9a-f]{10}[\w.-]*|\d{10}\.\d{5}(_[0-9a-f]{16})?|\d{4}-\d\d-\d\dT[\d:.]+Z?"
     r"|\w{3}, \d\d \w{3} \d{4} [\d:]{8} GMT|cpu=[\d.]+|peak-memory=\d+"
     r"|(?<=Object Etag ')[0-9a-f]{32}"  # of a manifest's text, which has times
-    r"|(?<=boundary=)[0-9a-f]{32}|(?<=--)[0-9a-f]{32}"
+    r"|(?<=boundary=)[0-9a-f]{32}|(?<=--)[0-9a-f]{32}|(?<=\"milliseconds\": )\d+"
 )
 
 
@@ -151,6 +152,11 @@ def make_world(users: dict[str, Client], secret: Secret, rules: str) -> World:
         headers = declaration("python", f"{name}.{name.title()}")
         assert admin.put(f"storlet/{name}.py", source, headers).status == 201
     _fill(world, secret)
+    headers = declaration("python", "sizes.Sizes", Input="seekable")
+    assert admin.put("storlet/sizes.py", SIZES, headers).status == 201
+    headers = declaration("python", "asker.Asker", Services="read, list, write, call")
+    source = (SOURCES / "asker.py").read_bytes()
+    assert admin.put("storlet/asker.py", source, headers).status == 201
     answer = admin.put(
         "storlet_rules/rules.yaml",
         rules.encode(),
@@ -187,6 +193,8 @@ def _fill(world: World, secret: Secret) -> None:
     put_static("open/static", public, "/open/seg/1")
     put_static("open/over-covered", public, "/patients/seg/1")
     put_static("open/over-large", public, "/open/over-covered")
+    put("open/seg/first", b"public\n" * 10_000)
+    put_static("open/over-some-covered", public, "/open/seg/first", "/patients/seg/1")
     put("open/dynamic", b"", {"X-Object-Manifest": "open/seg/"})
     put("open/dynamic-over-covered", b"", {"X-Object-Manifest": "patients/seg/"})
     put("open/link", b"", {"X-Symlink-Target": "open/plain"})
@@ -201,7 +209,7 @@ def _fill(world: World, secret: Secret) -> None:
 OBJECTS: Final = (
     "patients/a", "patients/seg/1", "patients/static", "patients/dynamic", "patients/link",
     "patients/new", "open/plain", "open/seg/1", "open/static", "open/over-covered",
-    "open/over-large", "open/dynamic", "open/dynamic-over-covered", "open/link",
+    "open/over-large", "open/over-some-covered", "open/dynamic", "open/dynamic-over-covered", "open/link",
     "open/link-to-covered", "open/static-link", "open/new", "kept/secret", "kept/plain",
     "inbox/own", "inbox/1", "inbox/2", "inbox/3",
 )  # fmt: skip
@@ -215,7 +223,19 @@ TARGETS: Final = (
     "patients/new",
     "kept/n",
 )
-STORLETS: Final = ("mark.py", "mask.py", "keep.py", "fail.py", "none.py", "std:nop", "std:sequence")
+STORLETS: Final = (
+    "mark.py", "mask.py", "keep.py", "fail.py", "none.py", "std:nop", "std:sequence", "sizes.py",
+    "asker.py",
+)  # fmt: skip
+#: Answers with the length of each of its inputs.
+SIZES: Final = b"""
+class Sizes:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        out_files[0].write(" ".join(str(each.size) for each in in_files).encode())
+"""
 CONTAINERS: Final = ("patients", "open", "inbox", "kept", "old", "archive")
 
 
@@ -227,6 +247,7 @@ class Requests:
         self._kinds: tuple[tuple[int, Callable[[], Asked]], ...] = (
             (9, self._read), (3, self._listing), (5, self._copy), (2, self._put_plain),
             (4, self._put_composed), (2, self._post), (1, self._delete), (1, self._of_container),
+            (1, self._distributed),
         )  # fmt: skip
 
     def next(self) -> Asked:
@@ -265,15 +286,37 @@ class Requests:
     def _storlet(self, chance: float = 0.25) -> dict[str, str]:
         if self._random.random() > chance:
             return {}
+        storlet = self._one(STORLETS)
+        own = {"X-Storlet-Parameter-2": f"ask:{quote(self._service())}"}
         return (
-            {"X-Run-Storlet": self._one(STORLETS)}
+            {"X-Run-Storlet": storlet}
+            | (own if storlet == "asker.py" else {})
             | self._maybe(0.2, {"X-Storlet-Run-On-Proxy": ""})
             | self._maybe(0.2, {"X-Storlet-Range": self._span()})
-            | self._maybe(0.2, {"X-Storlet-Extra-Resources": "/" + self._one(OBJECTS)})
+            | self._maybe(
+                0.3,
+                *(
+                    {
+                        "X-Storlet-Extra-Resources": "/" + self._one(OBJECTS),
+                    }
+                    | self._maybe(0.5, {"X-Storlet-If-Resources": self._etag()})
+                    for _ in range(2)
+                ),
+            )
             | self._maybe(0.1, {"X-Storlet-Generate-Log": "true"})
             | self._maybe(0.2, {"X-Storlet-Parameter-1": "mark:#"})
             | self._maybe(0.1, {"X-Storlet-Output": "/" + self._one(TARGETS)})
         )
+
+    def _service(self) -> str:
+        """A request of a storlet to the store."""
+        path, target = "/" + self._one(OBJECTS), "/" + self._one(TARGETS)
+        return json.dumps([self._one((
+            ["open", path], ["open", path, [0, 5]], ["stat", path], ["copy", path, target],
+            ["list", self._one(CONTAINERS)], ["set", path, {"Color": "red"}],
+            ["raw", "open", {"path": path, "etag": self._etag()}],
+            ["call", self._one(("std:nop", "sizes.py", "keep.py")), path],
+        ))])  # fmt: skip
 
     def _general(self) -> dict[str, str]:
         return (
@@ -375,7 +418,8 @@ class Requests:
             names = "\n".join(self._random.sample(OBJECTS, 2)) + "\n"
             return Asked("POST", "", {"Content-Type": "text/plain"}, {"bulk-delete": ""}, names)
         query = self._maybe(0.3, {"multipart-manifest": "delete"}, {"version-id": "null"})
-        return Asked("DELETE", self._one((*TARGETS, "open/over-covered")), self._general(), query)
+        headers = self._general() | self._maybe(0.2, {"X-If-Delete-At": "4000000000"})
+        return Asked("DELETE", self._one((*TARGETS, "open/over-covered")), headers, query)
 
     def _of_container(self) -> Asked:
         headers = self._maybe(
@@ -385,3 +429,14 @@ class Requests:
             {"X-Container-Meta-Web-Index": "own"}, {"X-Container-Sync-To": "http://a/v1/b/c"},
         )  # fmt: skip
         return Asked(self._one(("POST", "PUT", "OPTIONS")), self._one(CONTAINERS), headers)
+
+    def _distributed(self) -> Asked:
+        """A storlet on several objects; the answer, which has times, is not stored."""
+        objects: Any = {"container": self._one(CONTAINERS), "prefix": self._one(("", "s"))}
+        if self._random.random() < 0.5:
+            objects = ["/" + path for path in self._random.sample(OBJECTS, 3)]
+        given = {
+            "objects": objects, "split": self._one(("std:nop", "keep.py", "sizes.py")),
+            "on-failure": "report", "order": "listing",
+        }  # fmt: skip
+        return Asked("POST", "", {"X-Run-Storlet": "std:distributed"}, {}, json.dumps(given))

@@ -67,6 +67,12 @@ class Asker:
             file.seek(place)
             return [start.decode(), file.read(5).decode()]
 
+    def do_raw(self, operation: str, fields: dict[str, Any], times: int = 1) -> list[Any]:
+        """Send a message as the library of the language would not."""
+        for _ in range(times):
+            services._channel.ask(operation, fields)
+        return []
+
     def do_stat(self, path: str) -> list[Any]:
         return [services.stat(path)._asdict()]
 

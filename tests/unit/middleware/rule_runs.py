@@ -146,7 +146,7 @@ class ClosingRules:
     def must_check(self, headers: Any) -> bool:
         return bool(self.refused)
 
-    def check_answer(self, headers: Any) -> None:
+    def check_answer(self, headers: Any, read: Any = None) -> None:
         if self.refused:
             raise self.refused[0]
 

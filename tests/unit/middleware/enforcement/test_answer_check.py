@@ -9,7 +9,7 @@ from swift.common.swob import Request
 
 from storlet_middleware.enforcement import answer_check
 from storlet_middleware.enforcement.covered_reads import CoveredReads
-from storlet_middleware.errors import BackendFailed
+from storlet_middleware.errors import BackendFailed, RuleRefused
 from storlet_middleware.wsgi.operation import parse
 from tests.unit.middleware.rules_pipeline import (
     COVERED,
@@ -109,3 +109,17 @@ def test_post_to_a_covered_link_does_not_name_its_target(swift: Pipeline) -> Non
     assert_refused(swift.guarded(path_rules, "POST", "closed/link", metadata))
     answer = swift.guarded(path_rules, "POST", "open/link", metadata)
     assert (answer.status, dict(answer.headers)["Location"]) == (307, "/v1/AUTH_a/open/o")
+
+
+def test_a_further_input_is_no_large_object_over_covered_parts(swift: Pipeline) -> None:
+    """A storlet would learn its length, and the record of the run its ETag."""
+    swift.slo("open/large", "open/o", "closed/o")
+    operation = parse(Request.blank("/v1/AUTH_a/open/o").environ)
+    assert operation is not None
+    given = swift.request("HEAD", "open/large").headers.items()
+    place = operation.subject.sibling("open", "large")
+    reads = CoveredReads(operation, lambda _: OnePathRule(COVERED), operation.subject, swift.app)
+    with pytest.raises(RuleRefused):
+        answer_check.require_uncovered(reads, given, place)
+    reads = CoveredReads(operation, lambda _: OnePathRule(), operation.subject, swift.app)
+    answer_check.require_uncovered(reads, given, place)

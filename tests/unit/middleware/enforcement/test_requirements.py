@@ -221,6 +221,19 @@ def test_a_covered_object_is_not_deleted_with_its_segments(ruled: Ruled, version
     assert ruled.proxy.call("DELETE", "c/o").status == 204
 
 
+@pytest.mark.parametrize("query", ["", "?version-id=1640995200.00000"])
+def test_the_expiry_of_a_covered_object_is_not_guessed_by_its_deletion(
+    ruled: Ruled, query: str
+) -> None:
+    ruled.rule(rule("hide", "method: GET, container: c, object: o", "run: up.py"))
+    guess = {"X-If-Delete-At": "1640995200"}
+    assert_closed(ruled.proxy.call("DELETE", f"c/o{query}", guess))
+    assert not ruled.swift.requests("DELETE")
+    if not query:
+        assert ruled.proxy.call("DELETE", "c/other", guess).status == 204
+        assert ruled.proxy.call("DELETE", "c/o").status == 204
+
+
 OUTPUT = {**RUN, "X-Storlet-Output": "/c/out"}
 
 

@@ -167,6 +167,17 @@ def test_headers_of_the_source_need_read_access_and_the_rules_permission(
     assert disclosure.inherited_metadata(SOURCE) == inherited
 
 
+@pytest.mark.parametrize(
+    ("plan", "grants", "is_shown"),
+    [(None, [], True), (PLAN, [], True), (None, [True], False), (MANDATORY, [], False)],
+)
+def test_a_header_of_the_source_is_shown_likewise(
+    plan: Plan | None, grants: list[bool], is_shown: bool
+) -> None:
+    disclosure = Disclosure(plan, grants, reads_source=True)
+    assert disclosure.shows_header("Last-Modified") is is_shown
+
+
 def test_a_grant_counts_from_its_first_use() -> None:
     """The list is filled while the source is read, after the decisions were made."""
     used: list[bool] = []
