@@ -3,9 +3,10 @@ signature.
 
 No header of ours that a signature does not cover may have an effect: ``X-Run-Storlet`` names code,
 further inputs and a target, others change grants or show rules.  A request with such a header is
-refused (:func:`require_covered`).  The storlets of a rule run for every reader of an object, these
-requests included.  ``SECURITY.rst`` lists all kinds of delegated access, also those that change
-nothing here, each with its test.
+refused (:func:`require_covered`).  So is a signed request with a parameter of ours in its query,
+which most signatures do not cover: one makes an older version of a bundle current.  The storlets
+of a rule run for every reader of an object, these requests included.  ``SECURITY.rst`` lists all
+kinds of delegated access, also those that change nothing here, each with its test.
 
 ============================== ========== ================ ========================================
 kind of delegated access       ``signed`` own storlet      recognised by
@@ -30,6 +31,7 @@ from typing import Any, Final
 
 from storlet_middleware.errors import AccessDenied
 from storlet_middleware.wsgi import s3_request
+from storlet_middleware.wsgi.operation import query_of
 
 #: The user of requests that Swift's middlewares make for themselves, and that formpost makes to
 #: upload.
@@ -37,6 +39,8 @@ PRE_AUTHORISED: Final = ".wsgi.pre_authed"
 _FORMPOST: Final = "FP"
 _SIGNED_URLS: Final = (".wsgi.tempurl", ".wsgi.formpost")
 _OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_", "HTTP_X_REMOVE_STORLET_")
+#: The beginning of the parameters of ours in a query.
+_QUERIES: Final = "storlet-"
 
 
 def is_signed(environ: Mapping[str, Any]) -> bool:
@@ -65,18 +69,20 @@ def covers_storlet(environ: Mapping[str, Any]) -> bool:
 
 
 def require_covered(environ: Mapping[str, Any]) -> None:
-    """Refuse a request with headers of ours that its signature does not cover.
+    """Refuse a request with headers or parameters of ours that its signature does not cover.
 
-    These name code and further inputs, add and revoke grants, and show rules: all with the rights
-    of the signature's owner.
+    These name code and further inputs, add and revoke grants, show rules, and change the version of
+    a bundle: all with the rights of the signature's owner.
     """
     if covers_storlet(environ):
         return
     given = _given(environ)
+    if is_signed(environ):
+        given += [f"?{name}" for name in query_of(environ) if name.startswith(_QUERIES)]
     if given:
         raise AccessDenied(
-            f"the request's signature does not cover {', '.join(given)}: leave these headers out,"
-            " or send the request with a token",
+            f"the request's signature does not cover {', '.join(given)}: leave these out, or send"
+            " the request with a token",
             status=401,
         )
 

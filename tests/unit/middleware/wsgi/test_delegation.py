@@ -30,6 +30,19 @@ def test_signed_url_cannot_run_a_storlet(proxy: Proxy, node: Node) -> None:
     assert node.workers.runs == []
 
 
+@pytest.mark.parametrize(
+    ("method", "query"), [("POST", "storlet-version=1"), ("GET", "storlet-versions")]
+)
+def test_signed_url_has_no_parameter_of_ours(proxy: Proxy, method: str, query: str) -> None:
+    """A TempURL signs the method and the path, and no query."""
+    path, allowed = f"storlet/tool.storlet?{query}", {"swift.authorize": lambda _: None}
+    answer = proxy.call(method, path, user=".wsgi.tempurl", environ=allowed)
+    assert (answer.status, answer.error) == (401, "access.denied"), answer.data
+    assert query.partition("=")[0].encode() in answer.data
+    other = proxy.call("GET", "c/o?filename=x", user=".wsgi.tempurl", environ=allowed)
+    assert other.status == 200
+
+
 def test_signed_url_caller_is_signed_and_its_signature_is_hidden() -> None:
     seen = RecordingApp()
     expires = int(time.time()) + 60
