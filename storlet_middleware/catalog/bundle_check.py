@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Final
 
+from swift.common import constraints
+
 from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import child, names
 from storlet_middleware.bundle import archive, manifest
@@ -17,6 +19,7 @@ from storlet_middleware.concurrency import WaitExpired
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BundleInvalid, InternalError, NodeBusy
+from storlet_middleware.wsgi.strings import wsgi
 
 #: To unpack and hash a bundle of 1 GiB takes 8 s.
 _CPU_SECONDS: Final = 30
@@ -162,5 +165,13 @@ def _checked(found: Mapping[str, Any]) -> Checked:
         names.META_SECRETS: ", ".join(document.get("secrets", ())),
         **_limit_headers(document),
     }
-    shown = {key: value for key, value in metadata.items() if value}
+    shown = {key: wsgi(value) for key, value in metadata.items() if _can_be_metadata(value)}
     return Checked(found["sha256"], document["version"], facts_of(found), shown)
+
+
+def _can_be_metadata(value: str) -> bool:
+    """Whether clients see a part of the manifest in the object's metadata, where runs do not need
+    it.
+    """
+    most = constraints.MAX_META_VALUE_LENGTH
+    return bool(value) and value.isprintable() and len(wsgi(value)) <= most

@@ -23,7 +23,7 @@ from swift.common.utils import close_if_possible
 
 from storlet_middleware.check_slots import CheckSlots, NoSlot
 from storlet_middleware.errors import BackendFailed, NodeBusy, StorletError
-from storlet_middleware.wsgi import own_requests
+from storlet_middleware.wsgi import own_requests, stored_headers
 from storlet_middleware.wsgi.bodies import ClientBody, ObjectBody
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
@@ -137,7 +137,12 @@ def read(app: Any, environ: dict[str, Any], path: str, out: BinaryIO) -> Mapping
 def write(
     app: Any, environ: dict[str, Any], path: str, body: BinaryIO, headers: Mapping[str, str]
 ) -> Any:
-    """Store all of a file; Swift's answer, without its body."""
+    """Store all of a file; Swift's answer, without its body.
+
+    :raises BadRequest: an object server would refuse the headers.
+    """
+    put = Request.blank(path, environ={"REQUEST_METHOD": "PUT"}, headers=dict(headers))
+    stored_headers.require_storable(put, {})
     size = body.seek(0, 2)
     body.seek(0)
     sent = {**headers, "Content-Length": str(size)}

@@ -19,6 +19,7 @@ from storlet_middleware.services import identity
 from storlet_middleware.services.nesting import nesting_of
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import ClosingIterator
+from storlet_middleware.wsgi.sent_headers import require_sendable
 from storlet_middleware.wsgi.strings import wsgi
 
 WSGIApp = Callable[..., Any]
@@ -62,14 +63,17 @@ class CallerRequests:
 
         :param path: a container, or container/object, as text.
         :param headers: values as text.
+        :raises BadRequest: HTTP cannot carry them.
         """
         environ = dict(self._environ)
         environ["REQUEST_METHOD"] = method
         environ["PATH_INFO"] = wsgi("/".join(("", *self._place, path)))
         environ["QUERY_STRING"] = urlencode(query or {}, quote_via=quote)
         environ["wsgi.input"] = WsgiBytesIO()
-        for name, value in (headers or {}).items():
-            environ["HTTP_" + name.upper().replace("-", "_")] = wsgi(value)
+        given = {name: wsgi(value) for name, value in (headers or {}).items()}
+        require_sendable(given)
+        for name, value in given.items():
+            environ["HTTP_" + name.upper().replace("-", "_")] = value
         status, answered, chunks = Request(environ).call_application(self._app)
         answer = Answer(status, answered, chunks)
         length = answer.header("content-length")

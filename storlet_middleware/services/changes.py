@@ -16,7 +16,7 @@ changes by different requests at the same time, one may be lost.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, unquote
 
 from swift.common.swob import Request
@@ -24,12 +24,13 @@ from swift.common.swob import Request
 from storlet_daemon.protocol.messages import CopyObject, DeleteObject, Performed, SetMetadata
 from storlet_middleware import errors, names
 from storlet_middleware.concurrency import semaphore
-from storlet_middleware.errors import BackendFailed, StorletError
+from storlet_middleware.errors import BackendFailed
 from storlet_middleware.services.requests import (
     StoreAnswer,
     StoreRefusal,
     StoreRequests,
     object_path,
+    require_storable,
 )
 from storlet_middleware.wsgi import stored_headers
 from storlet_middleware.wsgi.bodies import read_bounded
@@ -136,11 +137,3 @@ def _is_version_of(path: str, target: str) -> bool:
     location, _, query = target.partition("?")
     place = unquote(location).split("/", 3)
     return query.startswith("version-id=") and len(place) == 4 and f"/{place[3]}" == path
-
-
-def require_storable(path: str, request: Any, metadata: Mapping[str, str]) -> None:
-    """Refuse headers that an object server would refuse; ``metadata`` is the storlet's part."""
-    try:
-        stored_headers.require_storable(request, metadata)
-    except StorletError as error:
-        raise StoreRefusal(errors.BAD_REQUEST, 400, f"{path}: {error}") from error

@@ -27,8 +27,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from swift.common.swob import Request
-
 from storlet_daemon.protocol.messages import (
     CloseFile,
     Created,
@@ -42,7 +40,7 @@ from storlet_middleware.concurrency import GreenTask, Killed, end, monotonic, sp
 from storlet_middleware.engine.handover import stream
 from storlet_middleware.engine.output_stream import OutputStream, ReadPace, next_chunk
 from storlet_middleware.errors import BackendFailed, StorletError, Unprocessable
-from storlet_middleware.services.changes import require_storable, writable_path
+from storlet_middleware.services.changes import writable_path
 from storlet_middleware.services.requests import StoreRefusal, StoreRequests, limit_refusal
 from storlet_middleware.wsgi import stored_headers
 from storlet_middleware.wsgi.deferred_put import DeferredPut
@@ -129,7 +127,7 @@ class Creations:
             raise limit_refusal(f"more than {self._most} created objects (Service-Creations)")
         self._creating += 1
         try:
-            put = self._requests.defer_put(path, _headers_of(path, request))
+            put = self._requests.defer_put(path, *_headers_of(request))
         finally:
             self._creating -= 1
         if self._is_finished:
@@ -284,20 +282,16 @@ class _File:
         self._stream.close()
 
 
-def _headers_of(path: str, request: CreateObject) -> dict[str, str]:
-    """The headers of the PUT.
-
-    :raises StoreRefusal: Swift would not store an object with them.
-    """
+def _headers_of(request: CreateObject) -> tuple[dict[str, str], dict[str, str]]:
+    """The headers of the PUT, and the metadata that the storlet chose."""
     metadata = dict(request.metadata)
     if request.content_type:
         metadata["Content-Type"] = request.content_type
-    put = Request.blank("/", environ={"REQUEST_METHOD": "PUT"})
-    stored_headers.set_metadata(put.headers, metadata)
+    headers: dict[str, str] = {}
+    stored_headers.set_metadata(headers, metadata)
     if request.delete_after is not None:
-        put.headers[_DELETE_AFTER] = str(request.delete_after)
-    require_storable(path, put, metadata)
-    return {key: value for key, value in put.headers.items() if key.lower() != "host"}
+        headers[_DELETE_AFTER] = str(request.delete_after)
+    return headers, metadata
 
 
 def _of_run(error: BaseException) -> BaseException:

@@ -24,10 +24,11 @@ from storlet_middleware.concurrency import Timeout, result_of
 from storlet_middleware.errors import BackendFailed, InternalError, StorletError, row_of
 from storlet_middleware.services import identity
 from storlet_middleware.services.nesting import Nesting
-from storlet_middleware.wsgi import dynamic_object, early_refusal
+from storlet_middleware.wsgi import dynamic_object, early_refusal, stored_headers
 from storlet_middleware.wsgi.bodies import GuardedBody, SourceAnswer, read_bounded
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext
 from storlet_middleware.wsgi.deferred_put import DeferredPut
+from storlet_middleware.wsgi.sent_headers import require_sendable
 from storlet_middleware.wsgi.storlet_request import ON_DATA
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.subrequest import swift_code
@@ -108,8 +109,13 @@ class StoreRequests:
         """The answer for ``/container`` or ``/container/object``.
 
         :raises StoreRefusal: no success.
+        :raises BadRequest: HTTP cannot carry ``headers``.
         """
-        return self._sent(self._request(method, path, headers, query), path)
+        request = self._request(method, path, headers, query)
+        if method == "COPY" and names.RUN_STORLET not in (headers or {}):
+            # The PUT of Swift's copy has the headers of this request.
+            require_storable(path, request, {})
+        return self._sent(request, path)
 
     def send_data(self, path: str, headers: Mapping[str, str], data: Any) -> StoreAnswer:
         """The answer to a request that runs a storlet on ``data``, a body as ``wsgi.input``.
@@ -125,13 +131,18 @@ class StoreRequests:
             request.environ[ON_DATA] = True
         return self._sent(request, path or "data")
 
-    def defer_put(self, path: str, headers: Mapping[str, str]) -> DeferredPut:
+    def defer_put(
+        self, path: str, headers: Mapping[str, str], metadata: Mapping[str, str]
+    ) -> DeferredPut:
         """A PUT of ``/container/object`` that the rules and Swift allow now, to be sent later.
 
-        :raises StoreRefusal: it is not allowed.
+        :param metadata: the part of ``headers`` that the storlet chose, by its keys.
+        :raises StoreRefusal: it is not allowed, or Swift would not store an object with its
+            headers, which are also those of the client.
         """
-        request = self._request("PUT", path, headers)
-        request.headers["Transfer-Encoding"] = "chunked"
+        request = self._request("PUT", path)
+        request.headers.update({**headers, "Transfer-Encoding": "chunked"})
+        require_storable(path, request, metadata)
         deferred = DeferredPut(request.environ)
         self._sent(request, path).close()
         if not deferred.is_decided:
@@ -154,6 +165,7 @@ class StoreRequests:
         environ["QUERY_STRING"] = urlencode(query or {})
         self._nesting.put(environ)
         request = Request(environ)
+        require_sendable(headers or {})
         request.headers.update(headers or {})
         return request
 
@@ -207,6 +219,17 @@ class ResultBody:
 
     def close(self) -> None:
         close_if_possible(self._chunks)
+
+
+def require_storable(path: str, request: Request, metadata: Mapping[str, str]) -> None:
+    """Refuse a PUT or POST with headers that an object server would refuse.
+
+    :param metadata: the storlet's part of the headers, by its keys.
+    """
+    try:
+        stored_headers.require_storable(request, metadata)
+    except StorletError as error:
+        raise StoreRefusal(errors.BAD_REQUEST, 400, f"{path}: {error}") from error
 
 
 def object_path(text: str) -> str:

@@ -18,6 +18,7 @@
 ``grants``            access to a container's objects through one storlet only
 ``grant_changes``     requests that change or show grants
 ``user_metadata``     the headers that are user metadata, and the subset that storlets see
+``sent_headers``      headers of requests to Swift that its HTTP client can send
 ``stored_headers``    headers of an object that a storlet made, checked before Swift sees them
 ``bodies``            inputs that come through Swift: a client's body, an object's assembled stream
 ``dynamic_object``    the length of a dynamic large object that Swift reads without one

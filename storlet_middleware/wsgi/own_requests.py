@@ -18,6 +18,7 @@ from swift.common.wsgi import make_pre_authed_request
 from storlet_middleware import names
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.bodies import read_bounded
+from storlet_middleware.wsgi.sent_headers import require_sendable
 
 #: A page of 10,000 names of 1,024 bytes.
 _LISTING_BYTES: Final = 16 << 20
@@ -46,7 +47,9 @@ def send(
     :param environ: of the client's request.
     :param path: quoted, with a query, which may be empty.
     :param headers: with ``Content-Length`` or ``Transfer-Encoding`` if ``body`` is a file.
+    :raises BadRequest: HTTP cannot carry ``headers``.
     """
+    require_sendable(headers or {})
     is_file = body is not None and not isinstance(body, bytes)
     request = make_pre_authed_request(
         environ,

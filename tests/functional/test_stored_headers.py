@@ -3,18 +3,21 @@ as a node error."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from tests.support.accounts import unique
+from tests.support.bundles import bundle
 from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client
-from tests.support.storlets import Tool
+from tests.support.storlets import SOURCES, Tool, declaration
 
 #: A PUT that an object server answered with a client's error, and what a proxy logs when it counts
 #: an error of a node.
@@ -181,3 +184,58 @@ def store(tool: Tool, method: str, source: str, target: str, metadata: dict[str,
     if method == "PUT":
         return tool.put(target, b"some bytes " * 100_000, **said)
     return tool.copy(source, target, **said)
+
+
+#: Values that HTTP cannot carry in a header, and that a JSON text can have.
+UNSENDABLE = ("a\nb", "a\r\nX-Backend-Replication: true", "\u6f22")
+#: More errors than Swift's proxy forgives a node in a minute.
+MANY = 12
+
+
+@pytest.mark.usefixtures("shared_storlets")
+def test_what_a_storlet_requests_of_the_store_is_no_error_of_a_node(
+    owner: Client, plain: str, container: str, new_errors: Callable[[], list[str]]
+) -> None:
+    name, main = "requesting.py", "requesting.Asker"
+    source = (SOURCES / "asker.py").read_bytes()
+    headers = declaration("python", main, Services="read, list, write")
+    assert owner.put(f"storlet/{name}", source, headers).status == 201
+    here, made = f"/{plain}", f"/{container}/made"
+    asked: list[tuple[str, dict[str, Any]]] = [
+        ("open", {"path": here, "etag": UNSENDABLE[number % 3]}) for number in range(MANY)
+    ]
+    asked += [
+        ("set_metadata", {"path": here, "changes": {"a": UNSENDABLE[0], UNSENDABLE[2]: "b"}}),
+        ("set_metadata", {"path": here, "changes": {"Content-Type": UNSENDABLE[1]}}),
+        ("create", {"path": made, "metadata": {"a": UNSENDABLE[1]}}),
+        ("create", {"path": made, "content_type": UNSENDABLE[0]}),
+        ("list", {"container": container, "prefix": UNSENDABLE[0], "marker": UNSENDABLE[2]}),
+        ("open", {"path": here + UNSENDABLE[1]}),
+    ]
+    query = {"ask": json.dumps([["raw", *each] for each in asked])}
+    answer = owner.get(plain, {"X-Run-Storlet": name}, query=query)
+    assert answer.status == 200, answer
+    outcomes = [outcome[:2] for outcome in json.loads(answer.body)]
+    assert outcomes[: MANY + 4] == [["ServiceError", "bad_request"]] * (MANY + 4)
+    assert new_errors() == []
+    assert owner.get(plain).status == 200
+    # Swift's proxy sends the client's other headers on with the object.
+    many = {f"X-Unused-{number}": "x" for number in range(180)}
+    query = {"ask": json.dumps([["create", made, "text"], ["copy", here, made]])}
+    answer = owner.get(plain, {"X-Run-Storlet": name, **many}, query=query)
+    assert answer.status == 200, answer
+    assert ["too many headers" in outcome[2] for outcome in json.loads(answer.body)] == [True] * 2
+    assert owner.head(made[1:]).status == 404
+    assert new_errors() == []
+
+
+def test_the_manifest_of_a_bundle_is_no_error_of_a_node(
+    owner: Client, new_errors: Callable[[], list[str]]
+) -> None:
+    for word in (UNSENDABLE[0], UNSENDABLE[2], "x" * 300):
+        files = {"run": (b"#!/bin/sh\n", 0o755)}
+        fields = {"language": "native", "main": "run", "files": ["run"], "arguments": [word]}
+        packed = bundle("odd-words", files, **fields)
+        assert owner.put("storlet/odd-words.storlet", packed).status == 201
+    assert new_errors() == []
+    assert owner.delete("storlet/odd-words.storlet").status == 204

@@ -32,7 +32,7 @@ Files = Mapping[str, tuple[bytes, int]]
 
 
 def bundle(
-    name: str, files: Files, test_files: Mapping[str, bytes] | None = None, **fields: Any
+    name: str, files: Files, /, test_files: Mapping[str, bytes] | None = None, **fields: Any
 ) -> bytes:
     """A bundle with ``files`` below ``code/``; ``fields`` are of its manifest.
 

@@ -12,6 +12,7 @@ from storlet_middleware import names
 from storlet_middleware.catalog import bundle_check
 from storlet_middleware.catalog.bundle_check import BundleChecker
 from storlet_middleware.errors import BundleInvalid, InternalError, NodeBusy
+from storlet_middleware.wsgi.strings import wsgi
 from tests.support.bundles import bundle, tool
 from tests.unit.middleware.support import ACCOUNT, make_config
 
@@ -39,6 +40,29 @@ def test_facts_of_a_valid_bundle(tmp_path: Path) -> None:
     assert checked.metadata[names.META_INPUT_TYPE] == "text/*"
     # A pipeline passes on the first output only.
     assert checked.metadata[names.META_OUTPUT_TYPE] == "text/csv"
+
+
+@pytest.mark.parametrize(
+    ("word", "shown"),
+    [
+        ("a b", "'a b'"),
+        ("\u6f22", "'\u6f22'"),
+        ("a\nX-Delete-At: 1", None),
+        ("a\r\n b", None),
+        ("\x85", None),
+        ("\u2028", None),
+        ("x" * 300, None),
+    ],
+)
+def test_metadata_has_what_swift_can_store_and_runs_have_all(
+    tmp_path: Path, word: str, shown: str | None
+) -> None:
+    """A line break in a header makes Swift's proxy blame its nodes."""
+    fields = {"language": "native", "main": "run", "files": ["run"], "arguments": [word]}
+    checked = check(tmp_path, bundle("tool", {"run": (b"#!/bin/sh\n", 0o755)}, **fields))
+    assert checked.facts["arguments"] == [word]
+    found = checked.metadata.get(names.META_ARGUMENTS)
+    assert found == (None if shown is None else wsgi(shown))
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from swift.common.swob import Response
 
 from storlet_middleware.catalog import staged_uploads
 from storlet_middleware.catalog.staged_uploads import StagedUploads
-from storlet_middleware.errors import BackendFailed, BundleInvalid
+from storlet_middleware.errors import BackendFailed, BadRequest, BundleInvalid
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
@@ -54,6 +54,16 @@ def test_a_body_that_is_too_large_is_refused(swift: FakeSwift) -> None:
     ):
         pytest.fail("it was received")
     assert set(swift.containers["code"].objects) == {"other"}
+
+
+def test_headers_that_an_object_server_refuses_are_not_sent(swift: FakeSwift) -> None:
+    swift.put("code", "other")
+    for headers in ({"X-Object-Meta-A": "a\nb"}, {f"X-A-{number}": "x" for number in range(200)}):
+        with pytest.raises(BadRequest):
+            staged_uploads.write(swift, {}, PATH, io.BytesIO(b"x"), headers)
+    assert not swift.requests("PUT", "code/o")
+    answer = staged_uploads.write(swift, {}, PATH, io.BytesIO(b"x"), {"X-Object-Meta-A": "a"})
+    assert answer.status_int == 201
 
 
 def test_swifts_refusal_is_the_answer(swift: FakeSwift) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import eventlet
 import pytest
+from swift.common.swob import Request
 
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
@@ -18,6 +19,7 @@ from storlet_middleware.engine.task import ServiceLimits
 from storlet_middleware.errors import BadRequest
 from storlet_middleware.services.channel import Channel
 from storlet_middleware.services.creations import Creations
+from storlet_middleware.services.requests import require_storable
 from tests.unit.middleware.support import Logger, wait_until
 
 
@@ -113,7 +115,10 @@ class Asking:
         }
         return creating.get(type(request), self.answer)(request)
 
-    def defer_put(self, path: str, headers: dict[str, str]) -> Any:
+    def defer_put(self, path: str, headers: dict[str, str], metadata: dict[str, str]) -> Any:
+        put = Request.blank("/", environ={"REQUEST_METHOD": "PUT"})
+        put.headers.update(headers)
+        require_storable(path, put, metadata)
         self.deferred.append((path, headers))
         return object()
 

@@ -257,7 +257,7 @@ def test_a_descriptor_that_cannot_be_sent_fails_the_request(
 
 
 def test_a_refusal_by_the_store_creates_nothing(make: Make) -> None:
-    def refuse(path: str, headers: dict[str, str]) -> Any:
+    def refuse(path: str, *_: dict[str, str]) -> Any:
         raise StoreRefusal("access.rule", 403, f"{path}: rule r: no")
 
     asking = make()

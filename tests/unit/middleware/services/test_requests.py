@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from swift.common.swob import Response
+from hypothesis import example, given
+from hypothesis import strategies as st
+from swift.common.bufferedhttp import BufferedHTTPConnection
+from swift.common.swob import Request, Response
 
-from storlet_middleware.errors import BackendFailed, InternalError, Unprocessable
+from storlet_daemon.protocol import messages
+from storlet_middleware.errors import BackendFailed, BadRequest, InternalError, Unprocessable
+from storlet_middleware.services.creations import Creations
 from storlet_middleware.services.nesting import Nesting, nesting_of
+from storlet_middleware.services.operations import Operations
 from storlet_middleware.services.requests import Place, StoreRefusal, StoreRequests
 from storlet_middleware.wsgi import deferred_put
 from storlet_middleware.wsgi.storlet_request import ON_DATA
 from tests.unit.middleware import support
+from tests.unit.middleware.services.asking import NewObjects
 from tests.unit.middleware.support import FakeSwift
 
-CLIENT = {"REMOTE_USER": "test:tester", "HTTP_X_RUN_STORLET": "up.py", "swift.trans_id": "tx1"}
+CLIENT = {
+    "REMOTE_USER": "test:tester",
+    "HTTP_X_RUN_STORLET": "up.py",
+    "SERVER_NAME": "localhost",
+    "SERVER_PORT": "80",
+    "swift.trans_id": "tx1",
+    "wsgi.url_scheme": "http",
+}
 INSIDE = Nesting().inside(["up.py"])
 
 
@@ -139,7 +154,7 @@ def kept(deferred: Any, environ: dict[str, Any], start_response: Any) -> Any:
 
 
 def test_a_put_is_decided_before_it_is_sent(swift: FakeSwift) -> None:
-    deferred = deferring(swift, kept).defer_put("/c/\u00f6", {"X-Delete-After": "5"})
+    deferred = deferring(swift, kept).defer_put("/c/\u00f6", {"X-Delete-After": "5"}, {})
     environ = deferred.environ
     assert environ["PATH_INFO"] == f"/v1/{support.ACCOUNT}/c/\u00f6".encode().decode("latin-1")
     assert (environ["REQUEST_METHOD"], environ["HTTP_X_DELETE_AFTER"]) == ("PUT", "5")
@@ -151,14 +166,14 @@ def test_a_put_is_decided_before_it_is_sent(swift: FakeSwift) -> None:
 
 def test_a_put_that_swift_or_a_rule_refuses_is_not_deferred(swift: FakeSwift) -> None:
     with pytest.raises(StoreRefusal, match="/none/o: there is no container none") as caught:
-        deferring(swift, kept).defer_put("/none/o", {})
+        deferring(swift, kept).defer_put("/none/o", {}, {})
     assert (caught.value.code, caught.value.status) == ("target.not_found", 404)
 
     def refused(deferred: Any, environ: dict[str, Any], start_response: Any) -> Any:
         return Response(status=403)(environ, start_response)
 
     with pytest.raises(StoreRefusal) as caught:
-        deferring(swift, refused).defer_put("/c/o", {})
+        deferring(swift, refused).defer_put("/c/o", {}, {})
     assert (caught.value.code, caught.value.status) == ("access.denied", 403)
 
 
@@ -167,4 +182,75 @@ def test_a_put_that_was_answered_is_a_defect(swift: FakeSwift) -> None:
         return Response(status=201)(environ, start_response)
 
     with pytest.raises(InternalError, match="/c/o"):
-        deferring(swift, stored).defer_put("/c/o", {})
+        deferring(swift, stored).defer_put("/c/o", {}, {})
+
+
+def test_a_put_with_more_of_the_clients_headers_than_a_node_takes_is_refused(
+    swift: FakeSwift,
+) -> None:
+    """Swift's proxy sends them on, and the node would answer before the body has come."""
+    client = {**CLIENT, **{f"HTTP_X_UNUSED_{number}": "x" for number in range(180)}}
+    sent: list[str] = []
+
+    def front(environ: dict[str, Any], start_response: Any) -> Any:
+        sent.append(environ["REQUEST_METHOD"])
+        return Response(status=201)(environ, start_response)
+
+    requests = StoreRequests(front, swift, client, Place("v1", support.ACCOUNT), INSIDE)
+    with pytest.raises(StoreRefusal, match=r"/c/o: .*too many headers") as caught:
+        requests.defer_put("/c/o", {}, {})
+    assert (caught.value.code, caught.value.status) == ("bad_request", 400)
+    with pytest.raises(StoreRefusal, match=r"/c/o: .*too many headers"):
+        requests.send("COPY", "/c/o", {"Destination": "/c/copy"})
+    assert not sent
+
+
+# --- what a hostile worker may send ---------------------------------------------------------------
+
+#: Characters near special cases of HTTP, Swift and UTF-8.
+ODD = st.text(st.sampled_from('aZ0/\r\n \t:;,"%\x01\x7f\x85\xa0\u00e9\u6f22\u2028'), max_size=8)
+SOME = ODD.filter(bool)
+PATHS = SOME.map("/c/".__add__)
+TEXTS = st.dictionaries(SOME, ODD, max_size=3)
+RECORDS = st.one_of(
+    st.fixed_dictionaries({"type": st.just("open"), "path": PATHS, "etag": SOME}),
+    st.fixed_dictionaries({"type": st.just("stat"), "path": PATHS}),
+    st.fixed_dictionaries({"type": st.just("list"), "container": SOME, "prefix": ODD, "marker": ODD}),
+    st.fixed_dictionaries({"type": st.just("set_metadata"), "path": PATHS, "changes": TEXTS}),
+    st.fixed_dictionaries({"type": st.just("copy"), "source": PATHS, "target": PATHS}),
+    st.fixed_dictionaries({"type": st.just("delete"), "path": PATHS}),
+    st.fixed_dictionaries(
+        {"type": st.just("call"), "storlet": SOME, "path": PATHS, "parameters": TEXTS, "output": PATHS}
+    ),
+    st.fixed_dictionaries(
+        {"type": st.just("create"), "path": PATHS, "content_type": ODD, "metadata": TEXTS}
+    ),
+)  # fmt: skip
+
+
+def require_sendable(environ: dict[str, Any]) -> None:
+    """Swift's HTTP client raises if it cannot send a header; the proxy blames the node for it."""
+    connection = BufferedHTTPConnection("localhost")
+    connection.putrequest("GET", "/")
+    for name, value in Request(environ).headers.items():
+        connection.putheader(name, value)
+
+
+@given(record=RECORDS)
+@example(record={"type": "open", "path": "/c/o", "etag": "a\nb"})
+@example(record={"type": "open", "path": "/c/o", "etag": "\u6f22"})
+@example(record={"type": "create", "path": "/c/o", "metadata": {"a": "b\r\nc"}})
+def test_swift_can_send_the_headers_of_all_that_a_storlet_requests(record: dict[str, Any]) -> None:
+    sent: list[str] = []
+
+    def front(environ: dict[str, Any], start_response: Any) -> Any:
+        require_sendable(environ)
+        sent.append(environ["REQUEST_METHOD"])
+        is_found = environ["REQUEST_METHOD"] == "HEAD"
+        return Response(status=200 if is_found else 404)(environ, start_response)
+
+    requests = StoreRequests(front, None, CLIENT, Place("v1", "AUTH_a"), INSIDE)
+    creations = Creations(requests, frozenset(), NewObjects(), 9)
+    request = messages.parse({"id": 1, **record}, messages.SERVICE_REQUESTS)
+    with contextlib.suppress(StoreRefusal, BadRequest):
+        Operations(requests, frozenset(), creations).perform(request)
