@@ -74,7 +74,7 @@ Examples:
 
 #: The next command to try, by error code.
 _ADVICE = {
-    "storlet.not_found": "list the storlets: storlet list",
+    "storlet.not_found": "see storlets and versions: storlet list, storlet versions NAME",
     "access.rule": "see the decision: storlet rules decide METHOD CONTAINER/OBJECT",
     "registration.check": "the old code, if any, stays in use: correct the new code, deploy again",
     "registration.invalid": "see the options: storlet deploy --help",

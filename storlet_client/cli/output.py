@@ -126,8 +126,8 @@ def show_one(values: Mapping[str, Any], form: str) -> None:
         widths = [names, max(1, shown.width - names - len(_GAP))]
         for name, value in values.items():
             # Times of a run are parts of a millisecond.
-            text = f"{value:.6f}" if isinstance(value, float) else _shown(value)
-            text = without_code_folder(legible(text.rstrip("\n")))
+            text = f"{value:.6f}" if isinstance(value, float) else _shown(value, name)
+            text = without_code_folder(legible(text.rstrip("\n"))) or "-"
             _print_row(shown, [Text(in_line(name), "bold"), Text(text)], widths)
 
 

@@ -35,7 +35,9 @@ from rich.progress import (
     TimeRemainingColumn,
     TransferSpeedColumn,
 )
+from rich.table import Column
 from rich.text import Text
+from rich.theme import Theme
 
 from storlet_client.builder import rights
 from storlet_client.builder.files import replacement
@@ -55,6 +57,10 @@ _Fact = Union[
 ]
 #: Audit events of Python before it reads from the terminal.
 _PROMPTS = frozenset(("builtins.breakpoint", "builtins.input", "pdb.Pdb"))
+#: Characters of a line beside its text: a short bar, bytes, rate and time; and the least of a text.
+_OTHER_COLUMNS, _LEAST_TEXT = 50, 20
+#: A rate in red would look like an error.
+_THEME = Theme({"progress.data.speed": "cyan"})
 
 
 # --- the display ----------------------------------------------------------------------------------
@@ -64,7 +70,7 @@ class _Facts(ProgressColumn):
     """Bytes, rate and time left of a task; or the time so far."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Column(no_wrap=True))
         self._known = (DownloadColumn(), TransferSpeedColumn(), TimeRemainingColumn())
         self._unknown = (FileSizeColumn(), TransferSpeedColumn(), TimeElapsedColumn())
         self._uncounted = (TimeElapsedColumn(),)
@@ -73,7 +79,9 @@ class _Facts(ProgressColumn):
         columns: Sequence[_Fact] = self._uncounted
         if task.fields["is_counted"]:
             columns = self._unknown if task.total is None else self._known
-        return Text(" ").join(column.render(task) for column in columns)
+        texts = [column.render(task) for column in columns]
+        # A rate is unknown at first.
+        return Text(" ").join(text for text in texts if text.plain != "?")
 
 
 class _Display(Progress):
@@ -87,7 +95,7 @@ class _Display(Progress):
         self._sizes: dict[TaskID, Size] = {}
         super().__init__(
             TextColumn("{task.description}", markup=False), BarColumn(), _Facts(),
-            console=Console(stderr=True), auto_refresh=has_clock, transient=True,
+            console=Console(stderr=True, theme=_THEME), auto_refresh=has_clock, transient=True,
             # Standard output may be a file, which gets its text as it is.
             redirect_stdout=is_shared and sys.stdout.isatty(), redirect_stderr=is_shared,
         )  # fmt: skip
@@ -102,7 +110,8 @@ class _Display(Progress):
         super().stop()
 
     def begin(self, text: str, total: int | None, size: Size | None, *, is_counted: bool) -> TaskID:
-        task = self.add_task(in_line(text), total=total, is_counted=is_counted)
+        line = _shortened(in_line(text), self.console.width - _OTHER_COLUMNS)
+        task = self.add_task(line, total=total, is_counted=is_counted)
         if size is not None:
             self._sizes[task] = size
         return task
@@ -117,6 +126,12 @@ class _Display(Progress):
             for task, size in self._sizes.items():
                 self.update(task, completed=size())
         return super().get_renderables()
+
+
+def _shortened(text: str, most: int) -> str:
+    """A text of at most ``most`` characters, or of the fewest that say something."""
+    half = max(most, _LEAST_TEXT) // 2
+    return text if len(text) <= 2 * half else f"{text[: half - 1]}…{text[-half:]}"
 
 
 #: The display that is on the terminal, if any.

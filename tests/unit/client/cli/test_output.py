@@ -72,7 +72,7 @@ def test_one_thing_has_a_line_for_each_value_and_more_lines_are_indented(
         "traceback   Traceback:",
         "              line 1",
         "is_current  yes",
-        "none",
+        "none        -",
     ]
 
 

@@ -115,6 +115,17 @@ def test_a_terminal_shows_the_size_if_it_is_known(total: int | None, shown: str)
     assert COLOUR.search(on_terminal(code, NO_COLOR="").err)
 
 
+def test_a_long_name_leaves_room_for_the_figures() -> None:
+    code = (
+        "from storlet_client.cli.progress import watched\n"
+        "list(watched([bytes(900_000_000)] * 2, 'upload c/' + 'x' * 100 + 'end', 2_700_000_000))"
+    )
+    for columns in ("80", "60"):
+        err = on_terminal(code, COLUMNS=columns).err
+        (frame, *_) = re.findall(r"[^\r\n]*bytes[^\r\n]*|[^\r\n]*GB[^\r\n]*", err)
+        assert re.search(r"upload c/x*…x*end .*/2\.7 GB .*-:--:--", frame), err
+
+
 def test_without_a_terminal_nothing_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     assert list(watched(chunks_of(io.BytesIO(b"abc"), 2), "up", 3)) == [b"ab", b"c"]
     with working("something"):
