@@ -8,6 +8,9 @@ from typing import Any
 
 import click
 
+#: More than any first sentence has: it is not cut.
+_SENTENCE_CHARACTERS = 1000
+
 
 def examples_of(lines: str) -> str:
     """The end of a help text."""
@@ -19,6 +22,15 @@ class Group(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the whole first sentence of each command, in several lines if necessary."""
+        rows = [
+            (name, self.commands[name].get_short_help_str(_SENTENCE_CHARACTERS))
+            for name in self.list_commands(ctx)
+        ]
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

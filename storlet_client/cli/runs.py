@@ -208,8 +208,9 @@ class _LogText:
             self._shown[run] = None
             if len(self._shown) > _REMEMBERED:
                 del self._shown[next(iter(self._shown))]
-            lines = [*left_out, *str(row.get("lines", "")).splitlines()]
-            return "\n".join(in_line(f"{run}  {line}".lstrip()) for line in lines)
+            text = without_code_folder(str(row.get("lines", "")))
+            begin = f"{_coloured('id', in_line(run))}  " if run else ""
+            return "\n".join(begin + in_line(line) for line in [*left_out, *text.splitlines()])
         # The record of a run whose lines were shown.
         return _line(row) if row.get("id") in self._shown else _log(row)
 

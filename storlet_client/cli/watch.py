@@ -36,7 +36,8 @@ def at_each_save(command: Callable[[], None], files: Callable[[], Iterable[Path]
             elif found != seen:
                 seen = found
                 _run(command)
-                click.echo(f"watching {len(found)} files: Ctrl-C ends it", err=True)
+                files_text = "1 file" if len(found) == 1 else f"{len(found)} files"
+                click.echo(f"watching {files_text}: Ctrl-C ends it", err=True)
             time.sleep(_SECONDS)
     except KeyboardInterrupt:
         click.echo("no longer watching", err=True)

@@ -43,6 +43,17 @@ def test_each_command_has_help_with_examples(command: Command, words: tuple[str,
     assert f"storlet {' '.join(words)}".rstrip() in examples
 
 
+@pytest.mark.parametrize("words", [(), ("rules",), ("secret",)])
+def test_a_narrow_terminal_has_whole_sentences(
+    command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    text = command(*words, "--help").out
+    assert max(map(len, text.partition("Log in")[0].splitlines())) <= 60
+    listed = text.partition("Commands:")[2].partition("Examples:")[0]
+    assert "..." not in listed.replace("(std:...)", "")
+
+
 def test_each_option_has_a_help_and_each_line_of_the_list_its_whole_sentence() -> None:
     for words in all_commands():
         found: click.Command = cli

@@ -88,4 +88,4 @@ def test_new_and_deleted_files_count(
     )
     watch.at_each_save(command, tmp_path.iterdir)
     assert runs == [["a"], ["a", "b"], ["b"]]
-    assert "watching 1 files" in capsys.readouterr().err
+    assert "watching 1 file: " in capsys.readouterr().err
