@@ -50,6 +50,7 @@ setup(
     entry_points={
         "paste.filter_factory": [
             "storlets = storlet_middleware.filter:filter_factory",
+            "s3api = storlet_middleware.s3select.filter:filter_factory",
             "s3_headers = storlet_middleware.wsgi.s3_headers:filter_factory",
         ],
         "console_scripts": [

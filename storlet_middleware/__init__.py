@@ -29,6 +29,8 @@ sandboxes and accounts by hashes; ``child``, ``child_limits`` and ``check_slots`
 hostile input; ``node_memory``, ``self_test`` and ``trial_host`` read facts of the node, and
 ``recon`` publishes some for monitoring.
 
+``s3select`` is Swift's filter of the S3 API with S3 Select, a filter of its own.
+
 Beside them: ``cli``, the operator's commands; ``local``, sandboxes on the machine of an author;
 ``aio``, the cluster behind ``make demo`` and ``make test``; and ``reference``, which writes the
 reference pages.

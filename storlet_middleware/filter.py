@@ -71,6 +71,7 @@ from storlet_middleware.records.answers import RunRecords
 from storlet_middleware.routes import Route, route_of
 from storlet_middleware.ruleset.versions import RULES
 from storlet_middleware.wsgi import (
+    authorization,
     deferred_put,
     delegation,
     gate,
@@ -311,6 +312,11 @@ class ProxyFilter:
         account = context_of(environ).require_operation().path.account
         known = account_metadata(environ, self._app, account)
         if not config_true_value(known.get(names.ACCOUNT_ENABLED, "false")):
+            if s3_request.is_of_s3(environ):
+                # A wrong signature leaves the path of an account that does not exist.
+                refusal = authorization.authorize_account(environ).refusal
+                if refusal is not None:
+                    raise SwiftRefusal(refusal)
             raise BadRequest(
                 "Account disabled for storlets: its owner enables it with POST and"
                 f" X-Account-Meta-{names.ACCOUNT_ENABLED.title()}: true"

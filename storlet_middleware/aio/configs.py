@@ -175,6 +175,8 @@ def proxy_conf(home: Home, choices: Choices) -> Sections:
     }
     sections["filter:tempauth"] = {"use": "egg:swift#tempauth", **users}
     sections["filter:storlets"] = _storlets(home, "proxy", "proxy")
+    if choices.filter:
+        sections["filter:s3api"] = {"use": "egg:swift-storlets#s3api"}
     sections["filter:storlets-s3"] = {"use": "egg:swift-storlets#s3_headers"}
     return sections
 

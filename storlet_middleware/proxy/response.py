@@ -13,7 +13,7 @@ from storlet_middleware.proxy.completion import SUCCESS, Ending
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.plan import UNKNOWN_TYPE
 from storlet_middleware.proxy.result import Result
-from storlet_middleware.wsgi import stored_headers
+from storlet_middleware.wsgi import s3_request, stored_headers
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch, break_connection
@@ -94,7 +94,9 @@ def _read(
         ending = SUCCESS
     except StorletError as error:
         ending = Ending.of_error(error)
-        break_connection(environ)
+        if not s3_request.is_select(environ):
+            # An event stream has error messages.
+            break_connection(environ)
         seen = shown(error)
         if seen is error:
             raise

@@ -21,6 +21,7 @@ S3, header signature V4        no         if all headers   ``SignedHeaders``
                                           signed
 S3, header signature V2        no         refused          V2 signs ``x-amz-*`` headers only
 S3 with ``s3_acl = yes``       as above   refused          ``s3api`` removes its state
+S3, SelectObjectContent        as above   its own query    the controller's key in the environment
 ============================== ========== ================ ========================================
 """
 
@@ -65,7 +66,7 @@ def covers_storlet(environ: Mapping[str, Any]) -> bool:
     # With s3_acl = yes, s3api has removed its state and replaced Swift's authorization.
     request = s3_request.request_of(environ) if "s3api.auth_details" in environ else None
     signed = getattr(request, "_signed_headers", None) or frozenset()
-    return {name.lower() for name in _given(environ)} <= set(signed)
+    return {name.lower() for name in given_headers(environ)} <= set(signed)
 
 
 def require_covered(environ: Mapping[str, Any]) -> None:
@@ -74,9 +75,9 @@ def require_covered(environ: Mapping[str, Any]) -> None:
     These name code and further inputs, add and revoke grants, show rules, and change the version of
     a bundle: all with the rights of the signature's owner.
     """
-    if covers_storlet(environ):
+    if s3_request.is_select(environ) or covers_storlet(environ):
         return
-    given = _given(environ)
+    given = given_headers(environ)
     if is_signed(environ):
         given += [f"?{name}" for name in query_of(environ) if name.startswith(_QUERIES)]
     if given:
@@ -87,7 +88,7 @@ def require_covered(environ: Mapping[str, Any]) -> None:
         )
 
 
-def _given(environ: Mapping[str, Any]) -> list[str]:
+def given_headers(environ: Mapping[str, Any]) -> list[str]:
     """The names of the headers of ours in a request."""
     keys = sorted(key for key in environ if key.startswith(_OURS))
     return [key.removeprefix("HTTP_").replace("_", "-").title() for key in keys]

@@ -77,8 +77,8 @@ def raise_for_s3(
             raise cause
     status, code = status_and_code(error)
     kind = type(code, (ErrorResponse,), {"_code": code, "_status": f"{status} {_reason(status)}"})
-    detail = {"detail": _xml_text(error.detail)} if error.detail else {}
-    raise kind(_xml_text(str(error)), error.code, headers=dict(headers), **detail) from error
+    detail = {"detail": xml_text(error.detail)} if error.detail else {}
+    raise kind(xml_text(str(error)), error.code, headers=dict(headers), **detail) from error
 
 
 def _causes(error: BaseException) -> list[BaseException]:
@@ -109,5 +109,6 @@ def _reason(status: int) -> str:
     return REASONS.get(status, "Error")
 
 
-def _xml_text(text: str) -> str:
+def xml_text(text: str) -> str:
+    """``text`` without characters that XML cannot contain."""
     return _NOT_XML.sub("\ufffd", text)

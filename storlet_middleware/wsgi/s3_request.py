@@ -4,7 +4,8 @@
 all of them.  So ``X-Run-Storlet`` on ``CreateMultipartUpload`` also reaches requests for segments
 and for the bucket, where it does not mean what the client meant.  Only two operations of S3 have
 one Swift request whose input or output is the object: GetObject and PutObject.  All others are
-refused by name, before anything is read or stored.
+refused by name, before anything is read or stored.  SelectObjectContent is a GET of a controller of
+ours, with headers that the client has not sent.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from storlet_middleware.wsgi.operation import Operation
 #: ``swift.source`` of the requests that ``s3api`` makes of its clients' ones.
 _SOURCE: Final = "S3"
 _REQUEST: Final = "storlets.s3_request"
+#: Key of an environment: the GET of SelectObjectContent, to which its controller has added the
+#: headers of this package.
+SELECT: Final = "storlets.s3_select"
 #: Classes of ``s3api`` that handle the parts of a multipart upload.
 _MULTIPART: Final = frozenset({"Part", "Upload", "Uploads"})
 
@@ -63,6 +67,16 @@ def _given(environ: Mapping[str, Any]) -> Any:
     return getattr(checker, "req", None)
 
 
+def is_of_s3(environ: Mapping[str, Any]) -> bool:
+    """Whether an S3 request is behind the request, also where ``staticweb`` has made it its own."""
+    return "s3api.auth_details" in environ
+
+
+def is_select(environ: Mapping[str, Any]) -> bool:
+    """Whether the request is the GET of SelectObjectContent."""
+    return is_s3(environ) and SELECT in environ
+
+
 def check_operation(operation: Operation) -> None:
     """Raise if the client requests a storlet with an operation of S3 that cannot run one."""
     environ = operation.environ
@@ -82,6 +96,8 @@ def check_operation(operation: Operation) -> None:
             code=errors.METHOD_NOT_ALLOWED,
             status=501,
         )
+    if is_select(environ) and operation.method == "GET":
+        return
     is_copy = "HTTP_X_AMZ_COPY_SOURCE" in environ or "HTTP_X_COPY_FROM" in environ
     if request.controller_name != "Object" or request.method not in ("GET", "PUT") or is_copy:
         raise MethodNotAllowed(

@@ -43,6 +43,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "storlet_middleware/proxy": 94,
     "storlet_middleware/records": 98,
     "storlet_middleware/ruleset": 93,
+    "storlet_middleware/s3select": 96,
     "storlet_middleware/sandboxd": 91,
     "storlet_middleware/sandboxd/cgroups": 92,
     "storlet_middleware/services": 96,

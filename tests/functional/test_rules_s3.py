@@ -166,7 +166,7 @@ def test_s3_upload_part_copy_does_not_bypass_a_rule(hospital: Hospital, upload: 
 
 
 def test_s3_select_object_content_gives_no_data(hospital: Hospital) -> None:
-    """Swift does not implement it; the response must contain no data."""
+    """A signature of version 2 does not cover it; the response must contain no data."""
     body = b"<SelectObjectContentRequest><Expression>SELECT * FROM S3Object</Expression></SelectObjectContentRequest>"
     for user in (hospital.researcher, hospital.physician):
         answer = user.request(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from packages import reason
@@ -119,6 +120,21 @@ class Engine:
             self._connection.execute(statement)
         except duckdb.Error as error:
             raise self.explained(error, 1, query) from None
+
+    def batches(self, query: str, count: int) -> Iterator[list[tuple[Any, ...]]]:
+        """The rows of a checked query, up to ``count`` at a time, while it runs.
+
+        :raises SqlError: it failed.
+        """
+        try:
+            self._connection.execute(query)
+            while rows := self._connection.fetchmany(count):
+                yield rows
+        except duckdb.Error as error:
+            raise self.explained(error, 0, query) from None
+        finally:
+            # Another statement ends this one, which holds its files if it was not read to its end.
+            self.rows("SELECT NULL")
 
     def interrupt(self) -> None:
         """End the statement that another thread runs."""

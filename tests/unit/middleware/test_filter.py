@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from swift.common.swob import Request
+from swift.common.swob import HTTPUnauthorized, Request
 
 from storlet_middleware.config import ConfigError
 from storlet_middleware.filter import filter_factory
@@ -102,6 +102,19 @@ def test_an_account_that_is_not_enabled_is_400(proxy: Proxy, swift: FakeSwift) -
             b" X-Account-Meta-Storlet-Enabled: true\n"
         ),
     )
+
+
+def test_a_wrong_s3_signature_is_not_an_account_without_storlets(
+    proxy: Proxy, swift: FakeSwift
+) -> None:
+    swift.is_enabled = False
+    denied = {
+        "swift.authorize": lambda request: HTTPUnauthorized(request=request),
+        "s3api.auth_details": {},
+    }
+    answer = proxy.call("GET", "c/o", RUN, environ=denied)
+    assert answer.status == 401
+    assert b"disabled" not in answer.data
 
 
 def test_a_storlet_cannot_write_storlets(proxy: Proxy) -> None:

@@ -1,0 +1,145 @@
+"""One query of S3's SelectObjectContent, with DuckDB shut in.
+
+The object streams through a pipe into the engine.  The rows of the translated query are the records
+of the result, each as one text, and leave in frames.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from contextlib import ExitStack, closing, suppress
+from datetime import UTC, datetime
+from typing import Any
+
+import packed
+import select_output
+import select_parser
+import select_streams
+import select_tables
+from select_errors import SelectError, from_engine
+from select_frames import Frames
+from select_request import CsvInput, Request, request_of
+from select_schema import TABLE
+from sql_check import SqlError
+from sql_engine import Engine, identifier
+
+PIPE_BYTES = 1 << 20
+#: Bound of a record of the result, in characters.
+MOST_CHARACTERS = 1 << 20
+ROWS = 2048
+_COMPRESSIONS = {"NONE": "none", "GZIP": "gzip", "BZIP2": "bz2"}
+
+
+class S3Select:
+    """See the README."""
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        out_files[0].set_metadata({"Content-Type": "application/octet-stream"})
+        frames = Frames(out_files[0])
+        try:
+            with ExitStack() as stack:
+                _Run(in_files[0], frames, params, stack).run()
+        except SelectError as error:
+            frames.error(error.code, str(error))
+        except packed.PackedError as error:
+            is_cut = "is cut" in str(error)
+            frames.error("TruncatedInput" if is_cut else "InvalidCompressionFormat", str(error))
+        except SqlError as error:
+            failure = from_engine(str(error))
+            frames.error(failure.code, str(failure))
+
+
+class _Run:
+    def __init__(
+        self, source: Any, frames: Frames, params: dict[str, str], stack: ExitStack
+    ) -> None:
+        self._request = request_of(params["request"])
+        self._query = select_parser.parsed(self._request.expression)
+        self._engine = stack.enter_context(Engine(int(params["memory-mib"])))
+        self._frames = frames
+        self._raw = select_streams.Counted(source)
+        self._plain = _plain(self._raw, self._request)
+        self._stack = stack
+
+    def run(self) -> None:
+        request = self._request
+        source: select_streams.Stream = select_streams.Ranged(
+            self._plain, request.start, request.end
+        )
+        form = request.source
+        if isinstance(form, CsvInput):
+            source = select_streams.CsvText(source, form)
+        head = select_streams.head_of(source, select_tables.HEAD_BYTES)
+        reader, writer = os.pipe()
+        closed = self._stack.enter_context(_Closed(reader))
+        with suppress(OSError):  # a larger pipe is only faster
+            fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+        feeder = select_streams.Feeder(head, source, writer, self._report)
+        try:
+            self._prepare(head, f"/proc/self/fd/{reader}")
+        except BaseException:
+            os.close(writer)
+            raise
+        feeder.start()
+        try:
+            self._send()
+        finally:
+            closed.close()
+            feeder.join()
+            if feeder.error is not None:
+                raise feeder.error
+        self._frames.end(self._raw.count, self._plain.count)
+
+    def _prepare(self, head: bytes, pipe: str) -> None:
+        """Make the table, and check the query."""
+        request = self._request
+        table = select_tables.table_of(
+            self._query, request.source, head, pipe, is_begin=request.start == 0
+        )
+        now = f"CAST('{datetime.now(tz=UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
+        statement = select_output.statement(self._query, table.schema, request.target, now)
+        self._statement = self._engine.checked(statement)
+        self._engine.close_in([pipe])
+        self._engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {table.select}")
+
+    def _send(self) -> None:
+        """Send the records."""
+        # Closed at once: the engine's end of the pipe is open until then.
+        with closing(self._engine.batches(self._statement, ROWS)) as batches:
+            for rows in batches:
+                if max(len(record) for (record,) in rows) > MOST_CHARACTERS:
+                    raise SelectError("OverMaxRecordSize", "a record of the result has over 1 MiB")
+                self._frames.records("".join(record for (record,) in rows).encode())
+
+    def _report(self) -> None:
+        self._frames.progress(self._raw.count, self._plain.count)
+
+
+class _Closed:
+    """A descriptor that is closed once."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._is_open = True
+
+    def __enter__(self) -> _Closed:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close it; idempotent."""
+        if self._is_open:
+            self._is_open = False
+            os.close(self._descriptor)
+
+
+def _plain(raw: select_streams.Counted, request: Request) -> select_streams.Counted:
+    """The data without their compression, counted."""
+    kind = _COMPRESSIONS[request.compression]
+    return select_streams.Counted(raw if kind == "none" else packed.Unpacked(raw, kind))

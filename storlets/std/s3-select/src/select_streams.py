@@ -1,0 +1,247 @@
+"""The bytes of the object on their way to the engine: counted, cut to a range, without comments."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from typing import Any, Protocol
+
+from select_errors import SelectError
+from select_request import CsvInput
+
+BLOCK_BYTES = 256 * 1024
+#: Bound of one record.
+MOST_RECORD_BYTES = 1 << 20
+
+
+class Stream(Protocol):
+    """A file that is read from its begin to its end."""
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes or a few more; none only at the end."""
+
+
+class Counted:
+    """Counts the bytes that are read."""
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.count = 0
+
+    def read(self, size: int) -> bytes:
+        data = bytes(self._source.read(size))
+        self.count += len(data)
+        return data
+
+
+class Ranged:
+    """The records that begin between two offsets, both included.
+
+    :param start: the offset of the first; the source begins one byte before it, or at 0.
+    :param end: the offset of the last; ``None``: all.
+    """
+
+    def __init__(self, source: Stream, start: int, end: int | None) -> None:
+        self._source = source
+        self._at = max(start - 1, 0)
+        self._skips = start > 0
+        self._end = end
+        self._is_in_record = False
+        self._is_over = False
+
+    def read(self, size: int) -> bytes:
+        while not self._is_over:
+            data = self._source.read(size)
+            if not data:
+                break
+            before = self._at
+            self._at += len(data)
+            if self._skips:
+                found = data.find(b"\n")
+                if found < 0:
+                    continue
+                self._skips = False
+                data = data[found + 1 :]
+                before += found + 1
+            data = self._cut(data, before)
+            if data:
+                return data
+        return b""
+
+    def _cut(self, data: bytes, before: int) -> bytes:
+        """The data up to the end of the last record, if it is in them."""
+        if self._end is None or not data:
+            return data
+        if before > self._end and not self._is_in_record:
+            self._is_over = True
+            return b""
+        self._is_in_record = True
+        found = data.find(b"\n", max(self._end - before, 0))
+        if found >= 0:
+            self._is_over = True
+            return data[: found + 1]
+        return data
+
+
+class CsvText:
+    """CSV without comments, in which each quote has its place.
+
+    The engine takes a quote without an end for the end of the object, and its own option for
+    comments cuts lines.  So the quotes are checked here: a quoted field begins after a delimiter
+    and ends before one, and other fields have no quote.
+
+    :param form: its quote, delimiter and comment are of one byte each; the comment may be empty.
+    """
+
+    def __init__(self, source: Stream, form: CsvInput) -> None:
+        self._source = source
+        self._comment = form.comment.encode()
+        self._quote = quote = form.quote.encode()
+        escape = (form.escape or form.quote).encode()
+        line_end = b"\r" if form.record == "\r" else b"\n"
+        self._line_end = line_end
+        delimiter = re.escape(form.delimiter.encode())
+        stop = b"" if form.quoted_records else line_end
+        if escape == quote:
+            inner = b"[^Q%s]*(?:QQ[^Q%s]*)*" % (stop, stop)
+        else:
+            inner = b"(?:[^QE%s]|E[^%s])*" % (stop, stop) if stop else b"(?:[^QE]|E.)*"
+            inner = inner.replace(b"E", re.escape(escape))
+        inner = inner.replace(b"Q", re.escape(quote))
+        mark = re.escape(quote)
+        self._begin = re.compile(mark + inner, re.DOTALL)
+        comment = b"(?!" + re.escape(self._comment) + b")" if self._comment else b""
+        plain = b"[^" + mark + line_end + b"]*"
+        field = (
+            b"(?<=[" + delimiter + line_end + b"])" + mark + inner + mark
+            + b"(?=[" + delimiter + rb"\r\n])"
+        )  # fmt: skip
+        # No possessive repetitions: those of Python 3.11 end one byte early within a group.
+        self._text = re.compile(
+            plain + b"(?:(?:" + line_end + comment + b"|" + field + b")" + plain + b")*", re.DOTALL
+        )
+        #: The last byte before the rest; a comment may begin after a line's end only.
+        self._before = line_end
+        self._rest = b""
+        self._is_in_comment = False
+        self._is_first = True
+
+    def read(self, size: int) -> bytes:
+        while True:
+            data = self._source.read(size)
+            if self._is_first:
+                data = data.removeprefix(b"\xef\xbb\xbf")
+                self._is_first = False
+            kept = self._taken(self._rest + data, is_end=not data)
+            if kept or not data:
+                return kept
+
+    def _taken(self, block: bytes, *, is_end: bool) -> bytes:
+        """The part of a block that is complete; the rest waits for more."""
+        text = self._before + block
+        kept, at = [], 1
+        while at < len(text):
+            at = self._after_comment(text, at)
+            end = self._text.match(text, at).end()  # type: ignore[union-attr]
+            if end < len(text) and text[end : end + 1] == self._line_end:
+                end += 1
+            elif end < len(text):
+                whole = self._field(text, end, is_end=is_end)
+                if not whole:
+                    kept.append(text[at:end])
+                    at = end
+                    break
+                end = whole
+            kept.append(text[at:end])
+            at = end
+        self._before = text[at - 1 : at]
+        self._rest = text[at:]
+        if len(self._rest) > MOST_RECORD_BYTES:
+            raise SelectError("OverMaxRecordSize", "a record has more than 1 MiB")
+        return b"".join(kept)
+
+    def _after_comment(self, text: bytes, at: int) -> int:
+        """The place after the comments that begin here."""
+        while at < len(text):
+            if not self._is_in_comment:
+                begins = self._comment and text.startswith(self._comment, at)
+                if not begins or text[at - 1 : at] != self._line_end:
+                    break
+                self._is_in_comment = True
+            end = text.find(self._line_end, at)
+            if end < 0:
+                return len(text)
+            self._is_in_comment = False
+            at = end + 1
+        return at
+
+    def _field(self, text: bytes, at: int, *, is_end: bool) -> int:
+        """The end of a quoted field that is the end of the object; 0 if more is needed.
+
+        :raises SelectError: the quote has no such place.
+        """
+        if self._text.match(text[at - 1 : at] + self._quote * 2 + b"\n", 1).end() == 1:  # type: ignore[union-attr]
+            raise SelectError(
+                "CSVUnescapedQuote", "a field that does not begin with a quote has one"
+            )
+        end = self._begin.match(text, at).end()  # type: ignore[union-attr]
+        if end < len(text) and text[end : end + 1] == self._line_end:
+            raise SelectError(
+                "CSVEscapingRecordDelimiter",
+                "a quoted field has a record delimiter: set AllowQuotedRecordDelimiter",
+            )
+        if end + 1 < len(text):
+            raise SelectError("CSVUnescapedQuote", "a quoted field goes on after its quote")
+        if not is_end:
+            return 0
+        if end >= len(text):
+            raise SelectError("CSVParsingError", "a quote has no end")
+        return end + 1
+
+
+class Feeder(threading.Thread):
+    """Writes the object into the pipe of the engine: the head, then the rest.
+
+    :param report: called after each block.
+    :ivar error: the reason why not all of it was written, if it was not the reader.
+    """
+
+    def __init__(self, head: bytes, source: Stream, pipe: int, report: Any) -> None:
+        """Take ownership of the descriptor ``pipe``."""
+        super().__init__(name="select-input", daemon=True)
+        self._head = head
+        self._source = source
+        self._pipe = pipe
+        self._report = report
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            data = self._head
+            while data and self._is_taken(data):
+                self._report()
+                data = self._source.read(BLOCK_BYTES)
+        except BaseException as error:  # raised in the main thread
+            self.error = error
+        finally:
+            os.close(self._pipe)
+
+    def _is_taken(self, data: bytes) -> bool:
+        """Whether the engine took it; it may need no more."""
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._pipe, left) :]
+        except BrokenPipeError:
+            return False
+        return True
+
+
+def head_of(source: Stream, most: int) -> bytes:
+    """The begin of the data: at least ``most`` bytes, or all."""
+    parts, size = [], 0
+    while size < most and (part := source.read(BLOCK_BYTES)):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)

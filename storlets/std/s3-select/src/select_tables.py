@@ -1,0 +1,130 @@
+"""The object as the engine's table: the reader's call, and the schema of its records."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import select_syntax as tree
+from select_errors import SelectError, quoted
+from select_request import CsvInput, JsonInput
+from select_schema import CsvSchema, JsonSchema, Schema
+from select_streams import MOST_RECORD_BYTES
+
+#: The number of columns comes from this much.
+HEAD_BYTES = 1 << 20
+BUFFER_BYTES = 8 << 20
+#: Bound of a value of JSON that is no line.
+MOST_DOCUMENT_BYTES = 16 << 20
+MOST_COLUMNS = 10_000
+
+
+@dataclass(frozen=True)
+class Table:
+    """``select`` reads the records from a pipe."""
+
+    select: str
+    schema: Schema
+
+
+def table_of(
+    query: tree.Query, form: CsvInput | JsonInput, head: bytes, pipe: str, *, is_begin: bool
+) -> Table:
+    """The table of an object.
+
+    :param head: its begin.
+    :param is_begin: whether the first record of the head is the first one of the object.
+    :raises SelectError: the query or the object does not fit the format.
+    """
+    if isinstance(form, JsonInput):
+        return _json(query, form, pipe)
+    if query.steps:
+        raise SelectError("ParseInvalidPathComponent", "S3Object: a record of CSV has no parts")
+    has_header = form.header != "NONE" and is_begin
+    names, width = _columns(form, head, has_header=has_header)
+    if form.header == "USE" and not is_begin:
+        raise SelectError(
+            "UnsupportedScanRangeInput", "FileHeaderInfo USE wants a range from the first byte"
+        )
+    schema = CsvSchema(width, names if form.header == "USE" else None, query.alias)
+    return Table(_read_csv(form, head, pipe, width, has_header=has_header), schema)
+
+
+def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str], int]:
+    """The first record, and the most fields of a record in the head."""
+    first: list[str] = []
+    width = 1
+    whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
+    for record in _records(form, _lines(whole)):
+        first = first or record
+        width = max(width, len(record))
+    if width > MOST_COLUMNS:
+        raise SelectError("OverMaxColumn", f"a record has more than {MOST_COLUMNS} fields")
+    return (first if has_header else []), width
+
+
+def _lines(data: bytes) -> Iterator[str]:
+    return iter(io.StringIO(data.decode(errors="replace"), newline=""))
+
+
+def _has_crlf(form: CsvInput, head: bytes) -> bool:
+    """Whether the first record ends with CR LF."""
+    taken: list[str] = []
+
+    def each() -> Iterator[str]:
+        for line in _lines(head):
+            taken.append(line)
+            yield line
+
+    next(_records(form, each()), None)
+    return bool(taken) and taken[-1].endswith("\r\n")
+
+
+def _records(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
+    """The records of whole lines, without empty ones."""
+    csv.field_size_limit(MOST_RECORD_BYTES)
+    is_doubled = form.escape in ("", form.quote)
+    reader = csv.reader(
+        lines,
+        delimiter=form.delimiter,
+        quotechar=form.quote or None,
+        quoting=csv.QUOTE_MINIMAL if form.quote else csv.QUOTE_NONE,
+        doublequote=is_doubled,
+        escapechar=None if is_doubled else form.escape,
+    )
+    try:
+        for record in reader:
+            if record:
+                yield record
+    except csv.Error as error:
+        raise SelectError("CSVParsingError", str(error)) from None
+
+
+def _read_csv(form: CsvInput, head: bytes, pipe: str, width: int, *, has_header: bool) -> str:
+    names = [f"c{number}" for number in range(1, width + 1)]
+    columns = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
+    # A file with CRLF is one whose delimiter is LF, too.
+    record = "\r\n" if form.record == "\n" and _has_crlf(form, head) else form.record
+    written = {"\n": r"\n", "\r\n": r"\r\n", "\r": r"\r"}[record]
+    escape = form.escape or form.quote
+    # A field that is not there is NULL; no field without quotes is a line's end.
+    return (
+        f"SELECT * FROM read_csv({quoted(pipe)}, auto_detect=false, columns={{{columns}}},"  # noqa: S608
+        f" delim={quoted(form.delimiter)}, quote={quoted(form.quote)}, escape={quoted(escape)},"
+        f" header={str(has_header).lower()}, new_line={quoted(written)}, comment='', skip=0,"
+        f" null_padding=true, nullstr='\n', allow_quoted_nulls=false, parallel=false,"
+        f" max_line_size={MOST_RECORD_BYTES}, buffer_size={BUFFER_BYTES})"
+    )
+
+
+def _json(query: tree.Query, form: JsonInput, pipe: str) -> Table:
+    is_lines = form.type == "LINES"
+    layout = "newline_delimited" if is_lines else "unstructured"
+    most = MOST_RECORD_BYTES if is_lines else MOST_DOCUMENT_BYTES
+    select = (
+        f"SELECT r FROM read_json({quoted(pipe)}, auto_detect=false, columns={{'r': 'JSON'}},"  # noqa: S608
+        f" format='{layout}', records='false', maximum_object_size={most})"
+    )
+    return Table(select, JsonSchema(query.alias, query.steps))

@@ -1,0 +1,730 @@
+"""``std:s3-select`` gives the records of a slow reference, and fails with S3's codes."""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, reject, settings
+from hypothesis import strategies as st
+
+from tests.unit.library.support import LibraryStorlet
+
+STORLET = LibraryStorlet("s3-select")
+HEAD = struct.Struct(">cI")
+MODULE: Any = STORLET.module
+CSV: dict[str, Any] = {"header": "NONE"}
+LINES = {"type": "LINES"}
+JSON_OUT = {"record": "\n"}
+CSV_OUT = {"quotes": "ASNEEDED"}
+PEOPLE = (
+    b'name,age,city\nAda,36,London\nGrace,85,"New York, NY"\nMiroslav,,Praha\n'
+    b'# nobody,0,nowhere\n"in""ch",7,\n'
+)
+EVENTS = b"""\
+{"id": 1, "user": {"name": "Ada", "Tags": ["x", "y"]}, "ok": true, "size": 1.5}
+{"id": 2, "user": {"name": "Bo", "Tags": []}, "ok": false, "size": null}
+{"id": "three", "user": "none", "size": 12345678901234567}
+{"id": 4, "a/b~c": 5, "Size": 7}
+"""
+
+
+@pytest.fixture(autouse=True)
+def leftovers() -> Iterator[None]:
+    """No run leaves a thread or a descriptor."""
+    before = facts()
+    yield
+    assert facts() == before
+
+
+def facts() -> tuple[int, list[str]]:
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("select-")]
+    return len(list(Path("/proc/self/fd").iterdir())), names
+
+
+def frames(data: bytes) -> list[tuple[str, bytes]]:
+    found = []
+    while data:
+        kind, size = HEAD.unpack_from(data)
+        assert size <= 64 * 1024
+        found.append((kind.decode(), data[HEAD.size : HEAD.size + size]))
+        data = data[HEAD.size + size :]
+    return found
+
+
+def run(
+    data: bytes,
+    query: str,
+    source: dict[str, Any] = CSV,
+    target: dict[str, Any] = CSV_OUT,
+    **more: Any,
+) -> list[tuple[str, bytes]]:
+    request = {"expression": query, "input": source, "output": target, **more}
+    return frames(STORLET.run(data, {"request": json.dumps(request)}).output)
+
+
+def result(data: bytes, query: str, *formats: dict[str, Any], **more: Any) -> str:
+    """The records of a query that succeeds."""
+    *found, last = run(data, query, *formats, **more)
+    assert last[0] == "S", last
+    return b"".join(data for kind, data in found if kind == "R").decode()
+
+
+def objects(data: bytes, query: str, source: dict[str, Any] = CSV, **more: Any) -> list[Any]:
+    return [json.loads(line) for line in result(data, query, source, JSON_OUT, **more).splitlines()]
+
+
+def code(data: bytes, query: str, *formats: dict[str, Any], **more: Any) -> str:
+    """The code of a query that fails."""
+    kind, last = run(data, query, *formats, **more)[-1]
+    assert kind == "E", (kind, last)
+    fault = json.loads(last)
+    assert fault["text"], fault
+    return str(fault["code"])
+
+
+def value(expression: str, data: bytes = b"1\n") -> Any:
+    """The value of an expression, as JSON."""
+    query = f"SELECT {expression} AS v FROM S3Object s"  # noqa: S608 - of constants
+    return objects(data, query)[0].get("v")
+
+
+USE = {"header": "USE"}
+
+
+# --- records --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("query", "source", "expected"),
+    [
+        ("SELECT * FROM S3Object s WHERE s._1 = 'Ada'", {"header": "IGNORE"}, "Ada,36,London\n"),
+        ("SELECT s.CITY, s.name FROM S3Object s WHERE s.age = '85'", USE, '"New York, NY",Grace\n'),
+        ('select "name" from s3object where "age" = \'\'', USE, "Miroslav\n"),
+        ("SELECT S3Object._1 FROM S3Object LIMIT 1", CSV, "name\n"),
+        ("SELECT s._1 FROM S3Object[*] AS s WHERE s.age = '7'", USE, '"in""ch"\n'),
+        ("SELECT COUNT(*) FROM S3Object", USE, "4\n"),
+        ("SELECT s._9 FROM S3Object s LIMIT 1", CSV, "\n"),
+        ("SELECT * FROM S3Object LIMIT 0", CSV, ""),
+        ("SELECT MAX(CAST(s.age AS INT)) m FROM S3Object s WHERE s.age <> ''", USE, "85\n"),
+        ("SELECT s.name -- a comment\n FROM /* and one */ S3Object s LIMIT 1;", USE, "Ada\n"),
+    ],
+)
+def test_records_of_csv(query: str, source: dict[str, Any], expected: str) -> None:
+    assert result(PEOPLE, query, source) == expected
+
+
+def test_all_fields_are_quoted_on_request() -> None:
+    target = {"quotes": "ALWAYS", "delimiter": ";", "record": "\r\n", "quote": "'", "escape": "'"}
+    query = "SELECT s._1, s._2 FROM S3Object s WHERE s._2 = 'it''s'"
+    assert result(b"a,it's\n", query, CSV, target) == "'a';'it''s'\r\n"
+
+
+def test_a_record_with_fewer_fields_has_missing_ones() -> None:
+    data = b"a,b,c\nd\ne,,\n"
+    assert objects(data, "SELECT * FROM S3Object") == [
+        {"_1": "a", "_2": "b", "_3": "c"},
+        {"_1": "d"},
+        {"_1": "e", "_2": "", "_3": ""},
+    ]
+    missing = "SELECT s._1 FROM S3Object s WHERE s._2 IS MISSING"
+    assert result(data, missing) == "d\n"
+
+
+def test_a_late_record_with_more_fields_is_an_error() -> None:
+    data = b"a,b\n" * 400_000 + b"a,b,c\n"
+    assert code(data, "SELECT COUNT(*) FROM S3Object") == "CSVParsingError"
+
+
+@pytest.mark.parametrize("data", [b"", b"# only\n# comments\n"])
+def test_an_object_without_records_has_an_empty_result(data: bytes) -> None:
+    assert result(data, "SELECT * FROM S3Object") == ""
+    assert result(data, "SELECT COUNT(*) FROM S3Object") == "0\n"
+    assert result(b"", "SELECT COUNT(*) FROM S3Object", LINES) == "0\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT s.id FROM S3Object s WHERE s.ok", [{"id": 1}]),
+        ("SELECT s.id FROM S3Object s WHERE s.id > 1", [{"id": 2}, {"id": 4}]),
+        ("SELECT s.USER.NAME FROM S3Object s LIMIT 1", [{"NAME": "Ada"}]),
+        ('SELECT s."USER" FROM S3Object s LIMIT 1', [{}]),
+        ('SELECT s."a/b~c" x FROM S3Object s WHERE s.id = 4', [{"x": 5}]),
+        ("SELECT s.user.Tags[1] FROM S3Object s LIMIT 2", [{"_1": "y"}, {}]),
+        ("SELECT s.size FROM S3Object s WHERE s.size IS NULL", [{"size": None}]),
+        ("SELECT s.id FROM S3Object s WHERE s.ok IS MISSING", [{"id": "three"}, {"id": 4}]),
+        ("SELECT s.id FROM S3Object s WHERE s.id = 'three'", [{"id": "three"}]),
+        ("SELECT SUM(s.size) FROM S3Object s WHERE s.id < 3", [{"_1": 1.5}]),
+        ("SELECT s.size FROM S3Object s WHERE s.id = 'three'", [{"size": 12345678901234567}]),
+        ("SELECT CAST(s.id AS STRING) || '!' v FROM S3Object s LIMIT 1", [{"v": "1!"}]),
+        ("SELECT COALESCE(s.size, 0) v FROM S3Object s LIMIT 2", [{"v": 1.5}, {"v": 0}]),
+        ("SELECT * FROM S3Object[*].user.Tags[*] t", [{"_1": "x"}, {"_1": "y"}, {}, {}]),
+        ("SELECT name FROM S3Object[*].user.name LIMIT 1", [{"name": "Ada"}]),
+        ("SELECT COUNT(s.size) FROM S3Object s", [{"_1": 3}]),
+        ("SELECT MIN(s.id) n, AVG(s.id) a FROM S3Object s WHERE s.id > 0", [{"n": 1, "a": 7 / 3}]),
+        ("SELECT s.id IN (1, 'three') v FROM S3Object s", [{"v": True}, {"v": False}, {"v": True}, {"v": False}]),
+    ],
+)  # fmt: skip
+def test_records_of_json_lines(query: str, expected: list[Any]) -> None:
+    found = objects(EVENTS, query, LINES)
+    if " IN " in query:
+        assert [each["v"] or False for each in found] == [each["v"] for each in expected]
+    else:
+        assert found == expected
+
+
+def test_the_examples_of_the_documentation_of_s3() -> None:
+    data = (
+        b'{"Rules": [{"id": "1"}, {"expr": "y > x"}, {"id": "2", "expr": "z = DEBUG"}]}\n'
+        b'{"created": "June 27", "modified": "July 6"}\n'
+    )
+    found = objects(data, "SELECT id FROM S3Object[*].Rules[*].id", LINES)
+    assert found == [{"id": "1"}, {}, {"id": "2"}, {}]
+
+
+def test_a_document_of_json_has_values_of_several_lines() -> None:
+    data = b'{"a":\n 1}\n{"a": 2} {"a":\n3}'
+    assert result(data, "SELECT s.a FROM S3Object s", {"type": "DOCUMENT"}) == "1\n2\n3\n"
+    nested = b'[{"a": 1},\n {"a": 2}]'
+    query = "SELECT s.a FROM S3Object[*][*] s"
+    assert result(nested, query, {"type": "DOCUMENT"}) == "1\n2\n"
+
+
+def test_all_values_of_json_become_fields_of_csv() -> None:
+    data = b'{"a": "x,y", "b/c": null, "d": {"e": [1, 2]}}\n{"z": true}\n'
+    assert result(data, "SELECT * FROM S3Object s", LINES) == '"x,y",,"{""e"":[1,2]}"\ntrue\n'
+
+
+@pytest.mark.parametrize(("name", "pack"), [("GZIP", gzip.compress), ("BZIP2", bz2.compress)])
+def test_compressed_objects(name: str, pack: Callable[[bytes], bytes]) -> None:
+    packed = pack(PEOPLE)
+    *_, (kind, counts) = run(packed, "SELECT * FROM S3Object", compression=name)
+    assert (kind, struct.unpack(">QQ", counts)) == ("S", (len(packed), len(PEOPLE)))
+    assert code(packed[:-4], "SELECT * FROM S3Object", compression=name) == "TruncatedInput"
+    wrong = code(b"x" + packed, "SELECT * FROM S3Object", compression=name)
+    assert wrong == "InvalidCompressionFormat"
+
+
+def test_a_large_result_streams_in_frames() -> None:
+    data = b"".join(b"%d,%s\n" % (number, b"x" * 90) for number in range(40_000))
+    found = run(data, "SELECT * FROM S3Object")
+    assert b"".join(each for kind, each in found if kind == "R") == data
+    assert len([kind for kind, _ in found if kind == "R"]) > 50
+
+
+# --- dialects of CSV ------------------------------------------------------------------------------
+
+FIELDS = st.text(st.sampled_from("ab c,;\t'\"\\\n\r€שé#0"), max_size=5)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    table=st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=6),
+    delimiter=st.sampled_from([",", ";", "\t"]),
+    line_end=st.sampled_from(["\n", "\r\n"]),
+)
+def test_records_are_those_of_the_csv_module(
+    table: list[tuple[str, str]], delimiter: str, line_end: str
+) -> None:
+    text = io.StringIO()
+    writer = csv.writer(text, delimiter=delimiter, lineterminator=line_end, quoting=csv.QUOTE_ALL)
+    writer.writerows(table)
+    source = {"delimiter": delimiter, "header": "NONE", "quoted_records": True}
+    found = objects(text.getvalue().encode(), "SELECT s._1, s._2 FROM S3Object s", source)
+    assert found == [{"_1": first, "_2": second} for first, second in table]
+
+
+@settings(max_examples=60, deadline=None)
+@given(table=st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=6))
+def test_a_result_reads_back_as_it_was(table: list[tuple[str, str]]) -> None:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(table)
+    source = {"header": "NONE", "quoted_records": True}
+    found = result(text.getvalue().encode(), "SELECT * FROM S3Object s", source)
+    assert [tuple(row) for row in csv.reader(io.StringIO(found, newline=""))] == table
+
+
+def test_an_escape_that_is_no_quote() -> None:
+    source = {"header": "NONE", "escape": "\\"}
+    data = b'"a\\"b",1\n# "\n"c\\\\",2\n'
+    assert objects(data, "SELECT * FROM S3Object", source) == [
+        {"_1": 'a"b', "_2": "1"},
+        {"_1": "c\\", "_2": "2"},
+    ]
+
+
+def test_a_comment_within_quotes_is_data() -> None:
+    data = b'"a\n# b",1\n# "\n2,3\n'
+    source = {"header": "NONE", "quoted_records": True}
+    assert objects(data, "SELECT s._1 FROM S3Object s", source) == [{"_1": "a\n# b"}, {"_1": "2"}]
+    assert code(data, "SELECT s._1 FROM S3Object s") == "CSVEscapingRecordDelimiter"
+    kept = objects(b"#a,1\n", "SELECT s._1 FROM S3Object s", {"header": "NONE", "comment": ""})
+    assert kept == [{"_1": "#a"}]
+
+
+@settings(max_examples=80, deadline=None)
+@given(
+    lines=st.lists(st.binary(max_size=6).map(lambda data: data.hex().encode()), max_size=8),
+    cuts=st.lists(st.integers(0, 60), max_size=4),
+)
+def test_scan_ranges_have_each_record_once(lines: list[bytes], cuts: list[int]) -> None:
+    data = b"".join(line + b"\n" for line in lines)
+    streams: Any = MODULE.select_streams
+    bounds = sorted({0, *cuts})
+    found = []
+    for start, after in zip(bounds, [*bounds[1:], None], strict=True):
+        source = io.BytesIO(data[max(start - 1, 0) :])
+        end = None if after is None else after - 1
+        ranged = streams.Ranged(source, start, end)
+        found.append(b"".join(iter(lambda stream=ranged: stream.read(3), b"")))
+    assert b"".join(found) == data
+
+
+def test_a_scan_range_of_an_object() -> None:
+    data = b"aa\nbb\ncc\n"
+    assert result(data[2:], "SELECT * FROM S3Object", start=3, end=3) == "bb\n"
+    assert result(data[3:], "SELECT * FROM S3Object", start=4) == "cc\n"
+    assert result(data[3:], "SELECT * FROM S3Object", start=4, end=5) == ""
+    assert code(data, "SELECT * FROM S3Object", USE, start=4) == "UnsupportedScanRangeInput"
+
+
+# --- expressions ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("1 + 2 * 3 - 4 % 3", 6),
+        ("-7 / 2", -3),
+        ("7 / 2", 3),
+        ("-7 % 3", -1),
+        ("0.1 + 0.2", 0.3),
+        ("CAST('1.10' AS DECIMAL)", 1.1),
+        ("CAST('12345678901234567890.123' AS DECIMAL(30, 3)) || ''", None),
+        ("CAST(CAST('12345678901234567890.123' AS DECIMAL(30, 3)) AS STRING)", "12345678901234567890.123"),
+        ("CAST(CAST('1.239' AS DECIMAL(5, 2)) AS STRING)", "1.24"),
+        ("CAST(1.9 AS INT)", 1),
+        ("CAST('+5' AS INT)", 5),
+        ("CAST('1e3' AS FLOAT)", 1000),
+        ("CAST('TRUE' AS BOOL)", True),
+        ("CAST(12 AS STRING)", "12"),
+        ("CAST(1e20 AS STRING)", "1e+20"),
+        ("CAST(NULL AS INT)", None),
+        ("CHAR_LENGTH('é€')", 2),
+        ("CHARACTER_LENGTH('')", 0),
+        ("LOWER('ÀB') || UPPER('c')", "àbC"),
+        ("SUBSTRING('123456789', 0)", "123456789"),
+        ("SUBSTRING('123456789', -1)", "123456789"),
+        ("SUBSTRING('123456789', 0, 2)", "1"),
+        ("SUBSTRING('123456789' FROM 2 FOR 3)", "234"),
+        ("SUBSTRING('123', 2, 999999999)", "23"),
+        ("TRIM('  a ')", "a"),
+        ("TRIM(LEADING FROM '  a ')", "a "),
+        ("TRIM(BOTH '12' FROM '1112a22')", "a"),
+        ("TRIM(TRAILING 'x' FROM 'axx')", "a"),
+        ("COALESCE(NULL, NULL, 3)", 3),
+        ("NULLIF(1, 1)", None),
+        ("NULLIF('a', 'b')", "a"),
+        ("CASE WHEN 1 = 2 THEN 'x' WHEN TRUE THEN 'y' END", "y"),
+        ("CASE 3 WHEN 1 THEN 'x' ELSE 'z' END", "z"),
+        ("'a%b' LIKE 'a$%%' ESCAPE '$'", True),
+        ("'aXb' NOT LIKE 'a_b'", False),
+        ("2 BETWEEN 1 AND 3 AND NOT 4 IN (1, 2)", True),
+        ("1 <> 2 OR NULL", True),
+        ("1 = NULL", None),
+        ("NULL IS NULL", True),
+        ("DATE_ADD(month, 13, `2010T`)", "2011-02-01T00:00:00Z"),
+        ("DATE_ADD(second, -1, `2017-01-02T03:04:05.006Z`)", "2017-01-02T03:04:04.006000Z"),
+        ("DATE_DIFF(month, `2010T`, `2011T`)", 12),
+        ("DATE_DIFF(month, `2011T`, `2010T`)", -12),
+        ("DATE_DIFF(day, `2010-01-01T23:00Z`, `2010-01-02T01:00Z`)", 0),
+        ("EXTRACT(year FROM `2010-03-01T`)", 2010),
+        ("EXTRACT(timezone_hour FROM `2010T`)", 0),
+        ("TO_STRING(`1969-07-20T20:18Z`, 'MMMM d, y h:m a')", "July 20, 1969 8:18 PM"),
+        ("TO_STRING(`1969-07-20T20:18Z`, 'y-MM-dd''T''HH:mm:ssX')", "1969-07-20T20:18:00Z"),
+        ("TO_TIMESTAMP('2007-02-23T12:14:33.079-08:00')", "2007-02-23T20:14:33.079000Z"),
+        ("CAST('2007-04-05T14:30Z' AS TIMESTAMP) < UTCNOW()", True),
+        ("UTCNOW() = UTCNOW()", True),
+    ],
+)  # fmt: skip
+def test_values_of_expressions(expression: str, expected: Any) -> None:
+    if expression.endswith("|| ''"):
+        failed = code(b"1\n", f"SELECT {expression} FROM S3Object")  # noqa: S608
+        assert failed == "IncorrectSqlFunctionArgumentType"
+    else:
+        assert value(expression) == expected
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", "ParseUnsupportedSelect"),
+        ("DELETE FROM S3Object", "ParseUnsupportedSelect"),
+        ("SELECT FROM S3Object", "ParseEmptySelect"),
+        ("SELECT 1", "ParseSelectMissingFrom"),
+        ("SELECT * FROM Other", "InvalidDataSource"),
+        ("SELECT *, s._1 FROM S3Object s", "ParseAsteriskIsNotAloneInSelectList"),
+        ("SELECT t.* FROM S3Object s", "InvalidTableAlias"),
+        ("SELECT * FROM S3Object s, S3Object t", "MultipleDataSourcesUnsupported"),
+        ("SELECT * FROM S3Object s JOIN S3Object t", "UnsupportedSqlOperation"),
+        ("SELECT _1 FROM S3Object GROUP BY _1", "UnsupportedSqlOperation"),
+        ("SELECT _1 FROM S3Object ORDER BY _1", "UnsupportedSqlOperation"),
+        ("SELECT DISTINCT _1 FROM S3Object", "UnsupportedSqlOperation"),
+        ("SELECT _1 FROM S3Object WHERE (SELECT 1)", "UnsupportedSqlStructure"),
+        ("SELECT _1, COUNT(*) FROM S3Object", "UnsupportedSqlStructure"),
+        ("SELECT SUM(COUNT(*)) FROM S3Object", "UnsupportedSqlStructure"),
+        ("SELECT _1 FROM S3Object WHERE COUNT(*) > 1", "UnsupportedSqlStructure"),
+        ("SELECT _1 FROM S3Object LIMIT -1", "EvaluatorNegativeLimit"),
+        ("SELECT _1 FROM S3Object LIMIT x", "ParseExpectedNumber"),
+        ("SELECT _1 FROM S3Object LIMIT 99999999999999999999", "IntegerOverflow"),
+        ("SELECT _0 FROM S3Object", "InvalidColumnIndex"),
+        ("SELECT name FROM S3Object", "EvaluatorBindingDoesNotExist"),
+        ("SELECT s._1.x FROM S3Object s", "ParseInvalidPathComponent"),
+        ("SELECT s._1[*] FROM S3Object s", "ParseInvalidContextForWildcardInSelectList"),
+        ("SELECT s.* = 1 FROM S3Object s", "ParseInvalidPathComponent"),
+        ("SELECT FLOOR(1) FROM S3Object", "UnsupportedFunction"),
+        ("SELECT read_text('/etc/passwd') FROM S3Object", "UnsupportedFunction"),
+        ("SELECT LOWER(_1, _1) FROM S3Object", "EvaluatorInvalidArguments"),
+        ("SELECT SUM(_1) FROM S3Object", "IncorrectSqlFunctionArgumentType"),
+        ("SELECT SUM() FROM S3Object", "ParseNonUnaryAgregateFunctionCall"),
+        ("SELECT SUM(*) FROM S3Object", "ParseUnsupportedCallWithStar"),
+        ("SELECT _1 FROM S3Object WHERE _1 > 3", "IncorrectSqlFunctionArgumentType"),
+        ("SELECT _1 FROM S3Object WHERE _1", "IncorrectSqlFunctionArgumentType"),
+        ("SELECT CAST(_1 AS INT) FROM S3Object", "CastFailed"),
+        ("SELECT CAST('' AS INT) FROM S3Object", "CastFailed"),
+        ("SELECT CAST('1.5' AS INT) FROM S3Object", "CastFailed"),
+        ("SELECT CAST('99999999999999999999' AS INT) FROM S3Object", "CastFailed"),
+        ("SELECT CAST('0.12345678901' AS DECIMAL) FROM S3Object", "CastFailed"),
+        ("SELECT CAST('1000' AS DECIMAL(3)) FROM S3Object", "CastFailed"),
+        ("SELECT CAST('x' AS BLOB) FROM S3Object", "InvalidDataType"),
+        ("SELECT CAST(TRUE AS TIMESTAMP) FROM S3Object", "InvalidCast"),
+        ("SELECT CAST(1 AS DECIMAL(50)) FROM S3Object", "ParseInvalidTypeParam"),
+        ("SELECT CAST(1 AS INT(3)) FROM S3Object", "ParseCastArity"),
+        ("SELECT 9223372036854775807 + 1 FROM S3Object", "IntegerOverflow"),
+        ("SELECT 1 / 0 FROM S3Object", "IllegalSqlFunctionArgument"),
+        ("SELECT 1 % (2 - 2) FROM S3Object", "IllegalSqlFunctionArgument"),
+        ("SELECT SUBSTRING('a', 1, -1) FROM S3Object", "IllegalSqlFunctionArgument"),
+        ("SELECT 'a' LIKE 'a$' ESCAPE '$' FROM S3Object", "EvaluatorLikePatternInvalidEscapeSequence"),
+        ("SELECT 'a' LIKE 'a' ESCAPE 'xy' FROM S3Object", "LikeInvalidInputs"),
+        ("SELECT `2010` FROM S3Object", "LexerInvalidIONLiteral"),
+        ("SELECT `2010-13T` FROM S3Object", "LexerInvalidIONLiteral"),
+        ("SELECT 'a FROM S3Object", "LexerInvalidLiteral"),
+        ("SELECT 1x FROM S3Object", "LexerInvalidLiteral"),
+        ("SELECT 1e999 FROM S3Object", "LexerInvalidLiteral"),
+        ("SELECT \x00 FROM S3Object", "LexerInvalidChar"),
+        ("SELECT a ! b FROM S3Object", "LexerInvalidOperator"),
+        ("SELECT (1 FROM S3Object", "ParseUnexpectedToken"),
+        ("SELECT (1, 2) FROM S3Object", "ParseUnsupportedSyntax"),
+        ("SELECT CASE END FROM S3Object", "ParseUnExpectedKeyword"),
+        ("SELECT DATE_ADD(week, 1, `2010T`) FROM S3Object", "ParseExpectedDatePart"),
+        ("SELECT TO_STRING(`2010T`, 'Q') FROM S3Object", "EvaluatorInvalidTimestampFormatPatternSymbol"),
+        ("SELECT TO_STRING(`2010T`, _1) FROM S3Object", "EvaluatorInvalidTimestampFormatPattern"),
+        ("SELECT TO_STRING(`2010T`, '''x') FROM S3Object", "EvaluatorUnterminatedTimestampFormatPatternToken"),
+        ("SELECT TO_TIMESTAMP('June') FROM S3Object", "ValueParseFailure"),
+        ("SELECT _1 FROM S3Object extra words", "ParseUnexpectedToken"),
+        ("SELECT " + "(" * 5000 + "1" + ")" * 5000 + " FROM S3Object", "UnsupportedSqlStructure"),
+        ("SELECT " + "NOT " * 5000 + "TRUE FROM S3Object", "UnsupportedSqlStructure"),
+        ("SELECT " + "-1 + " * 5000 + "1 FROM S3Object", "UnsupportedSqlStructure"),
+        ("SELECT " + "CAST(CAST(" * 15 + "_1" + " AS INT) AS STRING)" * 15 + " FROM S3Object", "UnsupportedSqlStructure"),
+        ("SELECT " + "9" * 10_000 + " FROM S3Object", "IntegerOverflow"),
+    ],
+)  # fmt: skip
+def test_faults_of_a_query(query: str, expected: str) -> None:
+    assert code(b"a\n", query) == expected
+
+
+def test_names_of_columns_are_found_once() -> None:
+    data = b"a,A,b\n1,2,3\n"
+    assert code(data, "SELECT s.a FROM S3Object s", USE) == "AmbiguousFieldName"
+    assert result(data, 'SELECT s."A" FROM S3Object s', USE) == "2\n"
+    assert code(data, "SELECT s.x FROM S3Object s", USE) == "MissingHeaders"
+
+
+@pytest.mark.parametrize(
+    ("data", "query", "expected"),
+    [
+        (b'{"a": 1}\n{"a": \n', "SELECT s.a FROM S3Object s", "JSONParsingError"),
+        (b'{"a": "x"}\n', "SELECT SUM(s.a) FROM S3Object s", "IncorrectSqlFunctionArgumentType"),
+        (b'{"a": "\xff"}\n', "SELECT s.a FROM S3Object s", "JSONParsingError"),
+        (b'{"a": 1} {"a": 2}\n', "SELECT s.a FROM S3Object s", "JSONParsingError"),
+        (b'{"a": "x"}\n', "SELECT CAST(s.a AS INT) FROM S3Object s", "CastFailed"),
+        (b'{"a": [1]}\n', "SELECT CAST(s.a AS INT) FROM S3Object s", "CastFailed"),
+        (
+            b'{"a": "' + b"x" * (2 << 20) + b'"}\n',
+            "SELECT s.a FROM S3Object s",
+            "OverMaxRecordSize",
+        ),
+    ],
+)
+def test_faults_of_json(data: bytes, query: str, expected: str) -> None:
+    assert code(data, query, LINES) == expected
+
+
+@pytest.mark.parametrize(
+    "data", [b"\xff\xfe,1\n", b"a,b\x00c\n", b'"a,1\n', b"x" * (2 << 20), b"," * 20_000 + b"\n"]
+)
+def test_hostile_objects_end_in_one_error_or_in_all_their_data(data: bytes) -> None:
+    kind, last = run(data, "SELECT COUNT(*) FROM S3Object")[-1]
+    assert kind in ("E", "S"), last
+    if kind == "S":
+        assert result(data, "SELECT COUNT(*) FROM S3Object") == "1\n"
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b'a\n"b,1\n', "CSVParsingError"),
+        (b'a,5" disk\n', "CSVUnescapedQuote"),
+        (b'a, "x"\n', "CSVUnescapedQuote"),
+        (b'"x"y,1\n', "CSVUnescapedQuote"),
+        (b'"x', "CSVParsingError"),
+    ],
+)
+def test_a_quote_without_a_place_is_an_error(data: bytes, expected: str) -> None:
+    """To the engine, a quote without an end is the end of the object."""
+    source = {"header": "NONE", "quoted_records": True}
+    assert code(data, "SELECT * FROM S3Object", source) == expected
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    table=st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=6),
+    comments=st.lists(st.integers(0, 6), max_size=3),
+    size=st.integers(1, 9),
+)
+def test_only_comments_are_removed(
+    table: list[tuple[str, str]], comments: list[int], size: int
+) -> None:
+    lines = []
+    for row in table:
+        text = io.StringIO()
+        quoting = csv.QUOTE_MINIMAL if not row[0].startswith("#") else csv.QUOTE_ALL
+        csv.writer(text, lineterminator="\n", quoting=quoting).writerow(row)
+        lines.append(text.getvalue().encode())
+    whole = b"".join(lines)
+    for at in sorted(comments, reverse=True):
+        lines.insert(at, b'# "one, more\n')
+    streams: Any = MODULE.select_streams
+    form = MODULE.CsvInput(quoted_records=True)
+    stream = streams.CsvText(io.BytesIO(b"".join(lines)), form)
+    assert b"".join(iter(lambda: stream.read(size), b"")) == whole
+
+
+def test_a_failure_after_the_first_records_is_the_last_frame() -> None:
+    data = b"".join(b"%d\n" % number for number in range(300_000)) + b"x\n"
+    *found, (kind, last) = run(data, "SELECT CAST(s._1 AS INT) FROM S3Object s")
+    assert (kind, json.loads(last)["code"]) == ("E", "CastFailed")
+    assert [kind for kind, _ in found].count("S") == 0
+
+
+def test_a_parameter_of_another_caller_is_refused() -> None:
+    for given_request in ("", "[]", '{"expression": 1}', '{"input": {"header": "x", "y": 1}}'):
+        found = frames(STORLET.run(b"a\n", {"request": given_request}).output)
+        assert json.loads(found[-1][1])["code"] == "InvalidRequestParameter", given_request
+
+
+def test_progress_has_the_bytes_so_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("select_frames.PROGRESS_SECONDS", 0.0)
+    data = b"a,b\n" * 500_000
+    found = [
+        struct.unpack(">QQ", each)
+        for kind, each in run(data, "SELECT COUNT(*) FROM S3Object")
+        if kind == "P"
+    ]
+    assert len(found) > 3
+    assert found == sorted(found)
+    assert found[-1] == (len(data), len(data))
+
+
+# --- against a slow reference ---------------------------------------------------------------------
+
+Row = tuple[str, str]
+Evaluator = Callable[[Row], Any]
+Pair = tuple[str, Evaluator]
+WORDS = st.text(st.sampled_from("abAB %_'é"), max_size=4)
+
+
+def binary(sign: str, left: Pair, right: Pair, apply: Callable[[Any, Any], Any]) -> Pair:
+    def evaluate(row: Row) -> Any:
+        first, second = left[1](row), right[1](row)
+        return None if first is None or second is None else apply(first, second)
+
+    return f"({left[0]} {sign} {right[0]})", evaluate
+
+
+def unary(form: str, operand: Pair, apply: Callable[[Any], Any]) -> Pair:
+    def evaluate(row: Row) -> Any:
+        found = operand[1](row)
+        return None if found is None else apply(found)
+
+    return form.format(operand[0]), evaluate
+
+
+def constant(sql: str, found: Any) -> Pair:
+    return sql, lambda _: found
+
+
+def text_literal(word: str) -> Pair:
+    return constant("'" + word.replace("'", "''") + "'", word)
+
+
+def bounded(number: int) -> int:
+    if abs(number) >= 1 << 63:
+        reject()
+    return number
+
+
+ARITHMETIC: dict[str, Callable[[int, int], int]] = {
+    "+": lambda a, b: bounded(a + b),
+    "-": lambda a, b: bounded(a - b),
+    "*": lambda a, b: bounded(a * b),
+}
+COMPARISONS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": lambda a, b: a == b,
+    "<>": lambda a, b: a != b,
+    "<": lambda a, b: a < b,
+    "<=": lambda a, b: a <= b,
+    ">": lambda a, b: a > b,
+    ">=": lambda a, b: a >= b,
+}
+
+
+def like(word: str, pattern: str) -> bool:
+    if not pattern:
+        return not word
+    if pattern[0] == "%":
+        return any(like(word[at:], pattern[1:]) for at in range(len(word) + 1))
+    return bool(word) and pattern[0] in ("_", word[0]) and like(word[1:], pattern[1:])
+
+
+def either(left: Any, right: Any) -> Any:
+    if left or right:
+        return True
+    return None if left is None or right is None else False
+
+
+def chosen(test: Pair, yes: Pair, no: Pair) -> Pair:
+    return (
+        f"CASE WHEN {test[0]} THEN {yes[0]} ELSE {no[0]} END",
+        lambda row: yes[1](row) if test[1](row) else no[1](row),
+    )
+
+
+def first_of(left: Pair, right: Pair) -> Pair:
+    def evaluate(row: Row) -> Any:
+        found = left[1](row)
+        return right[1](row) if found is None else found
+
+    return f"COALESCE({left[0]}, {right[0]})", evaluate
+
+
+def unless_same(left: Pair, right: Pair) -> Pair:
+    def evaluate(row: Row) -> Any:
+        found = left[1](row)
+        return None if found is not None and found == right[1](row) else found
+
+    return f"NULLIF({left[0]}, {right[0]})", evaluate
+
+
+def part(word: Pair, start: int, size: int) -> Pair:
+    return unary(
+        f"SUBSTRING({{}} FROM {start} FOR {size})",
+        word,
+        lambda found: "".join(
+            char for at, char in enumerate(found, 1) if start <= at < start + size
+        ),
+    )
+
+
+NUMBERS: st.SearchStrategy[Pair] = st.deferred(
+    lambda: st.one_of(
+        st.integers(-9, 9).map(lambda number: constant(f"({number})", number)),
+        st.just(("CAST(s._1 AS INT)", lambda row: int(row[0]))),
+        st.just(constant("CAST(NULL AS INT)", None)),
+        st.tuples(st.sampled_from("+-*"), NUMBERS, NUMBERS).map(
+            lambda each: binary(each[0], each[1], each[2], ARITHMETIC[each[0]])
+        ),
+        TEXTS.map(lambda word: unary("CHAR_LENGTH({})", word, len)),
+        st.tuples(TESTS, NUMBERS, NUMBERS).map(lambda each: chosen(*each)),
+        st.tuples(NUMBERS, NUMBERS).map(lambda each: first_of(*each)),
+        st.tuples(NUMBERS, NUMBERS).map(lambda each: unless_same(*each)),
+    )
+)
+TEXTS: st.SearchStrategy[Pair] = st.deferred(
+    lambda: st.one_of(
+        WORDS.map(text_literal),
+        st.just(("s._2", lambda row: row[1])),
+        st.tuples(TEXTS, TEXTS).map(
+            lambda each: binary("||", each[0], each[1], lambda a, b: a + b)
+        ),
+        TEXTS.map(lambda word: unary("LOWER({})", word, str.lower)),
+        TEXTS.map(lambda word: unary("UPPER({})", word, str.upper)),
+        TEXTS.map(lambda word: unary("TRIM({})", word, lambda found: found.strip(" "))),
+        st.tuples(TEXTS, st.integers(-2, 4), st.integers(0, 4)).map(lambda each: part(*each)),
+        NUMBERS.map(lambda number: unary("CAST({} AS STRING)", number, str)),
+        st.tuples(TESTS, TEXTS, TEXTS).map(lambda each: chosen(*each)),
+    )
+)
+TESTS: st.SearchStrategy[Pair] = st.deferred(
+    lambda: st.one_of(
+        st.sampled_from([constant("TRUE", True), constant("FALSE", False)]),
+        st.tuples(st.sampled_from(list(COMPARISONS)), NUMBERS, NUMBERS).map(
+            lambda each: binary(each[0], each[1], each[2], COMPARISONS[each[0]])
+        ),
+        st.tuples(st.sampled_from(["=", "<>"]), TEXTS, TEXTS).map(
+            lambda each: binary(each[0], each[1], each[2], COMPARISONS[each[0]])
+        ),
+        st.tuples(TEXTS, WORDS).map(
+            lambda each: binary("LIKE", each[0], text_literal(each[1]), like)
+        ),
+        st.tuples(TESTS, TESTS).map(
+            lambda each: (
+                f"({each[0][0]} OR {each[1][0]})",
+                lambda row: either(each[0][1](row), each[1][1](row)),
+            )
+        ),
+        TESTS.map(lambda test: unary("NOT ({})", test, lambda found: not found)),
+        NUMBERS.map(lambda number: (f"({number[0]} IS NULL)", lambda row: number[1](row) is None)),
+        st.tuples(NUMBERS, st.integers(-5, 5), st.integers(-5, 5)).map(
+            lambda each: unary(
+                f"({{}} BETWEEN {each[1]} AND {each[2]})",
+                each[0],
+                lambda found: each[1] <= found <= each[2],
+            )
+        ),
+        st.tuples(TEXTS, st.lists(WORDS, min_size=1, max_size=3)).map(
+            lambda each: unary(
+                f"({{}} IN ({', '.join(text_literal(word)[0] for word in each[1])}))",
+                each[0],
+                lambda found: found in each[1],
+            )
+        ),
+    )
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    number=NUMBERS,
+    word=TEXTS,
+    test=TESTS,
+    table=st.lists(st.tuples(st.integers(-99, 99).map(str), WORDS), min_size=1, max_size=4),
+)
+def test_queries_give_what_the_reference_gives(
+    number: Pair, word: Pair, test: Pair, table: list[Row]
+) -> None:
+    data = io.StringIO()
+    csv.writer(data, lineterminator="\n", quoting=csv.QUOTE_ALL).writerows(table)
+    query = f"SELECT {number[0]} AS n, {word[0]} AS w FROM S3Object s WHERE {test[0]}"  # noqa: S608
+    expected = [{"n": number[1](row), "w": word[1](row)} for row in table if test[1](row)]
+    assert objects(data.getvalue().encode(), query) == expected
