@@ -90,6 +90,8 @@ def data(log: Path) -> Path | None:
         pip += ["--retries=2", "--no-deps", "--no-compile", "--require-hashes", "--target", place]
         pip += ["--only-binary=:all:", "--implementation=cp", "--python-version=3.11"]
         pip += [f"--platform=manylinux_2_{minor}_{machine}" for minor in SANDBOX_GLIBC]
+        # A package of Python only may have no wheel: it is built with what ``deps`` has.
+        pip += ["--no-build-isolation"]
         run([*pip, "-r", DATA_REQUIREMENTS], log, env=_pip_env(), cwd=place)
 
     try:
@@ -137,7 +139,7 @@ def _layer_with(kind: str, requirements: str, log: Path) -> Path:
 
     def make(place: Path) -> None:
         _new_layer(place, below, log)
-        install(place, below, ["-r", CHECKOUT / requirements], log)
+        install(place, below, ["--no-build-isolation", "-r", CHECKOUT / requirements], log)
 
     return cache.made(kind, cache.digest([text, below.name]), make)
 

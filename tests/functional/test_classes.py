@@ -67,7 +67,7 @@ def classes(other_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
     (folder / "image" / "Dockerfile").write_text(
         f"FROM {other_cluster.description['sandbox_image']}\n"
         "COPY special /etc/storlets-special\n"
-        "RUN rm -rf /usr/lib/python3/dist-packages/*duckdb*\n"
+        "RUN rm -rf /usr/lib/python3/dist-packages/*duckdb* /usr/lib/python3/dist-packages/*vips*\n"
     )
     (folder / "image" / "special").write_text("an image of its own")
     made.docker("build", "-q", "-t", image, str(folder / "image"))
@@ -159,15 +159,19 @@ def test_an_account_runs_in_the_image_that_the_operator_chose(
     assert classes.containers(f"label=org.storlets.image-name={classes.image}")
 
 
-def test_an_account_whose_image_has_no_duckdb_gets_the_reason(
-    classes: Classes, admin_user: Client
+@pytest.mark.parametrize(
+    ("storlet", "parameter", "package"),
+    [("std:sql", "query:SELECT 1", "duckdb"), ("std:image", "width:9", "pyvips")],
+)
+def test_an_account_whose_image_has_no_such_package_gets_the_reason(
+    classes: Classes, admin_user: Client, storlet: str, parameter: str, package: str
 ) -> None:
     client = admin_user.on(SPECIAL)
     look(client)
-    given = {"X-Run-Storlet": "std:sql", "X-Storlet-Parameter-1": "query:SELECT 1"}
+    given = {"X-Run-Storlet": storlet, "X-Storlet-Parameter-1": parameter}
     answer = client.get("c/o", given)
     assert (answer.status, answer.error) == (422, "storlet.failed"), answer
-    assert "the Python package duckdb, which the sandbox image of this account" in answer.text
+    assert f"the Python package {package}, which the sandbox image of this account" in answer.text
 
 
 def test_an_image_that_is_missing_is_named_to_its_account_only(

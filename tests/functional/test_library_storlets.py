@@ -18,6 +18,7 @@ from pathlib import Path
 
 import blake3
 import crc32c
+import PIL.Image
 import pytest
 
 from tests.functional.wards import RESEARCHER, Ward, make_ward
@@ -47,6 +48,14 @@ rules:
 - name: decompress
   when: {method: GET, container: patients, user: "test2:tester2"}
   run: {storlet: "std:decompress", parameters: {accept-plain: "true"}}
+"""
+
+IMAGE_RULE = """\
+version: 1
+rules:
+- name: web-size
+  when: {method: PUT, container: patients}
+  run: {storlet: "std:image", parameters: {width: "64", height: "64", format: jpeg}}
 """
 
 
@@ -228,6 +237,9 @@ def test_aggregate(owner: Client, container: str, ward: Ward) -> None:
     assert stored(owner, f"{container}/put", "std:aggregate", lines, **given).body == shown
     assert copied(owner, path, f"{container}/copy", "std:aggregate", **given).body == shown
     assert ruled(ward, "std:aggregate", lines, **given).body == shown
+    chart = got(owner, path, "std:aggregate", **given, histogram="0,1", output="svg")
+    assert chart.headers["Content-Type"] == "image/svg+xml"
+    assert chart.body.startswith(b"<svg ")
     refused = owner.put(
         f"{container}/wrong", lines, run_headers("std:aggregate", {"column": "degrees"})
     )
@@ -316,6 +328,77 @@ def test_a_bomb_ends_within_the_limits(owner: Client, container: str) -> None:
     assert plain.body == b"n\n3\n"
 
 
+def pictured(size: tuple[int, int], kind: str = "JPEG", orientation: int = 1) -> bytes:
+    """A picture: red on the left, blue on the right."""
+    image = PIL.Image.new("RGB", size, "red")
+    image.paste("blue", (size[0] // 2, 0, *size))
+    exif = PIL.Image.Exif()
+    exif[0x0112] = orientation
+    file = io.BytesIO()
+    image.save(file, kind, exif=exif)
+    return file.getvalue()
+
+
+def seen(answer: Answer) -> tuple[str | None, tuple[int, int]]:
+    """The format and the size of the picture in a response."""
+    with PIL.Image.open(io.BytesIO(answer.body)) as image:
+        image.load()
+        assert answer.headers["Content-Type"] == f"image/{str(image.format).lower()}"
+        assert answer.meta("Width") == str(image.width)
+        return image.format, image.size
+
+
+def test_image(owner: Client, container: str, ward: Ward) -> None:
+    path = f"{container}/photo.jpg"
+    photo = pictured((1200, 900), orientation=6)
+    assert owner.put(path, photo, {"X-Object-Meta-Colour": "red"}).status == 201
+    given = {"width": "90", "height": "60"}
+    assert seen(got(owner, path, "std:image", **given)) == ("JPEG", (45, 60))
+    assert seen(stored(owner, f"{container}/put", "std:image", photo, **given)) == (
+        "JPEG",
+        (45, 60),
+    )
+    part = {"crop-width": "30", "crop-height": "20", "format": "png"}
+    copy = copied(owner, path, f"{container}/part", "std:image", **part)
+    assert (seen(copy), copy.meta("Colour")) == (("PNG", (30, 20)), "red")
+    assert seen(ruled(ward, "std:image", photo, **given, format="webp")) == ("WEBP", (45, 60))
+    # The top of the upright picture is the left side of the stored one.
+    with PIL.Image.open(io.BytesIO(copy.body)) as image:
+        assert image.getpixel((15, 10)) == pytest.approx((254, 0, 0), abs=3)
+
+
+def test_a_rule_makes_pictures_of_uploads_smaller(ward: Ward) -> None:
+    ward.rule(IMAGE_RULE)
+    assert ward.physician.put("patients/scan.png", pictured((300, 200), "PNG")).status == 201
+    assert seen(ward.admin.get("patients/scan.png")) == ("JPEG", (64, 43))
+    refused = ward.physician.put("patients/notes.txt", TEXT)
+    assert (refused.status, refused.error) == (422, "storlet.failed")
+    assert ward.admin.get("patients/notes.txt").status == 404
+
+
+#: A PNG of 138 bytes whose header has 3600 million pixels.
+BOMB = (CHECKOUT / "storlets/std/image/tests/bomb.png").read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("data", "parameters", "text"),
+    [
+        (BOMB, {"width": "9"}, "60000x60000 pixels, of which 3600 million must be decoded"),
+        (pictured((400, 300))[:-99], {}, "the object is damaged, or no JPEG"),
+        (pictured((40, 30)), {"crop-left": "9", "fit": "cover"}, "fit=cover: wants width"),
+    ],
+    ids=["bomb", "cut", "conflict"],
+)
+def test_a_refused_picture_leaves_nothing(
+    owner: Client, container: str, data: bytes, parameters: dict[str, str], text: str
+) -> None:
+    path = f"{container}/picture"
+    refused = owner.put(path, data, run_headers("std:image", parameters))
+    assert (refused.status, refused.error) == (422, "storlet.failed"), refused
+    assert text in refused.text
+    assert owner.get(path).status == 404
+
+
 def zipped(names: str = "ab") -> bytes:
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -382,9 +465,11 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     assert client.put("samples/input.csv", sample).status == 201
     (tmp_path / "photo.tiff").write_bytes(b"II*\0")
     (tmp_path / "weather.parquet").write_bytes(PARQUET.read_bytes())
+    (tmp_path / "photo.jpg").write_bytes(pictured((1200, 900)))
+    (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 12
+    assert len(commands) == 15
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -393,10 +478,10 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
         assert done.returncode == 0, f"{command}\n{done.stdout!r}\n{done.stderr!r}"
         assert done.stdout
     assert client.get("samples/photo.tiff").body == b"II*\0"
-    (rules,) = blocks_of("yaml")
     assert client.put("storlet_rules").status == 201
-    answer = client.put("storlet_rules/rules.yaml", rules.encode())
-    assert answer.status == 201, answer
+    for rules in blocks_of("yaml"):
+        answer = client.put("storlet_rules/rules.yaml", rules.encode())
+        assert answer.status == 201, answer
 
 
 def test_a_compressed_object_is_searched_in_a_sequence(owner: Client, container: str) -> None:
@@ -497,6 +582,16 @@ def test_parquet_of_other_kinds(
     query = {"query": "SELECT count(*) AS n, max(temperature) AS t FROM input"}
     answer = owner.get(path, run_headers("std:sql-parquet", query))
     assert (answer.status, answer.body) == (200, b"n,t\n9,26.8\n"), answer
+
+
+@pytest.mark.parametrize("put", [put_ec, put_slo])
+def test_pictures_of_other_kinds(
+    owner: Client, container: str, put: Callable[[Client, str, bytes], str]
+) -> None:
+    path = put(owner, container, pictured((64, 48), "TIFF"))
+    for storlet in ("std:image", "std:image-region"):
+        answer = owner.get(path, run_headers(storlet, {"width": "32"}))
+        assert (answer.status, seen(answer)) == (200, ("PNG", (32, 24))), answer
 
 
 @pytest.mark.parametrize("put", [put_ec, put_slo])

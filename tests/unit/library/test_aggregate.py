@@ -10,6 +10,7 @@ import tracemalloc
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import pytest
 from hypothesis import given, settings
@@ -37,7 +38,8 @@ def output(data: bytes, block: int | None = None, **parameters: object) -> bytes
             patch.setattr(LINES, "BLOCK_BYTES", block)
         given = {name: str(value) for name, value in parameters.items()}
         ran = STORLET.run(data, given)
-    assert ran.metadata == {"Content-Type": "application/json"}
+    kind = "image/svg+xml" if given.get("output") == "svg" else "application/json"
+    assert ran.metadata == {"Content-Type": kind}
     return ran.output
 
 
@@ -223,6 +225,53 @@ def test_all_faults_of_the_parameters() -> None:
     assert "column: is empty" in failure(b"", column="")
     text = failure(b"", column="x", type="text", percentiles="1", histogram="1,2")
     assert text == "type=text: has no percentiles; type=text: has no histogram"
+
+
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+@settings(deadline=None)
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80),
+    values=st.lists(st.integers(-20, 120), max_size=20),
+    edges=st.lists(st.integers(-10, 110), min_size=2, max_size=40, unique=True).map(sorted),
+)
+def test_a_picture_has_a_bar_for_each_bin(name: str, values: list[int], edges: list[int]) -> None:
+    data = b"".join(json.dumps({name: value}).encode() + b"\n" for value in values)
+    given = {"column": name, "format": "jsonl", "histogram": ",".join(map(str, edges))}
+    report = figures(data, **given)["histogram"]
+    root = ET.fromstring(output(data, **given, output="svg"))  # noqa: S314  our own
+    assert {element.tag for element in root.iter()} <= {
+        SVG + each for each in ("svg", "rect", "title", "path", "text")
+    }
+    bars = [element for element in root.iter(f"{SVG}rect") if len(element)]
+    counts = [each["count"] for each in report["bins"]]
+    titles = [
+        f"{low} to {high}: {count}"
+        for (low, high), count in zip(itertools.pairwise(edges), counts, strict=True)
+    ]
+    assert [bar[0].text for bar in bars] == titles
+    most = max(counts)
+    full = max(float(bar.get("height", 0)) for bar in bars)
+    for bar, count in zip(bars, counts, strict=True):
+        assert float(bar.get("height", 0)) == pytest.approx(full * count / (most or 1), abs=0.01)
+        assert float(bar.get("y", 0)) + float(bar.get("height", 0)) == pytest.approx(300, abs=0.02)
+    texts = [element.text or "" for element in root.iter(f"{SVG}text")]
+    assert texts[-1] == (
+        f"values: {len(values)}, below: {report['below']}, above: {report['above']}"
+    )
+    assert len(texts) < 20
+
+
+def test_the_name_of_a_column_is_text_in_a_picture() -> None:
+    name = "<script>alert(1)</script>&\x01"
+    data = json.dumps({name: 3}).encode()
+    given = {"column": name, "format": "jsonl", "histogram": "0,5", "output": "svg"}
+    found = output(data, **given)
+    assert b"<script" not in found
+    root = ET.fromstring(found)  # noqa: S314  our own
+    assert next(root.iter(f"{SVG}text")).text == "<script>alert(1)</script>&\ufffd"
+    assert "output=svg: want a histogram" in failure(b"", column="x", output="svg")
 
 
 def test_the_memory_does_not_depend_on_the_size_of_the_object() -> None:

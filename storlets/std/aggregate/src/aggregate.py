@@ -12,6 +12,7 @@ from typing import Any
 
 from columns import AggregateError, Compound, Number, csv_values, json_values
 from figures import MEAN, Figure, Histogram, Total, json_text, number_of, percentile
+from histogram_picture import svg_of
 from parameters import shown
 from wanted import Wanted, wanted_of
 
@@ -29,11 +30,13 @@ class Aggregate:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         source, target = in_files[0], out_files[0]
         wanted = wanted_of(params)
-        target.set_metadata({"Content-Type": "application/json"})
+        kind = "image/svg+xml" if wanted.is_picture else "application/json"
+        target.set_metadata({"Content-Type": kind})
         report = TextColumn(wanted) if wanted.is_text else NumberColumn(wanted)
         for value in values_of(source, wanted, report.skipped):
             report.add(value)
-        target.write(json_text(report.facts()).encode() + b"\n")
+        text = (svg_of if wanted.is_picture else json_text)(report.facts())
+        target.write(text.encode() + b"\n")
 
 
 def values_of(source: Any, wanted: Wanted, skipped: dict[str, int]) -> Iterator[Any]:

@@ -29,6 +29,7 @@ class Wanted:
     percentiles: dict[str, Figure]
     is_distinct: bool
     edges: list[Figure]
+    is_picture: bool
 
 
 def wanted_of(params: dict[str, str]) -> Wanted:
@@ -57,13 +58,16 @@ def wanted_of(params: dict[str, str]) -> Wanted:
         faults += [
             f"type=text: has no {name}" for name in ("percentiles", "histogram") if params[name]
         ]
+    is_picture = params["output"] == "svg"
+    if is_picture and not params["histogram"]:
+        faults.append("output=svg: want a histogram")
     dialect = dialect_of(params, faults) if is_csv else {}
     if faults:
         raise AggregateError("; ".join(faults))
     skips = {"fail": (), "skip-missing": ("missing",), "skip": ("missing", "invalid")}
     return Wanted(
         column, is_csv, has_header, dialect, is_text, skips[params["wrong"]],
-        percentiles, is_true(params, "distinct"), edges,
+        percentiles, is_true(params, "distinct"), edges, is_picture,
     )  # fmt: skip
 
 

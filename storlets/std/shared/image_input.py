@@ -1,0 +1,121 @@
+"""The object as libvips reads it: its format by its first bytes, and the ways to its data.
+
+JPEG and PNG stream.  A TIFF is read in any order: of a seekable input only the parts that are
+needed, of a stream all of it is kept in memory.  GIF and WebP are always kept.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from image_library import library
+from image_request import ImageError
+
+#: First bytes of the formats; None is any byte.
+_SIGNATURES: dict[str, tuple[bytes, ...]] = {
+    "jpeg": (b"\xff\xd8\xff",),
+    "png": (b"\x89PNG\r\n\x1a\n",),
+    "gif": (b"GIF87a", b"GIF89a"),
+    "tiff": (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"),
+}
+_SIGNATURE_BYTES = 12
+BLOCK_BYTES = 1 << 20
+#: Of an object that must be kept, because its format cannot be read as a stream.
+MOST_KEPT_BYTES = 64 << 20
+#: Of a stream before its first pixel; the library keeps them.
+MOST_HEADER_BYTES = 16 << 20
+#: The names of the library for the formats, and those of users.
+NAMES = {"jpeg": "JPEG", "png": "PNG", "gif": "GIF", "tiff": "TIFF", "webp": "WebP"}
+
+
+class Reader:
+    """The object, with calls for the library.
+
+    A call from the library cannot raise: an error is kept, and the library sees the end of the
+    object.
+
+    :ivar kind: the format, as the library calls it.
+    """
+
+    def __init__(self, source: Any) -> None:
+        self._source = source
+        self.can_seek: bool = source.seekable()
+        head = bytes(source.read(_SIGNATURE_BYTES))
+        #: Bytes of a stream that were read to find the format.
+        self._ahead = b"" if self.can_seek else head
+        if self.can_seek:
+            source.seek(0)
+        self._header_left = 0 if self.can_seek else MOST_HEADER_BYTES
+        self.error: Exception | None = None
+        self.kind = _kind_of(head)
+
+    def vips_source(self) -> Any:
+        """The object for a loader of the library."""
+        vips = library()
+        if self.kind in {"jpeg", "png"} or (self.kind == "tiff" and self.can_seek):
+            custom = vips.SourceCustom()
+            custom.on_read(self._read_for_library)
+            if self.can_seek:
+                custom.on_seek(self._seek_for_library)
+            return custom
+        return vips.Source.new_from_memory(self._whole())
+
+    def begin_pixels(self) -> None:
+        """From now on a stream may have any number of bytes."""
+        self._header_left = 0
+
+    def require_no_error(self) -> None:
+        """Raise the error of a call from the library."""
+        if self.error is not None:
+            raise self.error
+
+    def _whole(self) -> bytes:
+        parts, size = [self._ahead], len(self._ahead)
+        while size <= MOST_KEPT_BYTES and (block := self._source.read(BLOCK_BYTES)):
+            parts.append(bytes(block))
+            size += len(block)
+        if size > MOST_KEPT_BYTES:
+            advice = ": std:image-region reads a part of it" if self.kind == "tiff" else ""
+            raise ImageError(
+                f"the object has more than {MOST_KEPT_BYTES >> 20} MiB, and {NAMES[self.kind]} is"
+                f" kept in memory{advice}"
+            )
+        return b"".join(parts)
+
+    def _read_for_library(self, size: int) -> bytes:
+        if self.error is not None:
+            return b""
+        try:
+            return self._read(size)
+        except Exception as error:  # raised in the main thread
+            self.error = error
+            return b""
+
+    def _read(self, size: int) -> bytes:
+        if self._ahead:
+            data, self._ahead = self._ahead[:size], self._ahead[size:]
+        else:
+            data = bytes(self._source.read(size))
+        if self._header_left:
+            self._header_left -= len(data)
+            if self._header_left <= 0:
+                raise ImageError(
+                    f"the first pixel is not within {MOST_HEADER_BYTES >> 20} MiB of the object"
+                )
+        return data
+
+    def _seek_for_library(self, offset: int, whence: int) -> int:
+        try:
+            return int(self._source.seek(offset, whence))
+        except Exception as error:  # raised in the main thread
+            self.error = self.error or error
+            return -1
+
+
+def _kind_of(head: bytes) -> str:
+    for kind, signatures in _SIGNATURES.items():
+        if head.startswith(signatures):
+            return kind
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "webp"
+    raise ImageError("the object is no JPEG, PNG, WebP, GIF or TIFF")

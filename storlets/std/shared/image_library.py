@@ -1,0 +1,46 @@
+"""libvips, by its Python package pyvips, and its settings.
+
+The settings are variables of the environment, which the library reads when it is loaded.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from image_request import ImageError
+from packages import reason
+
+# Threads exist from the load on: a worker that has more of them after a run is replaced.
+os.environ["VIPS_MAX_THREADS"] = "8"
+# One thread computes: a second one would double the memory of a run.
+os.environ["VIPS_CONCURRENCY"] = "1"
+
+try:
+    import pyvips
+except ImportError:
+    # The image without the package answers each run with the reason, not with a failed import.
+    pyvips = None
+else:
+    # Nothing of a run is kept for the next one.
+    pyvips.cache_set_max(0)
+
+_MOST_MESSAGE = 300
+
+
+def library() -> Any:
+    """The module ``pyvips``.
+
+    :raises ImageError: the image has none.
+    """
+    if pyvips is None:
+        raise ImageError(reason("std:image", "pyvips"))
+    return pyvips
+
+
+def explained(error: Any, kind: str) -> ImageError:
+    """An error of the library in one line."""
+    lines = dict.fromkeys(line.strip() for line in str(error.detail or "").splitlines())
+    text = "; ".join(line for line in lines if line)[:_MOST_MESSAGE] or "its header is cut"
+    shown = "".join(char if char.isprintable() else "?" for char in text)
+    return ImageError(f"the object is damaged, or no {kind} that can be read: {shown}")
