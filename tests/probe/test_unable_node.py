@@ -30,9 +30,11 @@ from tests.support.tenant import Tenant
 REQUESTS = int(os.environ.get("STORLETS_UNABLE_REQUESTS", "60"))
 CLIENTS = 8
 OBJECTS = 12
-#: A frozen object server is noticed sooner than with Swift's ten seconds.
+#: A frozen object server is noticed sooner than with Swift's ten seconds, also by the clients that
+#: fetch the code of storlets.
 PATIENCE: Options = {
     "proxy-server.conf:app:proxy-server": {"node_timeout": 3},
+    "internal-client.conf:app:proxy-server": {"node_timeout": 3},
     "storlet.conf:placement": {"heartbeat_seconds": 0.5},
 }
 #: Its sandboxd is started and serves; the state is made by what follows.
