@@ -7,6 +7,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <jansson.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -484,8 +485,8 @@ static int do_refused(run_t *run, json_t *asked, json_t *found, struct storlet_e
     return -1;
 }
 
-/* Report another number of bytes than were written, by a message of our own: the run ends there.
- * `create` is the first request of the run. */
+/* Report another number of bytes than were written, by a message of our own, and end after its
+ * reply.  `create` is the first request of the run. */
 static int do_lie(run_t *run, json_t *asked, json_t *found, struct storlet_error *error) {
     static const char text[] = "{\"type\":\"close\",\"id\":1000,\"file\":1,\"bytes\":2}";
     const struct storlet_file *file;
@@ -494,8 +495,9 @@ static int do_lie(run_t *run, json_t *asked, json_t *found, struct storlet_error
         run->services->write(run, file, "abc", 3, error) != 0) {
         return -1;
     }
-    send(services_socket(), text, sizeof text - 1, MSG_NOSIGNAL);
-    sleep(60);
+    struct pollfd reply = {services_socket(), POLLIN, 0};
+    send(reply.fd, text, sizeof text - 1, MSG_NOSIGNAL);
+    poll(&reply, 1, 60000);
     return 0;
 }
 
