@@ -56,12 +56,14 @@ Log in with clouds.yaml and OS_CLOUD, with OS_* or ST_* variables, or with
 \b
 Exit codes:
   0    success
-  1    'doctor' or 'check' found a problem, a case of 'test' failed, 'replay' differs, or a
-       file of 'rules' has errors
+  1    'doctor' or 'check' found a problem, a case of 'test' failed,
+       'replay' differs, or a file of 'rules' has errors
   2    invalid command line
-  3    no or wrong credentials, an unreadable file, or an impossible combination of options
+  3    no or wrong credentials, an unreadable file, or an impossible
+       combination of options
   4    refused: not found, no permission, or the storlet failed
-  5    no answer, an incomplete answer, a full disk, or a failure of the server
+  5    no answer, an incomplete answer, a full disk, or a failure of
+       the server
   130  interrupted
 
 \b

@@ -52,6 +52,8 @@ def test_a_narrow_terminal_has_whole_sentences(
     assert max(map(len, text.partition("Log in")[0].splitlines())) <= 60
     listed = text.partition("Commands:")[2].partition("Examples:")[0]
     assert "..." not in listed.replace("(std:...)", "")
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, command(*words, "--help").out.splitlines())) <= 80
 
 
 def test_each_option_has_a_help_and_each_line_of_the_list_its_whole_sentence() -> None:
