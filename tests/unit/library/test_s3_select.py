@@ -496,6 +496,21 @@ def test_a_quote_without_a_place_is_an_error(data: bytes, expected: str) -> None
     assert code(data, "SELECT * FROM S3Object", source) == expected
 
 
+@pytest.mark.parametrize("quoted_records", [False, True])
+def test_without_quotes_a_quote_is_data(quoted_records: bool) -> None:
+    source = {"header": "NONE", "quote": "", "escape": "", "quoted_records": quoted_records}
+    found = objects(b'"a,5"\n#x\nb"c,1\n', "SELECT * FROM S3Object", source)
+    assert found == [{"_1": '"a', "_2": '5"'}, {"_1": 'b"c', "_2": "1"}]
+
+
+@pytest.mark.parametrize(("quote", "escape"), [("Q", "E"), ("E", "Q"), ("^", "]"), ("-", "\\")])
+def test_any_characters_quote_and_escape(quote: str, escape: str) -> None:
+    source = {"header": "NONE", "quote": quote, "escape": escape}
+    data = f"{quote}a,{escape}{quote}{quote},1\n#{quote}\nb,2\n".encode()
+    found = objects(data, "SELECT * FROM S3Object", source)
+    assert found == [{"_1": f"a,{quote}", "_2": "1"}, {"_1": "b", "_2": "2"}]
+
+
 @settings(max_examples=150, deadline=None)
 @given(
     table=st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=6),
