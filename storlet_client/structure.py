@@ -1,1 +1,1 @@
-../storlets/std/records/src/structure.py
+../storlets/std/shared/structure.py

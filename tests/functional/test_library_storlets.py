@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import re
+import struct
 import subprocess
 import time
 import zipfile
@@ -290,6 +291,24 @@ def test_sql_parquet(owner: Client, container: str, ward: Ward) -> None:
     assert "the object is no valid Parquet" in refused.text
 
 
+def test_convert(owner: Client, container: str, ward: Ward) -> None:
+    table, made = f"{container}/table.csv", f"{container}/table.parquet"
+    lines = b"id,price\n1,2.50\n2,-0.25\n"
+    assert owner.put(table, lines).status == 201
+    typed = {"output": "parquet", "columns": '{"id": "int16", "price": "decimal(8,2)"}'}
+    assert copied(owner, table, made, "std:convert", **typed).body.startswith(b"PAR1")
+    query = {"query": "SELECT typeof(id) AS i, sum(price) AS p FROM input GROUP BY ALL"}
+    assert got(owner, made, "std:sql-parquet", **query).body == b"i,p\nSMALLINT,2.25\n"
+    records = {"output": "records", "struct": "i2 id, f4 price"}
+    packed = struct.pack("<hfhf", 1, 2.5, 2, -0.25)
+    assert stored(owner, f"{container}/bin", "std:convert", lines, **records).body == packed
+    back = {"format": "records", "output": "csv", "struct": "i2 id, f4 price"}
+    assert ruled(ward, "std:convert", packed, **back).body == b"id,price\n1,2.5\n2,-0.25\n"
+    wrong = owner.put(made, lines.replace(b"-0.25", b"-0.255"), run_headers("std:convert", typed))
+    assert (wrong.status, wrong.error) == (422, "storlet.failed")
+    assert "column 'price': -0.255 is no DECIMAL(8,2)" in wrong.text
+
+
 @pytest.mark.parametrize(
     ("query", "text"),
     [
@@ -469,7 +488,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 15
+    assert len(commands) == 16
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],

@@ -36,7 +36,7 @@ _SETTINGS = {
     "temp_directory": "",
 }
 _EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^", re.DOTALL)
-_PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input)[\"']?")
+_PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input|/\S+/sample)[\"']?")
 #: So begins a message about a value of the object: the query is not wrong.
 OBJECT = "the object"
 _VALUE = re.compile(rf"{OBJECT}: column .*", re.DOTALL)
@@ -155,7 +155,7 @@ class Engine:
         text = " ".join(text.split())[:_MOST_MESSAGE]
         value = _VALUE.search(text)
         if value is not None:
-            return SqlError(f"{value[0]} (types=text reads all columns as text)")
+            return SqlError(value[0])
         if "CSV Error" in text or "JSON" in text:
             text += " (types=text reads all columns as text)"
         if isinstance(error, duckdb.OutOfMemoryException):

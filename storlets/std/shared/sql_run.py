@@ -17,10 +17,17 @@ from sql_engine import Engine, identifier
 
 BLOCK_BYTES = 256 * 1024
 PIPE_BYTES = 1 << 20
-TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
+TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "jsonl": "application/x-ndjson",
+    "parquet": "application/vnd.apache.parquet",
+}
+#: Rows of a group of Parquet, which the engine keeps in memory.
+GROUP_ROWS = 30_720
 OPTIONS = {
     "csv": "FORMAT csv, HEADER true, USE_TMP_FILE false",
     "jsonl": "FORMAT json, USE_TMP_FILE false",
+    "parquet": f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP_ROWS}, USE_TMP_FILE false",
 }
 
 

@@ -1,0 +1,87 @@
+"""CSV, JSON lines and records of one length into each other or Parquet, with DuckDB shut in.
+
+The object streams through a pipe into the engine, and the result through another one out of it, so
+neither is kept whole.  A value that does not fit the type of its column, or the output, is an error
+with the value, and never another value.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import record_input
+import record_output
+import sql_input
+import sql_run
+from column_types import types_of
+from outputs import select_for
+from packed import Unpacked
+from sql_check import TABLE, SqlError
+from sql_engine import Engine, identifier
+
+RECORDS = "records"
+
+
+class Convert:
+    """See the README for the parameters."""
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        require_sense(params)
+        types = types_of(params["columns"])
+        output, target = params["output"], out_files[0]
+        with ExitStack() as stack:
+            engine = stack.enter_context(Engine(int(params["memory-mib"])))
+            source, compression = in_files[0], params["compression"]
+            if compression != "none":
+                source = Unpacked(source, compression)
+            pipes = stack.enter_context(sql_run.opened_pipes())
+            if params["format"] == RECORDS:
+                source = record_input.AsCsv(source, params["struct"])
+                head = source.head
+                select = record_input.select_of(source, pipes.input)
+            else:
+                form = sql_input.format_of(params, types)
+                head = sql_input.head_of(source)
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="convert-"))
+                select = sql_input.select_of(
+                    engine, form, head, Path(folder, "sample"), pipes.input
+                )
+            engine.close_in([pipes.input, pipes.output])
+            table = identifier(TABLE)
+            engine.rows(f"CREATE VIEW {table} AS {select}")
+            columns = [(str(row[0]), str(row[1])) for row in engine.rows(f"DESCRIBE {table}")]
+            if output == RECORDS:
+                target = record_output.FromLines(target, params["struct"], columns)
+                query, form_of_result = target.query(table), "jsonl"
+                kind = record_output.TYPE
+            else:
+                query, form_of_result = select_for(output, table, columns), output
+                kind = sql_run.TYPES[output]
+            out_files[0].set_metadata({"Content-Type": kind})
+            feeder = sql_input.Feeder(source, head, pipes.taken("input_writer"))
+            work = sql_run.Work(engine, query, pipes, form_of_result, "")
+            sql_run.run(work, feeder, pipes, target)
+            if output == RECORDS:
+                target.finish()
+
+
+def require_sense(params: dict[str, str]) -> None:
+    """Raise :class:`SqlError` for parameters that exclude each other."""
+    faults = []
+    is_input, is_output = params["format"] == RECORDS, params["output"] == RECORDS
+    if is_input and is_output:
+        faults.append("format and output are both records: want std:records")
+    if (is_input or is_output) and not params["struct"]:
+        faults.append("struct: is missing: records need one, such as: i4 id, s96 text")
+    if params["struct"] and not (is_input or is_output):
+        faults.append("struct: is for records only")
+    if is_input and (params["columns"] or params["types"] == "text"):
+        faults.append("columns and types: are for CSV and JSON lines; the struct has the types")
+    if faults:
+        raise SqlError("; ".join(faults))

@@ -1,0 +1,278 @@
+"""The object as a table: types from its first MiB, then all bytes through a named pipe.
+
+The types are fixed before the query runs.  A later value that does not fit is an error, never a
+missing or a changed value.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import sql_types
+from parameters import is_true, shown
+from sql_check import SqlError
+from sql_engine import Engine, identifier, literal
+from sql_keys import Keys
+
+BLOCK_BYTES = 256 * 1024
+#: Types are inferred from this much, which also bounds the first line.
+HEAD_BYTES = 1 << 20
+#: Bounds of one line, and of the blocks in which DuckDB reads.
+MOST_LINE_BYTES = 1 << 20
+BUFFER_BYTES = 8 << 20
+MOST_COLUMNS = 10_000
+DELIMITERS = {"tab": "\t", "space": " "}
+
+
+@dataclass(frozen=True)
+class Format:
+    """The format of the object.
+
+    :param dialect: the options of CSV, in SQL.
+    :param reader: those of them that ``csv.reader`` needs to count columns.
+    :param columns: the types in SQL of the columns that have a given one.
+    """
+
+    is_csv: bool
+    is_text: bool
+    dialect: str = ""
+    reader: Mapping[str, Any] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+
+def format_of(params: dict[str, str], columns: Mapping[str, str] | None = None) -> Format:
+    """The format that the parameters describe.
+
+    :raises SqlError: with all faults.
+    """
+    is_text, columns = params["types"] == "text", columns or {}
+    if params["format"] != "csv":
+        return Format(is_csv=False, is_text=is_text, columns=columns)
+    faults: list[str] = []
+    delimiter = DELIMITERS.get(params["delimiter"], params["delimiter"])
+    quote = "" if params["quote"] == "none" else params["quote"]
+    escape = params["escape"] or quote
+    if len(delimiter) != 1:
+        faults.append("delimiter: want one character, tab or space")
+    if params["quote"] != "none" and len(quote) != 1:
+        faults.append("quote: want one character, or none")
+    if len(params["escape"]) > 1:
+        faults.append("escape: want one character, or nothing")
+    if params["escape"] and not quote:
+        faults.append("escape: has no meaning with quote=none")
+    used = f"{delimiter}{quote}{params['escape']}"
+    if not faults and (len({delimiter, quote, escape}) < 2 + (escape not in ("", quote))):
+        faults.append("delimiter, quote and escape: want different characters")
+    if not faults and (not used.isascii() or {"\r", "\n", "\0"} & set(used)):
+        faults.append("delimiter, quote and escape: want ASCII characters of one line")
+    if faults:
+        raise SqlError("; ".join(faults))
+    header = "true" if is_true(params, "header") else "false"
+    dialect = (
+        f"delim={literal(delimiter)}, quote={literal(quote)}, escape={literal(escape)}, comment='',"
+        f" skip=0, header={header}, max_line_size={MOST_LINE_BYTES}, buffer_size={BUFFER_BYTES}"
+    )
+    quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+    reader = {"delimiter": delimiter, "quotechar": quote or None, "quoting": quoting}
+    if params["escape"]:
+        reader |= {"escapechar": escape, "doublequote": False}
+    return Format(True, is_text, dialect, reader, columns)
+
+
+def head_of(source: Any) -> bytes:
+    """The first MiB."""
+    parts, left = [], HEAD_BYTES
+    while left and (part := bytes(source.read(left))):
+        parts.append(part)
+        left -= len(part)
+    head = b"".join(parts)
+    if not head.strip():
+        raise SqlError("the object is empty: it has no columns")
+    return head
+
+
+def select_of(engine: Engine, form: Format, head: bytes, sample: Path, pipe: str) -> str:
+    """The SELECT of the object's columns from ``pipe``.
+
+    :param sample: a file that this makes for the inference of types, and removes.
+    """
+    if form.is_csv and not head.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf").strip(b" \r"):
+        raise SqlError("the object begins with an empty line: want the first row")
+    start = _whole_rows(head, form)
+    sample.write_bytes(start)
+    try:
+        if form.is_csv:
+            columns, formats = _csv_columns(engine, form, str(sample))
+        else:
+            keys = Keys(start, form.is_text)
+            columns, formats = _json_columns(engine, form, keys, str(sample)), {}
+        if len(columns) > MOST_COLUMNS:
+            raise SqlError(f"the object has {len(columns)} columns: want at most {MOST_COLUMNS}")
+        _require_columns(form, [name for name, _ in columns])
+        kinds = [(name, "VARCHAR" if form.is_text else kind) for name, kind in columns]
+        found = sql_types.chosen(
+            engine,
+            [
+                (
+                    name,
+                    [sql_types.given_way(name, form.columns[name], formats, form.is_csv)]
+                    if name in form.columns
+                    else sql_types.ways(name, kind, formats, form.is_csv),
+                )
+                for name, kind in kinds
+            ],
+            lambda declared: _call(form, head, str(sample), declared),
+        )
+    finally:
+        sample.unlink()
+    values = ", ".join(f"{way.value} AS {identifier(name)}" for name, way in found)
+    declared = [(name, way.declared) for name, way in found]
+    return f"SELECT {values} FROM {_call(form, head, pipe, declared)}"  # noqa: S608
+
+
+def _require_columns(form: Format, names: Sequence[str]) -> None:
+    unknown = [shown(name) for name in form.columns if name not in names]
+    if unknown:
+        known = ", ".join(shown(name) for name in names[:20])
+        raise SqlError(f"columns: there is no {', '.join(unknown[:20])} among {known}")
+
+
+_JSON = f"format='newline_delimited', records='true', maximum_object_size={MOST_LINE_BYTES}"
+
+
+def _call(form: Format, head: bytes, path: str, declared: Sequence[tuple[str, str]]) -> str:
+    """The call, in SQL, that reads the columns from ``path``."""
+    described = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in declared)
+    options = f"auto_detect=false, columns={{{described}}}"
+    if form.is_csv:
+        line_end = r"\r\n" if b"\r\n" in head.partition(b"\n")[0] + b"\n" else r"\n"
+        return f"read_csv({literal(path)}, {options}, new_line={literal(line_end)}, {form.dialect})"
+    return f"read_json({literal(path)}, {options}, {_JSON})"
+
+
+def _whole_rows(head: bytes, form: Format) -> bytes:
+    """The head without a row that it cuts; a row of CSV may have several lines."""
+    if len(head) < HEAD_BYTES:
+        return head
+    lines = head[: head.rfind(b"\n") + 1]
+    whole = lines[: _end_of_rows(lines, form)] if form.is_csv else lines
+    if not whole:
+        raise SqlError(f"the first line has more than {HEAD_BYTES} bytes")
+    return whole
+
+
+def _end_of_rows(lines: bytes, form: Format) -> int:
+    """Where the last row ends that is whole."""
+    taken, end, is_over = 0, 0, False
+
+    def each() -> Iterator[str]:
+        nonlocal taken, is_over
+        for line in io.BytesIO(lines):
+            taken += len(line)
+            yield line.decode("latin-1")
+        is_over = True
+
+    csv.field_size_limit(HEAD_BYTES)
+    try:
+        for _ in csv.reader(each(), **form.reader):
+            if is_over:  # the row needs more lines
+                break
+            end = taken
+    except csv.Error:
+        return len(lines)
+    return end
+
+
+def _csv_columns(
+    engine: Engine, form: Format, sample: str
+) -> tuple[list[tuple[str, Any]], dict[str, str]]:
+    """Names and types of the columns, and the formats of dates."""
+    options = f"{form.dialect}, sample_size=-1"
+    if form.is_text:
+        options += ", all_varchar=true"
+    try:
+        columns, date, timestamp = engine.rows(
+            "SELECT Columns, DateFormat, TimestampFormat"
+            f" FROM sniff_csv({literal(sample)}, {options})"
+        )[0]
+    except SqlError as error:
+        # It lists what the inference has tried; the reader names the line.
+        engine.rows(f"SELECT count(*) FROM read_csv({literal(sample)}, {_all_text(form, sample)})")
+        raise SqlError(f"the object is no CSV of this dialect: {error}") from None
+    formats = {"DATE": date or "", "TIMESTAMP": timestamp or ""}
+    return [(row["name"], row["type"]) for row in columns], formats
+
+
+def _all_text(form: Format, sample: str) -> str:
+    """Options that read the sample without inference, with as many columns as its first line."""
+    with open(sample, encoding="utf-8", errors="replace", newline="") as file:
+        first: list[str] = []
+        with suppress(csv.Error):
+            first = next(csv.reader(file, **form.reader), [])
+    columns = ", ".join(f"'column{number}': 'VARCHAR'" for number in range(len(first) or 1))
+    return f"auto_detect=false, columns={{{columns}}}, {form.dialect}"
+
+
+def _json_columns(
+    engine: Engine, form: Format, keys: Keys, sample: str
+) -> list[tuple[str, Any]]:
+    if form.is_text and not keys.fault and keys.names:
+        return [(name, "VARCHAR") for name in keys.names]
+    found = engine.rows(
+        f"DESCRIBE SELECT * FROM read_json({literal(sample)}, sample_size=-1, {_JSON})"
+    )
+    if keys.fault:
+        raise SqlError(keys.fault)
+    columns = [(str(row[0]), engine.type_of(str(row[1]))) for row in found]
+    unknown = [name for name, _ in columns if name not in keys.names]
+    if unknown:
+        raise SqlError(f"the object has no key {unknown[0]!r}, which its columns want")
+    return columns
+
+
+class Feeder(threading.Thread):
+    """Writes the object into a pipe: the head, then all that ``source`` gives.
+
+    :ivar error: the reason why not all of it was written, if it was not the reader.
+    """
+
+    def __init__(self, source: Any, head: bytes, pipe: int) -> None:
+        """Take ownership of the descriptor ``pipe``."""
+        super().__init__(name="sql-input", daemon=True)
+        self._source = source
+        self._head = head
+        self._pipe = pipe
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            data = self._head
+            while data and self._written(data):
+                data = bytes(self._source.read(BLOCK_BYTES))
+        except BaseException as error:  # the run fails with it, in the main thread
+            self.error = error
+        finally:
+            os.close(self._pipe)
+
+    def _written(self, data: bytes) -> bool:
+        """Whether the query took it; it may need no more."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._pipe, view) :]
+        except BrokenPipeError:
+            return False
+        return True
+
+    def require_no_error(self) -> None:
+        """Raise the error of the input: a result of a part of the object is no result."""
+        if self.error is not None:
+            raise self.error

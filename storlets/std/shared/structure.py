@@ -1,0 +1,214 @@
+"""Records of one length, described as ``i4 id, s96 text``; selection and projection.
+
+A description is a list of fields, each with a type and a name.  It may begin with ``<`` (little
+endian, the default) or ``>`` (big endian)::
+
+    i1 i2 i4 i8     whole numbers with a sign
+    u1 u2 u4 u8     whole numbers without
+    f4 f8           floating-point numbers
+    sN              text of N bytes in UTF-8; NUL bytes at its end are left out
+    bN              N bytes
+    xN              N bytes that are left out, without a name
+
+A selection compares fields with values, such as ``id >= 100 and text ^= 'Haifa' or id = 7``.  The
+operators are ``= != < <= > >=``, and for text also ``^=`` (begins with) and ``~`` (contains);
+``and`` binds more strongly than ``or``.
+
+The storlet ``std:records`` and the library of users share this file.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+import struct
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Callable
+
+#: Bounds of one record.
+MOST_BYTES = 1 << 20
+MOST_FIELDS = 256
+MOST_COMPARISONS = 64
+_CODES = {
+    "i1": "b", "i2": "h", "i4": "i", "i8": "q", "u1": "B", "u2": "H", "u4": "I", "u8": "Q",
+    "f4": "f", "f8": "d",
+}  # fmt: skip
+_SIZED = re.compile(r"([sbx])([1-9][0-9]{0,6})")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_TOKEN = re.compile(
+    r"\s*(?:(?P<text>'(?:[^']|'')*')|(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)"
+    r"|(?P<word>[A-Za-z_][A-Za-z0-9_]*)|(?P<operator><=|>=|!=|\^=|=|<|>|~))"
+)
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
+    ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
+_OF_TEXT: dict[str, Callable[[Any, Any], bool]] = {
+    "^=": lambda value, wanted: bool(value.startswith(wanted)),
+    "~": lambda value, wanted: wanted in value,
+}
+Selection = Callable[[Sequence[Any]], bool]
+
+
+class StructureError(ValueError):
+    """The description or the selection is not valid."""
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field; ``kind`` is ``i``, ``u``, ``f``, ``s`` or ``b``, and ``index`` its place among all
+    values of a record.
+    """
+
+    name: str
+    kind: str
+    code: str
+    index: int
+
+    def value(self, packed: Any) -> Any:
+        """The value as users see it."""
+        return packed.rstrip(b"\0").decode("utf-8", "replace") if self.kind == "s" else packed
+
+
+@dataclass(frozen=True)
+class Structure:
+    """The layout of a record."""
+
+    order: str
+    fields: tuple[Field, ...]
+    packing: struct.Struct
+
+    @property
+    def size(self) -> int:
+        """Bytes of a record."""
+        return self.packing.size
+
+    def projected(self, names: Sequence[str]) -> Structure:
+        """The layout of a record with these fields only, in their order."""
+        known = {field.name: field for field in self.fields}
+        strange = [name for name in names if name not in known]
+        if strange or len(set(names)) != len(names):
+            raise StructureError(
+                f"fields: {', '.join(strange) or 'a name is given twice'}: want names of"
+                f" {', '.join(known)}, each once"
+            )
+        chosen = [known[name] for name in names]
+        fields = tuple(Field(each.name, each.kind, each.code, n) for n, each in enumerate(chosen))
+        packing = struct.Struct(self.order + "".join(each.code for each in chosen))
+        return Structure(self.order, fields, packing)
+
+    def as_mapping(self, values: Sequence[Any]) -> dict[str, Any]:
+        """The named values of a record."""
+        return {field.name: field.value(values[field.index]) for field in self.fields}
+
+
+def parse(text: str) -> Structure:
+    """The structure of a description.
+
+    :raises StructureError: it is not valid.
+    """
+    described = text.strip()
+    order = described[:1] if described[:1] in ("<", ">") else "<"
+    codes: list[str] = []
+    fields: list[Field] = []
+    for part in described.lstrip("<>").split(","):
+        kind, name, code = _field(part)
+        codes.append(code)
+        if name:
+            if any(field.name == name for field in fields):
+                raise StructureError(f"struct: {name} is there twice")
+            fields.append(Field(name, kind, code, len(fields)))
+    if not fields:
+        raise StructureError("struct: there is no field with a name")
+    packing = struct.Struct(order + "".join(codes))
+    if packing.size > MOST_BYTES or len(codes) > MOST_FIELDS:
+        raise StructureError(
+            f"struct: {packing.size} bytes in {len(codes)} fields: at most {MOST_BYTES} in"
+            f" {MOST_FIELDS} are allowed"
+        )
+    return Structure(order, tuple(fields), packing)
+
+
+def _field(part: str) -> tuple[str, str, str]:
+    """Kind, name and code of one field."""
+    words = part.split()
+    type_, name = words[0] if words else "", " ".join(words[1:])
+    sized = _SIZED.fullmatch(type_)
+    if type_ not in _CODES and sized is None:
+        wanted = f"{', '.join(_CODES)}, sN, bN or xN"
+        raise StructureError(f"struct: {part.strip()!r}: want a type and a name: {wanted}")
+    if sized and sized[1] == "x":
+        if name:
+            raise StructureError(f"struct: {part.strip()!r}: bytes that are left out have no name")
+        return "x", "", f"{sized[2]}x"
+    if not _NAME.fullmatch(name):
+        raise StructureError(f"struct: {part.strip()!r}: want a name of letters, digits and '_'")
+    return type_[0], name, f"{sized[2]}s" if sized else _CODES[type_]
+
+
+def selection(where: str, structure: Structure) -> Selection:
+    """Whether the values of a record are selected; an empty ``where`` selects all.
+
+    :raises StructureError: it is not valid.
+    """
+    tokens = _tokens(where)
+    if not tokens:
+        return lambda _values: True
+    known = {field.name: field for field in structure.fields}
+    groups: list[list[Selection]] = [[]]
+    count = 0
+    while True:
+        groups[-1].append(_comparison(tokens[:3], known))
+        count += 1
+        joint, tokens = tokens[3:4], tokens[4:]
+        if not joint:
+            break
+        if joint[0] not in (("word", "and"), ("word", "or")) or count >= MOST_COMPARISONS:
+            raise StructureError(
+                f"where: {joint[0][1]!r}: want 'and' or 'or', at most {MOST_COMPARISONS - 1} times"
+            )
+        if joint[0][1] == "or":
+            groups.append([])
+    return lambda values: any(all(each(values) for each in group) for group in groups)
+
+
+def _tokens(where: str) -> list[tuple[str, str]]:
+    found, at = [], 0
+    end = len(where.rstrip())
+    while at < end:
+        match = _TOKEN.match(where, at)
+        if match is None:
+            raise StructureError(f"where: {where[at : at + 20]!r}: not a name, operator or value")
+        found.append((str(match.lastgroup), match[str(match.lastgroup)]))
+        at = match.end()
+    return found
+
+
+def _comparison(tokens: Sequence[tuple[str, str]], known: Mapping[str, Field]) -> Selection:
+    kinds = [kind for kind, _ in tokens]
+    if kinds[:2] != ["word", "operator"] or kinds[2:] not in (["text"], ["number"]):
+        shown = " ".join(text for _, text in tokens)
+        raise StructureError(f"where: {shown!r}: want a comparison such as id >= 100")
+    name, sign, given = (text for _, text in tokens)
+    field = known.get(name)
+    if field is None:
+        raise StructureError(f"where: {name}: there is no such field: want {', '.join(known)}")
+    is_text = field.kind in ("s", "b")
+    if is_text != (kinds[2] == "text"):
+        wanted = "a text in single quotes" if is_text else "a number"
+        raise StructureError(f"where: {name} {sign} {given}: want {wanted}")
+    compare = _OPERATORS.get(sign) or (_OF_TEXT.get(sign) if is_text else None)
+    if compare is None:
+        raise StructureError(f"where: {name} {sign} {given}: {sign} is for text only")
+    wanted_value = _value(given, is_text=is_text)
+    index, is_padded = field.index, field.kind == "s"
+    if is_padded:
+        return lambda values: compare(values[index].rstrip(b"\0"), wanted_value)
+    return lambda values: compare(values[index], wanted_value)
+
+
+def _value(given: str, *, is_text: bool) -> Any:
+    if is_text:
+        return given[1:-1].replace("''", "'").encode()
+    return int(given) if re.fullmatch(r"[+-]?[0-9]+", given) else float(given)
