@@ -74,6 +74,7 @@ def test_checkers_can_be_selected(
     done: list[str] = []
     monkeypatch.setattr(checks.packages, "install", lambda *_: None)
     monkeypatch.setattr(checks.venv, "tools", lambda _: tmp_path)
+    monkeypatch.setattr(checks, "_run", lambda *_: (None, 0.0))
     monkeypatch.setattr(checks, "_passes", lambda name, *_: done.append(name) or True)
     assert checks.check(only, skip) == 0
     every = [name for name, _ in checks.commands(tmp_path)]

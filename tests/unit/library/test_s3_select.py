@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import csv
+import gc
 import gzip
 import io
 import json
@@ -41,6 +42,7 @@ EVENTS = b"""\
 @pytest.fixture(autouse=True)
 def leftovers() -> Iterator[None]:
     """No run leaves a thread or a descriptor."""
+    gc.collect()  # a descriptor of an earlier test, which closes within this one
     before = facts()
     yield
     assert facts() == before

@@ -78,7 +78,7 @@ def test_a_caller_with_rights_on_the_account_is_no_owner(proxy: Proxy) -> None:
 def test_a_signed_request_is_refused(proxy: Proxy) -> None:
     for user in (".wsgi.tempurl", ".wsgi.formpost"):
         answer = request(proxy, "POST", user=user, body=VALUE)
-        assert (answer.status, answer.error) == (403, "access.denied")
+        assert (answer.status, answer.error) == (401, "access.denied")
 
 
 @pytest.mark.parametrize(

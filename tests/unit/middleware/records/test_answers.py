@@ -78,7 +78,7 @@ def test_a_mark_of_an_owner_in_the_environment_is_not_trusted(proxy: Proxy) -> N
 
 def test_a_signed_request_gets_no_records(proxy: Proxy) -> None:
     answer = get(proxy, "storlet-runs", user=".wsgi.tempurl")
-    assert (answer.status, answer.error) == (403, "access.denied")
+    assert (answer.status, answer.error) == (401, "access.denied")
 
 
 def test_faults_are_refused_before_anything_is_read(proxy: Proxy, swift: FakeSwift) -> None:
