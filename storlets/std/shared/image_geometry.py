@@ -59,6 +59,13 @@ def shrink_on_load(size: Size, target: Size) -> int:
     return next((factor for factor in _FACTORS if 2 * factor <= shrink), 1)
 
 
+def tiles_of(part: Box, tile: Size) -> Size:
+    """How many tiles across and down have pixels of ``part``."""
+    across = (part.left + part.width - 1) // tile[0] - part.left // tile[0] + 1
+    down = (part.top + part.height - 1) // tile[1] - part.top // tile[1] + 1
+    return across, down
+
+
 def centre(size: Size, bounds: Size) -> Box:
     """The part of a picture around its centre that is within ``bounds``."""
     width, height = (min(length, bound) for length, bound in zip(size, bounds))

@@ -34,7 +34,7 @@ def library() -> Any:
     :raises ImageError: the image has none.
     """
     if pyvips is None:
-        raise ImageError(reason("std:image", "pyvips"))
+        raise ImageError(reason("a change of a picture", "pyvips"))
     return pyvips
 
 

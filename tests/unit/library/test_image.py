@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageChops, ImageCms, ImageFilter, ImageOps, ImageStat
+from PIL.PngImagePlugin import PngInfo
 
 from storlet_daemon.author import StorletLogger
 from storlet_daemon.author.seekable import SeekableFile
@@ -279,6 +280,39 @@ def with_thumbnail(data: bytes, small: bytes) -> bytes:
     return data[:2] + b"\xff\xe1" + struct.pack(">H", len(block) + 2) + block + data[2:]
 
 
+def segment(mark: int, data: bytes) -> bytes:
+    """A segment of a JPEG."""
+    return bytes((0xFF, mark)) + struct.pack(">H", len(data) + 2) + data
+
+
+CUTS: tuple[dict[str, Any], ...] = ({"crop_width": 8, "crop_height": 8}, {"width": 9, "height": 20, "fit": "cover"})
+
+
+def test_metadata_that_may_show_what_was_cut_off_is_removed() -> None:
+    exif = Image.Exif()
+    exif[MAKE] = "the camera"
+    exif[0x8769] = {0x927C: b"SECRET of the maker"}
+    photoshop = b"8BIM" + struct.pack(">HHL", 0x040C, 0, 14) + b"SECRET as IPTC"
+    data = saved(sample(), "JPEG", exif=exif)
+    more = segment(0xE1, b"http://ns.adobe.com/xap/1.0/\0<x>SECRET of XMP</x>")
+    more += segment(0xED, b"Photoshop 3.0\0" + photoshop)
+    data = data[:2] + more + data[2:]
+    assert ran(data, metadata="keep")[0].count(b"SECRET") == 3
+    for cut in CUTS:
+        output, _ = ran(data, metadata="keep", **cut)
+        assert b"SECRET" not in output
+        assert b"the camera" in output
+
+
+def test_texts_of_a_png_are_removed_with_what_was_cut_off() -> None:
+    text = PngInfo()
+    text.add_text("Raw profile type iptc", "SECRET")
+    data = saved(sample(), pnginfo=text)
+    assert "SECRET" in picture(data, metadata="keep").info.values()
+    for cut in CUTS:
+        assert "SECRET" not in picture(data, metadata="keep", **cut).info.values()
+
+
 # --- damaged objects ------------------------------------------------------------------------------
 
 DAMAGED = {
@@ -405,6 +439,24 @@ def test_errors_of_input_and_output_are_the_reason(
         run(saved(noise((400, 400)), kind), Target(most=1000), {"format": "png"})
 
 
+def test_an_error_of_the_input_is_one_also_when_the_library_succeeds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader: Any = STORLET.module.Reader
+    begin = reader.begin_pixels
+
+    def break_off(self: Any) -> None:
+        """The input breaks off after the header, with which all pixels came."""
+        begin(self)
+        self.error = OSError("the input broke off")
+
+    monkeypatch.setattr(reader, "begin_pixels", break_off)
+    target = Target()
+    with pytest.raises(OSError, match="the input broke off"):
+        run(saved(Image.new("L", (4, 4)), "JPEG"), target, {"format": "png"})
+    assert not target.data
+
+
 # --- limits ---------------------------------------------------------------------------------------
 
 
@@ -423,17 +475,16 @@ def png(width: int, height: int, lines: int, interlaced: int = 0) -> bytes:
 def test_too_many_pixels_are_refused_before_the_first_one() -> None:
     text = failure(png(60_000, 50_000, 1), width=100)
     assert text == (
-        "max-megapixels=100: the picture has 60000x50000 pixels, of which 3000 million must be"
-        " decoded"
+        "max-megapixels=100: the picture has 60000x50000 pixels, and 3000 million must be decoded"
     )
     image = saved(sample((2000, 1001)), "JPEG")
-    assert "of which 3 million" in failure(image, max_megapixels=2, width=100)
+    assert "and 3 million must be decoded" in failure(image, max_megapixels=2, width=100)
     assert picture(image, max_megapixels=3, width=100).size == (100, 50)
     # Only the lines down to the end of a part are decoded.
     tall = saved(sample((1000, 3000)))
     crop = {"crop_width": 10, "crop_height": 10, "max_megapixels": 1}
     assert picture(tall, **crop).size == (10, 10)
-    assert "of which 2 million" in failure(tall, **crop, crop_top=1000)
+    assert "and 2 million must be decoded" in failure(tall, **crop, crop_top=1000)
 
 
 def test_pictures_that_a_decoder_keeps_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -453,6 +504,55 @@ def test_pictures_that_a_decoder_keeps_are_limited(monkeypatch: pytest.MonkeyPat
         assert kept in failure(saved(wide, kind), width=10)
 
 
+def test_a_part_of_a_picture_that_is_decoded_whole_does_not_need_less() -> None:
+    part: dict[str, Any] = {"crop_width": 10, "crop_height": 10, "max_megapixels": 1}
+    refused = "and 3 million must be decoded"
+    assert refused in failure(png(2000, 1001, 1, interlaced=1), **part)
+    image = sample((2000, 1001))
+    assert refused in failure(saved(image, "JPEG", progressive=True), **part)
+    assert picture(saved(image, "JPEG"), **part).size == (10, 10)
+    for kind in ("GIF", "WEBP"):
+        assert refused in failure(saved(image, kind), **part)
+        assert picture(saved(image, kind), **{**part, "max_megapixels": 3}).size == (10, 10)
+
+
+def test_tiles_count_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    vips: Any = LIBRARY["pyvips"]
+    image = vips.Image.black(40, 30)
+    data = image.tiffsave_buffer(tile=True, tile_width=1024, tile_height=1024, compression="lzw")
+    part: dict[str, Any] = {"crop_left": 9, "crop_width": 5, "crop_height": 5}
+    for storlet in (STORLET, REGION):
+        for parameters in ({}, part):
+            text = failure(data, storlet, max_megapixels=1, **parameters)
+            assert "40x30 pixels, and 2 million must be decoded" in text
+            assert picture(data, storlet, max_megapixels=2, **parameters).mode == "L"
+    # The tile that is decoded, and the same one as it is kept.
+    monkeypatch.setitem(WORK, "MOST_PIXEL_BYTES", 2 << 20)
+    assert picture(data, **part).size == (5, 5)
+    monkeypatch.setitem(WORK, "MOST_PIXEL_BYTES", (2 << 20) - 1)
+    assert "would be kept in memory" in failure(data, **part)
+
+
+def test_a_webp_is_limited_by_what_its_decoder_and_its_encoder_keep(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    text = failure(png(16_000, 6_000, 1), format="webp")
+    assert text.startswith("412 MiB of pixels would be kept in memory, more than 256: ")
+    image = sample((100, 100))
+    kept = "would be kept in memory"
+    cases: list[tuple[bytes, dict[str, Any], int]] = [
+        (saved(image), {"format": "webp"}, 45_000),
+        (saved(image.convert("RGBA")), {"format": "webp"}, 65_000),
+        (saved(image), {"format": "webp", "rotate": 90}, 75_000),
+        (saved(image, "WEBP"), {"format": "png"}, 80_000),
+    ]
+    for data, parameters, most in cases:
+        monkeypatch.setitem(WORK, "MOST_PIXEL_BYTES", most)
+        assert picture(data, **parameters).size == (100, 100)
+        monkeypatch.setitem(WORK, "MOST_PIXEL_BYTES", most - 1)
+        assert kept in failure(data, **parameters)
+
+
 def test_pages_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     frames = [Image.new("L", (2, 2), shade) for shade in range(12)]
     for kind in ("GIF", "TIFF"):
@@ -465,7 +565,7 @@ def test_pages_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     large = [sample((1000, 200), seed=seed).quantize(8) for seed in range(6)]
     data = saved(large[0], "GIF", save_all=True, append_images=large[1:])
     assert picture(data, page=5, max_megapixels=1).size == (1000, 200)
-    assert "of which 2 million" in failure(data, page=6, max_megapixels=1)
+    assert "and 2 million must be decoded" in failure(data, page=6, max_megapixels=1)
 
 
 def test_objects_that_are_kept_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -493,10 +593,36 @@ def test_what_is_before_the_first_pixel_is_limited(monkeypatch: pytest.MonkeyPat
     assert text == "the first pixel is not within 1 MiB of the object"
 
 
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_pixels_of_a_turn_are_not_before_the_first_pixel(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setitem(INPUT, "MOST_HEADER_BYTES", 1 << 16)
+    exif = Image.Exif()
+    exif[ORIENTATION] = 6
+    data = saved(noise((600, 400)), kind, exif=exif, quality=100)
+    assert len(data) > 1 << 16
+    assert picture(data).size == (400, 600)
+    assert picture(data, rotate=90).size == (600, 400)
+
+
 def test_a_side_that_the_format_does_not_have_is_refused() -> None:
     long = png(20_000, 2, 2)
     assert "format=webp: the result has 20000 pixels on a side" in failure(long, format="webp")
     assert picture(long, format="jpeg").size == (20_000, 2)
+    assert picture(png(65_500, 1, 1), format="jpeg").size == (65_500, 1)
+    for parameters in ({}, {"rotate": 90}):
+        text = failure(png(65_501, 1, 1), format="jpeg", **parameters)
+        assert text == (
+            "format=jpeg: the result has 65501 pixels on a side, and the format has up to 65500"
+        )
+
+
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "TIFF"])
+def test_a_quality_of_a_png_is_refused(kind: str) -> None:
+    text = failure(saved(sample(), kind), quality=50)
+    assert text == "quality: the result is a PNG, which has none: want another format"
+    assert ran(saved(sample(), kind), quality=50, format="webp")[1] == "webp"
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"<svg/>", b"%PDF-1.7", b"BM" + bytes(99), b"RIFF"])
@@ -524,7 +650,8 @@ def test_all_conflicts_of_the_parameters() -> None:
 def test_an_image_without_pyvips_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(LIBRARY, "pyvips", None)
     text = failure(saved(sample()))
-    assert "std:image needs the Python package pyvips" in text
+    assert "a change of a picture needs the Python package pyvips" in text
+    assert failure(saved(sample()), REGION) == text
     assert "storlets/sandbox-data" in text
 
 
