@@ -285,7 +285,10 @@ def segment(mark: int, data: bytes) -> bytes:
     return bytes((0xFF, mark)) + struct.pack(">H", len(data) + 2) + data
 
 
-CUTS: tuple[dict[str, Any], ...] = ({"crop_width": 8, "crop_height": 8}, {"width": 9, "height": 20, "fit": "cover"})
+CUTS: tuple[dict[str, Any], ...] = (
+    {"crop_width": 8, "crop_height": 8},
+    {"width": 9, "height": 20, "fit": "cover"},
+)
 
 
 def test_metadata_that_may_show_what_was_cut_off_is_removed() -> None:
