@@ -47,11 +47,20 @@ _MOST_MESSAGE = 600
 
 
 class Engine:
-    """One database in memory, for one query."""
+    """One database in memory, for one query; a storlet has a class with its own texts.
+
+    :cvar storlet: the storlet that runs.
+    :cvar subject: what its messages begin with.
+    :cvar advice: what a run can do with less memory.
+    """
+
+    storlet = "std:sql"
+    subject = "query"
+    advice = "group by fewer values, sort with a LIMIT, read fewer columns, or "
 
     def __init__(self, memory_mib: int, most_threads: int = MOST_THREADS) -> None:
         if duckdb is None:
-            raise SqlError(reason("std:sql", "duckdb"))
+            raise SqlError(reason(self.storlet, "duckdb"))
         threads = min(most_threads, len(os.sched_getaffinity(0)))
         limits = {"memory_limit": f"{memory_mib}MiB", "threads": str(threads)}
         self._memory_mib = memory_mib
@@ -98,6 +107,17 @@ class Engine:
         kept = trimmed(query)
         check(kept, self.rows("SELECT json_serialize_sql(?::VARCHAR)", [kept])[0][0])
         return kept
+
+    def columns(self, query: str) -> list[tuple[str, str]]:
+        """Names and types in SQL of the columns of a checked query.
+
+        :raises SqlError: the query names unknown columns or functions, or has wrong types.
+        """
+        try:
+            rows = self._connection.execute(f"DESCRIBE (\n{query}\n)").fetchall()
+        except duckdb.Error as error:
+            raise self.explained(error, 1, query) from None
+        return [(str(row[0]), str(row[1])) for row in rows]
 
     def scans(self, query: str) -> int:
         """How often the plan of a checked query reads a file.
@@ -160,10 +180,10 @@ class Engine:
             text += " (types=text reads all columns as text)"
         if isinstance(error, duckdb.OutOfMemoryException):
             return SqlError(
-                f"query: needs more memory than memory-mib={self._memory_mib}: group by fewer"
-                f" values, sort with a LIMIT, read fewer columns, or raise memory-mib ({text})"
+                f"{self.subject}: needs more memory than memory-mib={self._memory_mib}:"
+                f" {self.advice}raise memory-mib ({text})"
             )
-        subject = "query: " if query else ""
+        subject = f"{self.subject}: " if query else ""
         return SqlError(f"{subject}{where}{text}")
 
 

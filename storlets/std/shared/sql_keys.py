@@ -33,8 +33,7 @@ class Keys:
         root: dict[str, Any] = {}
         for number, line in enumerate(sample.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
             self._line = number
-            if line.count(b"[") + line.count(b"{") > MOST_LEVELS:
-                self._require_levels(line)
+            require_levels(line, number)
             try:
                 value = json.loads(
                     line, object_pairs_hook=_Pairs, parse_constant=self._no_constant
@@ -53,14 +52,6 @@ class Keys:
 
     def _no_constant(self, text: str) -> None:
         raise SqlError(f"line {self._line}: {text} is no JSON")
-
-    def _require_levels(self, line: bytes) -> None:
-        level = 0
-        for token in _TOKEN.findall(line):
-            level += token in (b"[", b"{")
-            level -= token in (b"]", b"}")
-            if level > MOST_LEVELS:
-                raise SqlError(f"line {self._line}: has more than {MOST_LEVELS} levels of JSON")
 
     def _add(self, root: dict[str, Any], value: Any) -> None:
         todo = [(root, value)]
@@ -86,6 +77,18 @@ class Keys:
         return (
             f"line {self._line}: the keys {shown(known)} and {shown(key)} are one name in SQL{hint}"
         )
+
+
+def require_levels(line: bytes, number: int) -> None:
+    """Raise :class:`SqlError` for a line with more than ``MOST_LEVELS`` levels."""
+    if line.count(b"[") + line.count(b"{") <= MOST_LEVELS:
+        return
+    level = 0
+    for token in _TOKEN.findall(line):
+        level += token in (b"[", b"{")
+        level -= token in (b"]", b"}")
+        if level > MOST_LEVELS:
+            raise SqlError(f"line {number}: has more than {MOST_LEVELS} levels of JSON")
 
 
 class _Pairs(list[tuple[str, Any]]):

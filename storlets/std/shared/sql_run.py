@@ -30,6 +30,9 @@ OPTIONS = {
     "parquet": f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP_ROWS}, USE_TMP_FILE false",
 }
 
+#: A part of the names of both types that the writer of Parquet rounds.
+_LOST = "HUGEINT"
+
 
 class Feeder(Protocol):
     """A thread that writes the object into the input pipe."""
@@ -98,7 +101,7 @@ class Work(threading.Thread):
         self._engine = engine
         self._query = query
         self._pipes = pipes
-        self._options = OPTIONS[output]
+        self._output = output
         self._kept = kept
         self.error: BaseException | None = None
 
@@ -108,7 +111,10 @@ class Work(threading.Thread):
                 table = identifier(TABLE)
                 self._engine.rows(f"DROP VIEW {table}")
                 self._engine.rows(f"CREATE TABLE {table} AS {self._kept}")
-            self._engine.copy(self._query, self._pipes.output, self._options)
+            query = self._query
+            if self._output == "parquet":
+                query = kept_by_parquet(self._engine, query)
+            self._engine.copy(query, self._pipes.output, OPTIONS[self._output])
         except BaseException as error:  # raised in the main thread
             self.error = error
         finally:
@@ -122,6 +128,41 @@ class Work(threading.Thread):
         while self.is_alive():
             self._engine.interrupt()
             self.join(0.05)
+
+
+def kept_by_parquet(engine: Engine, query: str) -> str:
+    """The query, with types of its columns that lose nothing in Parquet.
+
+    DuckDB's writer makes a ``DOUBLE`` of a ``HUGEINT``, which is the type of each sum of whole
+    numbers, and so rounds it.  A decimal is written as it is, and more than 38 digits are an error.
+
+    :raises sql_check.SqlError: the engine refuses the query.
+    """
+    columns = engine.columns(query)
+    types = [_kept_type(engine.type_of(kind)) if _LOST in kind else kind for _, kind in columns]
+    if types == [kind for _, kind in columns]:
+        return query
+    # The query may give two columns the same name.
+    names = [f"column{number}" for number in range(len(columns))]
+    shown = ", ".join(
+        f"{name if kept == kind else f'CAST({name} AS {kept})'} AS {identifier(column)}"
+        for name, kept, (column, kind) in zip(names, types, columns)
+    )
+    return f"SELECT {shown} FROM ({query}\n) AS result({', '.join(names)})"  # noqa: S608
+
+
+def _kept_type(kind: Any) -> str:
+    if kind.id in ("hugeint", "uhugeint"):
+        return "DECIMAL(38,0)"
+    if kind.id in ("list", "array"):
+        size = kind.children[1][1] if kind.id == "array" else ""
+        return f"{_kept_type(kind.children[0][1])}[{size}]"
+    if kind.id == "map":
+        return f"MAP({', '.join(_kept_type(each) for _, each in kind.children)})"
+    if kind.id == "struct":
+        fields = (f"{identifier(key)} {_kept_type(each)}" for key, each in kind.children)
+        return f"STRUCT({', '.join(fields)})"
+    return str(kind)
 
 
 def run(work: Work, feeder: Feeder | None, pipes: Pipes, target: Any) -> None:

@@ -101,7 +101,10 @@ def _decimal(column: str, kind: str, is_csv: bool) -> str:
         raise AssertionError(kind)
     raw = f"CAST({column} AS VARCHAR)"
     text = raw if is_csv else f"trim({raw}, '\"')"
-    shape = rf" *[+-]?[0-9]+(\.[0-9]{{0,{fraction[1]}}}0*)? *"
+    most = fraction[1]
+    # As in a number, digits before the point may be missing.
+    only = r"\.0+" if most == "0" else rf"\.[0-9]{{1,{most}}}0*"
+    shape = rf" *[+-]?([0-9]+(\.[0-9]{{0,{most}}}0*)?|{only}) *"
     condition = f"regexp_full_match({text}, {literal(shape)})"
     if not is_csv:
         # A text of JSON has all digits that were written.

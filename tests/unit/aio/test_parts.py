@@ -84,7 +84,10 @@ def test_without_its_packages_the_larger_image_is_left_out_and_the_reason_shown(
     machine.has_data = False
     assert parts.set_up(place, Progress(6)).image == "sandbox:1"
     assert "data" not in machine.steps
-    assert "CRC-32C, will answer with an error: pip could not fetch" in capfd.readouterr().err
+    shown = " ".join(capfd.readouterr().err.split())
+    assert "CRC-32C, will answer with an error: pip could not fetch" in shown
+    named = ("sql", "sql-parquet", "s3-select", "convert", "image", "image-region")
+    assert [name for name in named if f"std:{name}" not in shown] == []
 
 
 @pytest.mark.parametrize(

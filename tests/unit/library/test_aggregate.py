@@ -274,6 +274,13 @@ def test_the_name_of_a_column_is_text_in_a_picture() -> None:
     assert "output=svg: want a histogram" in failure(b"", column="x", output="svg")
 
 
+def test_a_picture_has_no_other_figures() -> None:
+    given = {"column": "x", "histogram": "0,5", "output": "svg"}
+    text = failure(b"x\n1\n", **given, percentiles="50", distinct="true")
+    assert text == "output=svg: has no percentiles; output=svg: has no distinct"
+    assert output(b"x\n1\n", **given, distinct="false").startswith(b"<svg")
+
+
 def test_the_memory_does_not_depend_on_the_size_of_the_object() -> None:
     data = b"n\n" + b"".join(b"%d.5\n" % number for number in range(100)) * 2000
     tracemalloc.start()

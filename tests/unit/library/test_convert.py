@@ -171,6 +171,15 @@ def test_floats_that_a_field_keeps() -> None:
     assert struct.unpack("<3f", made) == struct.unpack("<3f", struct.pack("<3f", 0.1, -2.5, 1e10))
 
 
+def test_a_double_of_the_engine_is_packed_without_a_comparison() -> None:
+    real = STORLET.module.record_output._real
+    for value in (0.1, 5e-324, -1.7976931348623157e308, -0.0):
+        assert struct.pack("d", real(value, "d")) == struct.pack("d", value)
+    for rounded, code in (("9007199254740993", "d"), (0.123456789, "f")):
+        with pytest.raises(ValueError, match="would be rounded"):
+            real(rounded, code)
+
+
 def test_fields_and_columns_must_be_the_same() -> None:
     text = failure(b"a,b,c\n1,2,3\n", output="records", struct="i4 a, i4 d")
     assert "struct: there is no column d" in text
@@ -187,7 +196,8 @@ TYPED = [
     ("integer", ["9223372036854775807"], ["9223372036854775808"]),
     ("uint64", ["18446744073709551615"], ["-1", "18446744073709551616"]),
     ("number", ["0.5", "1e300"], ["0.12345678901234567890", "1e400", "one"]),
-    ("decimal(6,2)", ["1234.56", "-1.5", "7", "1.500"], ["1.555", "12345.6", "1e2"]),
+    ("decimal(6,2)", ["1234.56", "-1.5", "7", "1.500", ".5", "-.250"],
+     ["1.555", ".555", ".", "12345.6", "1e2"]),
     ("decimal(38,0)", ["9" * 38], ["9" * 39]),
     ("boolean", ["true", "false"], ["2", "maybe"]),
     ("date", ["2026-02-28"], ["2026-02-30", "2026-02-28 10:00:00"]),
@@ -241,6 +251,99 @@ def test_a_late_value_without_the_inferred_type_is_an_error() -> None:
     assert "is no BIGINT" in failure(data, output="records", struct="i8 x")
 
 
+#: Lines that fill the first MiB, and one after it.
+LATE = [
+    ('{"a": 1}', '{"a": 1, "b": 2}', "the key 'b' is not in the first MiB"),
+    ('{"a": 1}', '{"A": 1}', "the key 'A' is not"),
+    ('{"a": {"x": 1}}', '{"a": {"x": 1, "y": 2}}', "the key 'y' of 'a' is not"),
+    ('{"a": [{"x": {"y": 1}}]}', '{"a": [{"x": {"z": 1}}]}', "the key 'z' of 'a' is not"),
+    ('{"a": 1}', '{"a": NaN}', "is no JSON: NaN is no number"),
+    ('{"a": 1}', "[1]", "is no JSON object"),
+    ('{"a": 1}', '{"a": 1', "is no JSON"),
+    ('{"a": 0.5}', '{"a": 0.10000000000000000001}', "column 'a': 0.10000000000000000001 is no"),
+]
+
+
+@pytest.mark.parametrize(("line", "late", "text"), LATE)
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_what_the_reader_would_lose_late_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, line: str, late: str, text: str, end: str
+) -> None:
+    monkeypatch.setattr(STORLET.module.sql_input, "HEAD_BYTES", 4096)
+    data = f"{line}\n" * 1000
+    for kind in ("csv", "jsonl", "parquet"):
+        found = failure(f"{data}{late}{end}".encode(), format="jsonl", output=kind)
+        assert found.startswith("line 1001: ")
+        assert text in found
+    assert len(lines(output(data.encode(), format="jsonl", output="jsonl"))) == 1000
+
+
+def test_late_keys_of_values_without_columns_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STORLET.module.sql_input, "HEAD_BYTES", 4096)
+    data = b'{"a": {"x": 1}}\n' * 1000 + b'{"a": {"x": 1, "y": 2}}\n'
+    for given in ({"types": "text"}, {"columns": '{"a": "text"}'}):
+        made = lines(output(data, format="jsonl", output="jsonl", **given))
+        assert json.loads(made[-1]["a"]) == {"x": 1, "y": 2}
+
+
+def test_a_line_without_an_end_is_no_growing_buffer() -> None:
+    types = {"a": duckdb.sqltype("BIGINT")}
+    check = STORLET.module.Checked(io.BytesIO(b"x" * (3 << 20)), b'{"a": 1}\n{"', types)
+    with pytest.raises(ERRORS, match="line 2: has more than 1048576 bytes"):
+        while check.read(1 << 18):
+            pass
+
+
+NUMBERS = [
+    ("2.00000000000000001", False, False),
+    ("0.10000000000000000001", False, False),
+    ("0.12345678901234567890", False, False),
+    ("9.99999999999999999", False, False),
+    ("1e-400", False, False),
+    ("1.5e-300", True, True),
+    ("0.10000000000000001", True, False),
+    ("-0.1000000000000000055511151231257827", True, False),
+    ("0.1000000000000000000", True, True),
+    ("0.0000000000000000000e-99999999999999999999", True, True),
+    ("0.3333333333333333", True, True),
+    ("1" * 900 + ".5", False, False),
+]
+
+
+@pytest.mark.parametrize(("text", "is_double", "is_decimal"), NUMBERS)
+def test_numbers_of_json_that_a_double_keeps(text: str, is_double: bool, is_decimal: bool) -> None:
+    data = f'{{"a": 0.5}}\n{{"a": {text}}}\n'.encode()
+    for wanted, kind in ((is_double, ""), (is_double, "number"), (is_double, "text"),
+                         (is_decimal, "decimal(38,20)")):  # fmt: skip
+        given = {"format": "jsonl", "output": "csv"}
+        given |= {"columns": json.dumps({"a": kind})} if kind else {}
+        if not wanted:
+            assert failure(data, **given).startswith("line 2: column 'a': ")
+        elif not kind.startswith("decimal"):
+            assert float(output(data, **given).split()[2]) == float(text)
+
+
+@settings(deadline=None)
+@given(value=st.floats(allow_nan=False, allow_infinity=False), places=st.integers(0, 25))
+def test_each_number_of_digits_of_a_double_is_kept(value: float, places: int) -> None:
+    check = STORLET.module.Checked.__init__.__globals__
+    for text in (repr(value), f"{value:.{17 + places}e}"):
+        assert check["is_kept"](check["Written"](text), is_decimal=False)
+    assert check["is_kept"](check["Written"](repr(value)), is_decimal=True)
+
+
+def test_whole_numbers_above_64_bits_are_exact_in_parquet(tmp_path: Path) -> None:
+    data = b'{"id": 18446744073709551615, "n": {"x": [9007199254740993]}}\n'
+    made = output(data, format="jsonl", output="parquet")
+    assert of_parquet(made, tmp_path, "id, typeof(id), n.x[1]") == [
+        (Decimal(18446744073709551615), "DECIMAL(38,0)", 9007199254740993)
+    ]
+    most = str(2**127 - 1)
+    text = failure(f"h\n{most}\n".encode(), output="parquet")
+    assert most in text
+    assert "DECIMAL(38,0)" in text
+
+
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
@@ -273,6 +376,20 @@ def test_wrong_columns(columns: str, text: str) -> None:
 )
 def test_parameters_that_exclude_each_other(parameters: dict[str, str], text: str) -> None:
     assert text in failure(b"a\n1\n", **parameters)
+
+
+def test_messages_name_the_storlet_and_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    with STORLET.module.ConvertEngine(64) as engine:
+        full = engine.explained(duckdb.OutOfMemoryException("Out of Memory Error: x"), 0)
+        assert str(full) == (
+            "the object: needs more memory than memory-mib=64: raise memory-mib"
+            " (Out of Memory Error: x)"
+        )
+    late = failure(b"a,b\n" + b"1,2\n" * 300_000 + b"3\n", output="csv")
+    assert late.startswith("the object: ")
+    assert "query" not in late
+    monkeypatch.setitem(STORLET.module.Engine.__init__.__globals__, "duckdb", None)
+    assert failure(b"a\n1\n", output="csv").startswith("std:convert needs the Python package")
 
 
 # --- CSV, JSON lines, Parquet ---------------------------------------------------------------------

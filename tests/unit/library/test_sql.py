@@ -415,6 +415,40 @@ def test_an_empty_line_before_the_names_is_an_error(start: bytes) -> None:
     assert "begins with an empty line" in failure(start + b"a,b\n1,2\n", "SELECT * FROM input")
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT sum(n) AS s FROM input", [(2**53 + 3, "DECIMAL(38,0)")]),
+        ("SELECT sum(n) AS s, 1 AS s FROM input", [(2**53 + 3, "DECIMAL(38,0)")]),
+        ("WITH t AS (SELECT sum(n) AS s FROM input) FROM t -- end", [(2**53 + 3, "DECIMAL(38,0)")]),
+        ("SELECT n::HUGEINT AS s FROM input ORDER BY n", [
+            (2, "DECIMAL(38,0)"), (2**53 + 1, "DECIMAL(38,0)")]),
+        ("SELECT list(n::HUGEINT ORDER BY n) AS s FROM input", [
+            ([2, 2**53 + 1], "DECIMAL(38,0)[]")]),
+        ("SELECT {'x': 3::UHUGEINT} AS s", [({"x": 3}, "STRUCT(x DECIMAL(38,0))")]),
+        ("SELECT map {'x': 3::HUGEINT} AS s", [({"x": 3}, "MAP(VARCHAR, DECIMAL(38,0))")]),
+        ("SELECT max(n) AS s FROM input", [(2**53 + 1, "BIGINT")]),
+        ("TABLE input", None),
+        ("VALUES (1::HUGEINT)", None),
+    ],
+)  # fmt: skip
+def test_sums_are_exact_in_parquet(query: str, expected: Any, tmp_path: Path) -> None:
+    data = f"n\n{2**53 + 1}\n2\n".encode()
+    ran = STORLET.run(data, {"query": query, "output": "parquet"})
+    (tmp_path / "made.parquet").write_bytes(ran.output)
+    made = f"FROM read_parquet('{tmp_path}/made.parquet')"
+    with duckdb.connect() as connection:
+        if expected is None:
+            assert connection.execute(f"SELECT count(*) {made}").fetchall() > [(0,)]
+        else:
+            assert connection.execute(f"SELECT s, typeof(s) {made}").fetchall() == expected
+
+
+def test_a_whole_number_of_39_digits_is_an_error_in_parquet() -> None:
+    with pytest.raises(ERROR, match="DECIMAL"):
+        STORLET.run(DATA, {"query": f"SELECT {2**127 - 1}::HUGEINT", "output": "parquet"})
+
+
 # --- errors ---------------------------------------------------------------------------------------
 
 DATA = b"name,size\nx,1\ny,2\n"

@@ -118,6 +118,14 @@ def test_a_footer_that_points_beyond_the_end_is_an_error(tmp_path: Path) -> None
     assert ends
 
 
+def test_sums_are_exact_in_parquet(tmp_path: Path) -> None:
+    data = parquet(tmp_path, f"SELECT {2**53 + 1} AS n")
+    made = output(data, "SELECT sum(n) AS s FROM input", output="parquet")
+    assert output(made, "SELECT s, typeof(s) AS t FROM input") == (
+        b's,t\n9007199254740993,"DECIMAL(38,0)"\n'
+    )
+
+
 def test_a_short_read_is_an_error() -> None:
     handle = STORLET.module.Handle(Sized(b"abc"), threading.Lock())
     assert handle.read(2) == b"ab"
@@ -136,6 +144,8 @@ def test_an_image_without_fsspec_names_what_is_missing(
 ) -> None:
     monkeypatch.setattr(STORLET.module, "fsspec", None)
     assert "needs the Python package fsspec" in failure(wide, "SELECT 1")
+    monkeypatch.setitem(STORLET.module.Engine.__init__.__globals__, "duckdb", None)
+    assert "std:sql-parquet needs the Python package duckdb" in failure(wide, "SELECT 1")
 
 
 @pytest.mark.parametrize(

@@ -59,8 +59,13 @@ def wanted_of(params: dict[str, str]) -> Wanted:
             f"type=text: has no {name}" for name in ("percentiles", "histogram") if params[name]
         ]
     is_picture = params["output"] == "svg"
-    if is_picture and not params["histogram"]:
-        faults.append("output=svg: want a histogram")
+    if is_picture:
+        if params["percentiles"]:
+            faults.append("output=svg: has no percentiles")
+        if is_true(params, "distinct"):
+            faults.append("output=svg: has no distinct")
+        if not params["histogram"]:
+            faults.append("output=svg: want a histogram")
     dialect = dialect_of(params, faults) if is_csv else {}
     if faults:
         raise AggregateError("; ".join(faults))

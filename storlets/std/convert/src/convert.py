@@ -17,12 +17,21 @@ import record_output
 import sql_input
 import sql_run
 from column_types import types_of
+from line_check import Checked
 from outputs import select_for
 from packed import Unpacked
 from sql_check import TABLE, SqlError
-from sql_engine import Engine, identifier
+from sql_engine import OBJECT, Engine, identifier
 
 RECORDS = "records"
+
+
+class ConvertEngine(Engine):
+    """There is no query of a user."""
+
+    storlet = "std:convert"
+    subject = OBJECT
+    advice = ""
 
 
 class Convert:
@@ -36,7 +45,7 @@ class Convert:
         types = types_of(params["columns"])
         output, target = params["output"], out_files[0]
         with ExitStack() as stack:
-            engine = stack.enter_context(Engine(int(params["memory-mib"])))
+            engine = stack.enter_context(ConvertEngine(int(params["memory-mib"])))
             source, compression = in_files[0], params["compression"]
             if compression != "none":
                 source = Unpacked(source, compression)
@@ -56,6 +65,9 @@ class Convert:
             table = identifier(TABLE)
             engine.rows(f"CREATE VIEW {table} AS {select}")
             columns = [(str(row[0]), str(row[1])) for row in engine.rows(f"DESCRIBE {table}")]
+            if params["format"] == "jsonl":
+                kinds = {name: engine.type_of(kind) for name, kind in columns}
+                source = Checked(source, head, kinds)
             if output == RECORDS:
                 target = record_output.FromLines(target, params["struct"], columns)
                 query, form_of_result = target.query(table), "jsonl"

@@ -152,6 +152,9 @@ def _whole(value: Any, code: str) -> int:
 
 def _real(value: Any, code: str) -> float:
     number = float(value)
+    if code == "d" and isinstance(value, float):
+        # The column is a DOUBLE, whose digits in JSON are all that it has.
+        return number
     if number == number and abs(number) != float("inf"):
         packed = struct.unpack(code, struct.pack(code, number))[0]
         texts = [repr(packed), f"{packed:.7g}"] if code == "f" else [repr(packed)]

@@ -31,6 +31,12 @@ ROWS = 2048
 _COMPRESSIONS = {"NONE": "none", "GZIP": "gzip", "BZIP2": "bz2"}
 
 
+class SelectEngine(Engine):
+    """The engine of this storlet."""
+
+    storlet = "std:s3-select"
+
+
 class S3Select:
     """See the README."""
 
@@ -59,7 +65,7 @@ class _Run:
     ) -> None:
         self._request = request_of(params["request"])
         self._query = select_parser.parsed(self._request.expression)
-        self._engine = stack.enter_context(Engine(int(params["memory-mib"])))
+        self._engine = stack.enter_context(SelectEngine(int(params["memory-mib"])))
         self._frames = frames
         self._raw = select_streams.Counted(source)
         self._plain = _plain(self._raw, self._request)

@@ -25,6 +25,12 @@ except ImportError:
 PATH = "object://input"
 
 
+class ParquetEngine(Engine):
+    """The engine of this storlet."""
+
+    storlet = "std:sql-parquet"
+
+
 class SqlParquet:
     """See the README for the parameters."""
 
@@ -34,7 +40,7 @@ class SqlParquet:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         with ExitStack() as stack:
             # The engine seeks and reads in two calls, between which another thread could seek.
-            engine = stack.enter_context(Engine(int(params["memory-mib"]), most_threads=1))
+            engine = stack.enter_context(ParquetEngine(int(params["memory-mib"]), most_threads=1))
             query = engine.checked(params["query"])
             pipes = stack.enter_context(sql_run.opened_pipes())
             engine.register(file_system(in_files[0]))
