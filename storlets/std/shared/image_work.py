@@ -95,9 +95,7 @@ class Picture:
         if part:
             image = image.crop(part.left, part.top, part.width, part.height)
         if target != (image.width, image.height):
-            image = image.thumbnail_image(
-                target[0], height=target[1], size="force", no_rotate=True
-            )
+            image = image.thumbnail_image(target[0], height=target[1], size="force", no_rotate=True)
         if request.is_cover:
             box = centre(target, bounds)
             image = image.crop(box.left, box.top, box.width, box.height)

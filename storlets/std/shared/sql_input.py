@@ -221,9 +221,7 @@ def _all_text(form: Format, sample: str) -> str:
     return f"auto_detect=false, columns={{{columns}}}, {form.dialect}"
 
 
-def _json_columns(
-    engine: Engine, form: Format, keys: Keys, sample: str
-) -> list[tuple[str, Any]]:
+def _json_columns(engine: Engine, form: Format, keys: Keys, sample: str) -> list[tuple[str, Any]]:
     if form.is_text and not keys.fault and keys.names:
         return [(name, "VARCHAR") for name in keys.names]
     found = engine.rows(

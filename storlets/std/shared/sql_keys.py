@@ -35,9 +35,7 @@ class Keys:
             self._line = number
             require_levels(line, number)
             try:
-                value = json.loads(
-                    line, object_pairs_hook=_Pairs, parse_constant=self._no_constant
-                )
+                value = json.loads(line, object_pairs_hook=_Pairs, parse_constant=self._no_constant)
             except (ValueError, RecursionError) as error:
                 if isinstance(error, SqlError):
                     raise

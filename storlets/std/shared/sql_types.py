@@ -69,7 +69,11 @@ def ways(name: str, kind: Any, formats: Mapping[str, str], is_csv: bool) -> list
         kinds = [text, ZONED] if text == "TIMESTAMP" else [text]
         tries = [(each, _tried(column, each, formats.get(each, ""), is_csv)) for each in kinds]
         typed = [
-            Way(raw, _or_error(column, tried, name, each), f"{column} IS NULL OR {tried} IS NOT NULL")
+            Way(
+                raw,
+                _or_error(column, tried, name, each),
+                f"{column} IS NULL OR {tried} IS NOT NULL",
+            )
             for each, tried in tries
         ]
         return [*typed, plain]

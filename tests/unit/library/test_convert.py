@@ -196,8 +196,11 @@ TYPED = [
     ("integer", ["9223372036854775807"], ["9223372036854775808"]),
     ("uint64", ["18446744073709551615"], ["-1", "18446744073709551616"]),
     ("number", ["0.5", "1e300"], ["0.12345678901234567890", "1e400", "one"]),
-    ("decimal(6,2)", ["1234.56", "-1.5", "7", "1.500", ".5", "-.250"],
-     ["1.555", ".555", ".", "12345.6", "1e2"]),
+    (
+        "decimal(6,2)",
+        ["1234.56", "-1.5", "7", "1.500", ".5", "-.250"],
+        ["1.555", ".555", ".", "12345.6", "1e2"],
+    ),
     ("decimal(38,0)", ["9" * 38], ["9" * 39]),
     ("boolean", ["true", "false"], ["2", "maybe"]),
     ("date", ["2026-02-28"], ["2026-02-30", "2026-02-28 10:00:00"]),
@@ -281,8 +284,8 @@ def test_what_the_reader_would_lose_late_is_an_error(
 def test_late_keys_of_values_without_columns_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(STORLET.module.sql_input, "HEAD_BYTES", 4096)
     data = b'{"a": {"x": 1}}\n' * 1000 + b'{"a": {"x": 1, "y": 2}}\n'
-    for given in ({"types": "text"}, {"columns": '{"a": "text"}'}):
-        made = lines(output(data, format="jsonl", output="jsonl", **given))
+    for kinds in ({"types": "text"}, {"columns": '{"a": "text"}'}):
+        made = lines(output(data, format="jsonl", output="jsonl", **kinds))
         assert json.loads(made[-1]["a"]) == {"x": 1, "y": 2}
 
 
@@ -290,8 +293,7 @@ def test_a_line_without_an_end_is_no_growing_buffer() -> None:
     types = {"a": duckdb.sqltype("BIGINT")}
     check = STORLET.module.Checked(io.BytesIO(b"x" * (3 << 20)), b'{"a": 1}\n{"', types)
     with pytest.raises(ERRORS, match="line 2: has more than 1048576 bytes"):
-        while check.read(1 << 18):
-            pass
+        list(iter(lambda: check.read(1 << 18), b""))
 
 
 NUMBERS = [
@@ -339,9 +341,8 @@ def test_whole_numbers_above_64_bits_are_exact_in_parquet(tmp_path: Path) -> Non
         (Decimal(18446744073709551615), "DECIMAL(38,0)", 9007199254740993)
     ]
     most = str(2**127 - 1)
-    text = failure(f"h\n{most}\n".encode(), output="parquet")
-    assert most in text
-    assert "DECIMAL(38,0)" in text
+    made = output(f"h\n{most}\n".encode(), output="parquet")
+    assert of_parquet(made, tmp_path, "h, typeof(h)") == [(most, "VARCHAR")]
 
 
 @pytest.mark.parametrize(

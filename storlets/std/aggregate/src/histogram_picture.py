@@ -38,9 +38,7 @@ def svg_of(facts: dict[str, Any]) -> str:
             f' height="{tall:.2f}" fill="#4878a8" stroke="#fff" stroke-width="0.5">'
             f"<title>{words}</title></rect>"
         )
-    parts.append(
-        f'<path d="M{LEFT} {TOP}V{base}H{WIDTH - RIGHT}" fill="none" stroke="#000"/>'
-    )
+    parts.append(f'<path d="M{LEFT} {TOP}V{base}H{WIDTH - RIGHT}" fill="none" stroke="#000"/>')
     parts += [text(LEFT - 6, TOP + 4, str(most), "end"), text(LEFT - 6, base + 4, "0", "end")]
     edges = [each["from"] for each in bins] + [bins[-1]["to"]]
     every = -(-len(edges) // MOST_LABELS)

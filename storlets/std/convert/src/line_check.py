@@ -7,6 +7,7 @@ before any type is checked.  A conversion keeps each value, so both are errors h
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping
 from decimal import Decimal
@@ -150,12 +151,12 @@ def is_kept(number: Written, *, is_decimal: bool) -> bool:
     digits = number.text.lower().partition("e")[0].replace(".", "").lstrip("-0")
     if not digits:
         return True
-    if len(digits) > MOST_DIGITS:
+    if len(digits) > MOST_DIGITS or number in {0.0, math.inf, -math.inf}:
         return False
-    same = f"{abs(float(number)):.{len(digits) - 1}e}".partition("e")[0].replace(".", "")
-    if same != digits:
-        return False
-    return not is_decimal or Decimal(number.text) == Decimal(float.__repr__(number))
+    if Decimal(number.text) == Decimal(float.__repr__(number)):
+        return True
+    rounded = f"{abs(float(number)):.{len(digits) - 1}e}".partition("e")[0].replace(".", "")
+    return rounded == digits and not is_decimal
 
 
 def _no_constant(text: str) -> None:

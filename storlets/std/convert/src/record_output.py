@@ -66,7 +66,9 @@ class FromLines:
 
     def _require_fields(self) -> None:
         fields = {field.name: field for field in self._layout.fields}
-        faults = [f"struct: there is no column {name}" for name in fields if name not in self._types]
+        faults = [
+            f"struct: there is no column {name}" for name in fields if name not in self._types
+        ]
         left = [shown(name) for name in self._types if name not in fields]
         if left:
             faults.append(f"struct: there is no field for the columns {', '.join(left[:20])}")

@@ -65,9 +65,7 @@ def csv_changed(
 def row_writer(text: io.StringIO, delimiter: str) -> Callable[[list[str]], None]:
     """Writes a row; some versions of Python do not quote a carriage return by themselves."""
     usual = csv.writer(text, delimiter=delimiter, lineterminator="\n")
-    careful = csv.writer(
-        text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL
-    )
+    careful = csv.writer(text, delimiter=delimiter, lineterminator="\n", quoting=csv.QUOTE_ALL)
 
     def write(row: list[str]) -> None:
         has_return = any("\r" in value for value in row)
@@ -178,4 +176,3 @@ class Output:
         self._target.write(self.text.getvalue().encode("utf-8", "surrogatepass"))
         self.text.seek(0)
         self.text.truncate()
-

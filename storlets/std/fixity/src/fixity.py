@@ -70,7 +70,9 @@ def wanted(params: dict[str, str]) -> tuple[dict[str, str], list[str]]:
     for word in words(params["expected"]):
         name, _, digest = word.partition(":")
         if name not in DIGITS:
-            faults.append(f"expected: {word}: want ALGORITHM:DIGEST with one of {', '.join(DIGITS)}")
+            faults.append(
+                f"expected: {word}: want ALGORITHM:DIGEST with one of {', '.join(DIGITS)}"
+            )
         elif len(digest) != DIGITS[name] or not HEXADECIMAL.fullmatch(digest):
             faults.append(f"expected: {word}: {name} has {DIGITS[name]} hexadecimal digits")
         elif expected.get(name, digest) != digest:

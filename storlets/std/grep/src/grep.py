@@ -65,7 +65,5 @@ def sink_of(params: dict[str, str]) -> report.Sink:
             raise ValueError(f"count has no lines: leave out {', '.join(given)}")
         return report.Number(most)
     if given:
-        return report.Places(
-            most, before, after, is_numbered=is_numbered, has_offsets=has_offsets
-        )
+        return report.Places(most, before, after, is_numbered=is_numbered, has_offsets=has_offsets)
     return report.Lines(most)
