@@ -50,8 +50,8 @@ class Engine:
     """One database in memory, for one query; a storlet has a class with its own texts.
 
     :cvar storlet: the storlet that runs.
-    :cvar subject: what its messages begin with.
-    :cvar advice: what a run can do with less memory.
+    :cvar subject: the begin of its messages.
+    :cvar advice: a change of the run that needs less memory.
     """
 
     storlet = "std:sql"

@@ -1,7 +1,7 @@
-"""What the engine's reader of JSON lines would lose: late keys, and digits of numbers.
+"""A check of JSON lines for what the engine's reader would lose: late keys, and digits.
 
-It drops a key that the first MiB does not have, and takes a number with a point for a ``DOUBLE``
-before any type is checked.  A conversion keeps each value, so both are errors here.
+The reader drops a key that the first MiB does not have, and takes a number with a point for a
+``DOUBLE`` before any type is checked.  A conversion keeps each value, so both are errors here.
 """
 
 from __future__ import annotations
