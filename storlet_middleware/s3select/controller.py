@@ -8,6 +8,7 @@ Headers of this package beside the query are refused.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import quote
@@ -26,6 +27,9 @@ from storlet_middleware.wsgi import delegation, s3_errors, s3_request
 
 STORLET: Final = "std:s3-select"
 _CONTENT_TYPE: Final = "application/vnd.amazon.eventstream"
+#: Bound of a document without its expression, in bytes; real ones have about 2,000.
+_MOST_OTHER_BYTES: Final = 16 * 1024
+_EXPRESSION: Final = re.compile(rb"(<(?:\w+:)?Expression\s*>)(?:<!\[CDATA\[)?[^<]*(?=</)")
 
 
 def is_select(request: Any) -> bool:
@@ -54,7 +58,23 @@ class SelectController(Controller):
     def _answer(self, req: Any) -> Any:
         _require_plain(req)
         select = _request_of(req)
-        start, end = self._range(req, select)
+        start, end = select.start, select.end
+        if select.last is not None:
+            start = max(self._length(req, select) - select.last, 0)
+        body = SelectBody(
+            self._get(req, select, start, end), wants_progress=select.wants_progress
+        )
+        try:
+            body.begin()
+        except BaseException:
+            body.close()
+            raise
+        return HTTPOk(app_iter=body, content_type=_CONTENT_TYPE)
+
+    def _get(
+        self, req: Any, select: select_xml.SelectRequest, start: int, end: int | None
+    ) -> Any:
+        """The answer of the run over the records that begin between two offsets."""
         # Only the controllers of Swift's filter and this one can set it.
         req.environ[s3_request.SELECT] = True
         headers = {
@@ -64,21 +84,23 @@ class SelectController(Controller):
         if start:
             # One byte more shows whether a record begins at the first offset.
             headers[names.RANGE] = f"bytes={start - 1}-"
-        answer = req.get_response(self.app, "GET", headers=headers, body=b"")
-        body = SelectBody(answer, wants_progress=select.wants_progress)
-        try:
-            body.begin()
-        except BaseException:
-            body.close()
-            raise
-        return HTTPOk(app_iter=body, content_type=_CONTENT_TYPE)
+        return req.get_response(self.app, "GET", headers=headers, body=b"")
 
-    def _range(self, req: Any, select: select_xml.SelectRequest) -> tuple[int, int | None]:
-        """The offsets at which records may begin."""
-        if select.last is None:
-            return select.start, select.end
+    def _length(self, req: Any, select: select_xml.SelectRequest) -> int:
+        """The length of the object in bytes.
+
+        :raises SelectFault: it is not known: a rule makes the data, or the object is dynamic.
+        """
         head = req.get_response(self.app, "HEAD", body=b"")
-        return max(int(head.headers["Content-Length"]) - select.last, 0), None
+        length = head.headers.get("Content-Length")
+        if length is not None and names.RULE not in head.sw_headers:
+            return int(length)
+        # The refusal of a rule is the answer if there is one.
+        _close(self._get(req, select, 0, 0))
+        raise SelectFault(
+            "UnsupportedScanRangeInput",
+            "ScanRange: End alone wants an object whose length is known: give Start, too",
+        )
 
 
 def _require_plain(req: Any) -> None:
@@ -103,10 +125,30 @@ def _request_of(req: Any) -> select_xml.SelectRequest:
         raise SelectFault("EmptyRequestBody", "the request has no body")
     req.check_md5(document)
     try:
-        root = fromstring(document)
+        root = fromstring(_bounded(document))
     except XMLSyntaxError as error:
         raise SelectFault("MalformedXML", "the request is no XML") from error
     return select_xml.parse(root)
+
+
+def _bounded(document: bytes) -> bytes:
+    """The document in UTF-8, whose tree is small.
+
+    The tree is made before the caller is known, and a proxy server has one thread.
+
+    :raises SelectFault: the document has more than an expression and its options.
+    """
+    try:
+        text = document.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise SelectFault("MalformedXML", "the request is not UTF-8") from error
+    if text.startswith("<?xml"):
+        # With another encoding the expression could have elements.
+        text = text.partition("?>")[2]
+    plain = text.encode()
+    if len(_EXPRESSION.sub(rb"\1", plain, count=1)) > _MOST_OTHER_BYTES:
+        raise SelectFault("MalformedXML", "the request has more than 16 KiB beside its Expression")
+    return plain
 
 
 class SelectBody:
@@ -163,6 +205,10 @@ class SelectBody:
 
     def close(self) -> None:
         """End the run; idempotent."""
-        close = getattr(self._answer.app_iter, "close", None)
-        if close is not None:
-            close()
+        _close(self._answer)
+
+
+def _close(answer: Any) -> None:
+    close = getattr(answer.app_iter, "close", None)
+    if close is not None:
+        close()

@@ -214,8 +214,13 @@ def test_a_covered_object_gives_the_output_of_its_rule_or_is_refused(
         rule = RULE.format(container=bucket, storlet=any_tool.storlet, explicit=explicit)
         loaded = owner.put("storlet_rules/rules.yaml", rule.encode())
         assert loaded.status == 201, loaded.text
+        last = {"ScanRange": {"End": 5}}
         if explicit == "refuse":
-            assert refusal(select, s3, bucket, "SELECT * FROM S3Object") == (403, "AccessDenied")
+            for more in ({}, last):
+                refused = refusal(select, s3, bucket, "SELECT * FROM S3Object", **more)
+                assert refused == (403, "AccessDenied")
+    unknown = refusal(select, s3, bucket, "SELECT * FROM S3Object", **last)
+    assert unknown == (400, "UnsupportedScanRangeInput")
     query = "SELECT * FROM S3Object s WHERE s.AGE = '36'"
     assert records(select(s3, bucket, query))[0] == "ADA,36\n"
     assert records(select(s3, bucket, "SELECT * FROM S3Object WHERE name = 'Ada'"))[0] == ""

@@ -11,6 +11,7 @@ import json
 import struct
 import threading
 from collections.abc import Callable, Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -194,6 +195,105 @@ def test_the_examples_of_the_documentation_of_s3() -> None:
     assert found == [{"id": "1"}, {}, {"id": "2"}, {}]
 
 
+def rows(*values: str) -> bytes:
+    """Lines of JSON with one key."""
+    return b"".join(b'{"a": %s}\n' % each.encode() for each in values)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"),
+    [
+        ("9876543.21", "9876543.21"),
+        ("1e-7", "0.0000001"),
+        ("1.5E-7", "0.00000015"),
+        ("123.25e-8", "0.0000012325"),
+        ("12.5e3", "12500"),
+        ("1e20", "100000000000000000000"),
+        ("-0.1", "-0.1"),
+        ("18446744073709551617", "18446744073709551617"),
+        ("-1234567890123456789012345678", "-1234567890123456789012345678"),
+    ],
+)
+def test_a_number_of_json_keeps_its_digits_as_a_decimal(number: str, expected: str) -> None:
+    data = rows(number)
+    query = "SELECT CAST(s.a AS DECIMAL) FROM S3Object s"
+    assert result(data, query, LINES) == f"{expected}\n"
+    text = rows(f'"{number}"')
+    assert result(text, query, LINES) == f"{expected}\n"
+    same = f"SELECT COUNT(*) FROM S3Object s WHERE CAST(s.a AS DECIMAL) = CAST('{expected}' AS DECIMAL)"  # noqa: S608, E501
+    assert result(data, same, LINES) == "1\n"
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.decimals(-(10**9), 10**9, places=5), min_size=1, max_size=20))
+def test_decimals_of_json_and_of_floats_are_those_of_the_text(numbers: list[Decimal]) -> None:
+    data = rows(*(f"{each:f}" for each in numbers))
+    for cast in ("CAST(s.a AS DECIMAL)", "CAST(CAST(s.a AS FLOAT) AS DECIMAL)"):
+        query = f"SELECT {cast} FROM S3Object s"  # noqa: S608 - of constants
+        assert [Decimal(each) for each in result(data, query, LINES).split()] == numbers
+
+
+@pytest.mark.parametrize("number", ["0.12345678901", "1e-11", "1.23e-9", '"1e-99999"', "1e300"])
+def test_a_number_that_would_lose_digits_is_no_decimal(number: str) -> None:
+    query = "SELECT CAST(s.a AS DECIMAL) FROM S3Object s"
+    assert code(rows(number), query, LINES) == "CastFailed"
+
+
+@pytest.mark.parametrize("expression", ["MAX(s.a)", "MIN(s.a)", "SUM(s.a)", "AVG(s.a)"])
+def test_large_whole_numbers_of_json_are_refused_instead_of_changed(expression: str) -> None:
+    query = f"SELECT {expression} FROM S3Object s"  # noqa: S608 - of constants
+    for number in ("9007199254740993", "-9007199254740993", "18446744073709551617"):
+        assert code(rows(number), query, LINES) == "IntegerOverflow", number
+    assert result(rows("1e20"), query, LINES) == "1e+20\n"
+    assert code(rows("9007199254740993"), "SELECT s.a + 1 FROM S3Object s", LINES) == (
+        "IntegerOverflow"
+    )
+    exact = query.replace("s.a", "CAST(s.a AS INT)")
+    if not expression.startswith("AVG"):
+        assert result(rows("9007199254740993"), exact, LINES) == "9007199254740993\n"
+
+
+def test_a_sum_of_whole_numbers_of_json_is_exact_or_refused() -> None:
+    query = "SELECT SUM(s.a) FROM S3Object s"
+    half = "4503599627370496"
+    assert code(rows(half, half, "1"), query, LINES) == "IntegerOverflow"
+    assert result(rows("4503599627370495", half, "null"), query, LINES) == "9007199254740991\n"
+    assert result(rows("1e20", "2"), query, LINES) == "1e+20\n"
+    assert result(rows("null"), query, LINES) == "\n"
+
+
+@pytest.mark.parametrize("sign", ["=", "<>", "<", "<=", ">", ">="])
+@pytest.mark.parametrize(
+    ("whole", "other"),
+    [
+        ("9007199254740993", "9007199254740992.0"),
+        ("9007199254740992", "9007199254740992.5"),
+        ("1", "1.25"),
+        ("-1", "-1.25"),
+        ("-2", "-1.25"),
+        ("7", "7.0"),
+        ("18446744073709551617", "18446744073709551616.5"),
+    ],
+)
+def test_whole_numbers_of_json_compare_with_decimals_exactly(
+    sign: str, whole: str, other: str
+) -> None:
+    compare = COMPARISONS[sign]
+    query = f"SELECT s.a {sign} {other} AS x, {other} {sign} s.a AS y FROM S3Object s"  # noqa: S608
+    assert objects(rows(whole), query, LINES) == [
+        {
+            "x": compare(Decimal(whole), Decimal(other)),
+            "y": compare(Decimal(other), Decimal(whole)),
+        }
+    ]
+
+
+def test_whole_numbers_above_64_bits_compare_exactly() -> None:
+    data = b'{"a": 18446744073709551617, "b": 18446744073709551616}\n'
+    query = "SELECT s.a = s.b AS x, s.a > s.b AS y, s.a = s.a AS z, s.a > 5 AS w FROM S3Object s"
+    assert objects(data, query, LINES) == [{"x": False, "y": True, "z": True, "w": True}]
+
+
 def test_a_document_of_json_has_values_of_several_lines() -> None:
     data = b'{"a":\n 1}\n{"a": 2} {"a":\n3}'
     assert result(data, "SELECT s.a FROM S3Object s", {"type": "DOCUMENT"}) == "1\n2\n3\n"
@@ -215,6 +315,30 @@ def test_compressed_objects(name: str, pack: Callable[[bytes], bytes]) -> None:
     assert code(packed[:-4], "SELECT * FROM S3Object", compression=name) == "TruncatedInput"
     wrong = code(b"x" + packed, "SELECT * FROM S3Object", compression=name)
     assert wrong == "InvalidCompressionFormat"
+
+
+def test_the_number_of_columns_of_a_large_object_with_cr() -> None:
+    data = b"a,b,c\r" * 200_000
+    source = {"header": "NONE", "record": "\r"}
+    query = "SELECT COUNT(*), MIN(CAST(s._3 = 'c' AS INT)) FROM S3Object s"
+    assert result(data, query, source) == "200000,1\n"
+
+
+@pytest.mark.parametrize("header", ["USE", "IGNORE"])
+@pytest.mark.parametrize("begin", [b"\n", b"\r\n\r\n", b"# one\n\n", b"\n" * 300_000])
+def test_empty_lines_before_a_header_are_none(header: str, begin: bytes) -> None:
+    end = b"\r\n" if begin.startswith(b"\r") else b"\n"
+    for lines in ([b"name", b"Ada", b"Bo"], [b"name,age", b"Ada,36", b"Bo,7"]):
+        data = begin + b"".join(line + end for line in lines)
+        found = result(data, "SELECT * FROM S3Object", {"header": header})
+        assert found == b"".join(line + b"\n" for line in lines[1:]).decode()
+
+
+def test_a_repeated_name_has_the_key_of_its_position() -> None:
+    data = b"a,a,_2,b\n1,2,3,4,5\n"
+    assert objects(data, "SELECT * FROM S3Object", USE) == [
+        {"a": "1", "_2": "2", "_3": "3", "b": "4", "_5": "5"}
+    ]
 
 
 def test_a_large_result_streams_in_frames() -> None:
@@ -377,6 +501,8 @@ def test_values_of_expressions(expression: str, expected: Any) -> None:
         ("SELECT * FROM Other", "InvalidDataSource"),
         ("SELECT *, s._1 FROM S3Object s", "ParseAsteriskIsNotAloneInSelectList"),
         ("SELECT t.* FROM S3Object s", "InvalidTableAlias"),
+        ("SELECT s.user.* FROM S3Object s", "ParseInvalidContextForWildcardInSelectList"),
+        ("SELECT s[0].* FROM S3Object s", "ParseInvalidContextForWildcardInSelectList"),
         ("SELECT * FROM S3Object s, S3Object t", "MultipleDataSourcesUnsupported"),
         ("SELECT * FROM S3Object s JOIN S3Object t", "UnsupportedSqlOperation"),
         ("SELECT _1 FROM S3Object GROUP BY _1", "UnsupportedSqlOperation"),
@@ -407,6 +533,8 @@ def test_values_of_expressions(expression: str, expected: Any) -> None:
         ("SELECT CAST('1.5' AS INT) FROM S3Object", "CastFailed"),
         ("SELECT CAST('99999999999999999999' AS INT) FROM S3Object", "CastFailed"),
         ("SELECT CAST('0.12345678901' AS DECIMAL) FROM S3Object", "CastFailed"),
+        ("SELECT CAST(1e-11 AS DECIMAL) FROM S3Object", "CastFailed"),
+        ("SELECT CAST('1e-99999999999' AS DECIMAL) FROM S3Object", "CastFailed"),
         ("SELECT CAST('1000' AS DECIMAL(3)) FROM S3Object", "CastFailed"),
         ("SELECT CAST('x' AS BLOB) FROM S3Object", "InvalidDataType"),
         ("SELECT CAST(TRUE AS TIMESTAMP) FROM S3Object", "InvalidCast"),
@@ -490,12 +618,20 @@ def test_hostile_objects_end_in_one_error_or_in_all_their_data(data: bytes) -> N
         (b'a, "x"\n', "CSVUnescapedQuote"),
         (b'"x"y,1\n', "CSVUnescapedQuote"),
         (b'"x', "CSVParsingError"),
+        (b'"', "CSVParsingError"),
     ],
 )
 def test_a_quote_without_a_place_is_an_error(data: bytes, expected: str) -> None:
     """To the engine, a quote without an end is the end of the object."""
     source = {"header": "NONE", "quoted_records": True}
     assert code(data, "SELECT * FROM S3Object", source) == expected
+
+
+@pytest.mark.parametrize("data", [b'1,"abc\\', b'1,"abc\\"', b'1,"\\'])
+@pytest.mark.parametrize("quoted_records", [False, True])
+def test_an_escape_at_the_end_is_no_closing_quote(data: bytes, quoted_records: bool) -> None:
+    source = {"header": "NONE", "escape": "\\", "quoted_records": quoted_records}
+    assert code(data, "SELECT * FROM S3Object", source) == "CSVParsingError"
 
 
 @pytest.mark.parametrize("quoted_records", [False, True])

@@ -79,6 +79,8 @@ class _Run:
         form = request.source
         if isinstance(form, CsvInput):
             source = select_streams.CsvText(source, form)
+            if form.header != "NONE" and request.start == 0:
+                source = select_streams.Headed(source)
         head = select_streams.head_of(source, select_tables.HEAD_BYTES)
         reader, writer = os.pipe()
         closed = self._stack.enter_context(_Closed(reader))

@@ -1,4 +1,7 @@
-"""``CAST``: no value changes to fit its type, except that a whole number has no fraction."""
+"""``CAST``: no value changes to fit its type, with two exceptions.
+
+A whole number has no fraction, and a decimal with sizes is rounded to its digits after the point.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ FREE_SCALE = 10
 _WHOLE = "[+-]?[0-9]+"
 _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)"
 _FLOAT = rf"{_DECIMAL}([eE][+-]?[0-9]+)?"
+#: A text that may be a decimal; larger exponents fit none.
+_DIGITS = rf"{_DECIMAL}([eE][+-]?[0-9]{{1,4}})?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _ZONE = "(Z|[+-][0-9]{2}:[0-9]{2})"
 _MINUTE = rf"{_DAY}T[0-9]{{2}}:[0-9]{{2}}{_ZONE}"
@@ -77,21 +82,25 @@ def _to_decimal(node: tree.Cast, value: Value) -> Value:
     digits, scale = _sizes(node)
     kind, wanted = f"DECIMAL({digits}, {scale})", f"DECIMAL({digits}, {scale})"
     has_scale = bool(node.sizes)
+    if value.kind is Kind.FLOAT:
+        # The engine's own cast adds digits: 9876543.21 would be 9876543.2100000016.
+        value = Value(f"CAST({value.sql} AS VARCHAR)", Kind.TEXT)
     if value.kind is Kind.TEXT:
-        sql = _shaped(value.sql, _FLOAT, kind, wanted)
+        sql = _shaped(value.sql, _DIGITS, kind, wanted)
         if not has_scale:
             sql = _exact(value.sql, sql)
         return Value(sql, Kind.DECIMAL, has_scale=has_scale)
-    _require(value, "DECIMAL", Kind.INT, Kind.DECIMAL, Kind.FLOAT, Kind.NULL)
+    _require(value, "DECIMAL", Kind.INT, Kind.DECIMAL, Kind.NULL)
     return Value(_fitting(value.sql, kind, wanted), Kind.DECIMAL, has_scale=has_scale)
 
 
 def _exact(sql: str, number: str) -> str:
     """A decimal without sizes, or the error that it would lose digits."""
-    after = f"rtrim(split_part(split_part(lower({sql}), 'e', 1), '.', 2), '0')"
+    parts = f"string_split(lower({sql}), 'e')"
+    after = f"length(rtrim(split_part({parts}[1], '.', 2), '0'))"
+    places = f"{after} - coalesce(TRY_CAST({parts}[2] AS INTEGER), 0)"
     failed = raised("CastFailed", f"has more than {FREE_SCALE} digits after the point", sql)
-    is_short = f"length({after}) <= {FREE_SCALE} AND NOT contains(lower({sql}), 'e-')"
-    return f"CASE WHEN {sql} IS NULL OR ({is_short}) THEN {number} ELSE {failed} END"
+    return f"CASE WHEN {sql} IS NULL OR {places} <= {FREE_SCALE} THEN {number} ELSE {failed} END"
 
 
 def _sizes(node: tree.Cast) -> tuple[int, int]:
@@ -156,13 +165,15 @@ def _from_json(node: tree.Cast, value: Value) -> Value:
     of_text = _CASTS[node.type](node, Value(text(value, "CAST"), Kind.TEXT))
     kind = f"json_type({value.sql})"
     branches = [(f"{kind} = 'VARCHAR'", of_text.sql)]
-    if node.type in ("INT", "DECIMAL", "BOOL"):
-        # The text of a whole number has all its digits.
-        digits = Value(f"CAST({value.sql} AS VARCHAR)", Kind.TEXT)
+    # The text of a number has all its digits.
+    digits = Value(f"CAST({value.sql} AS VARCHAR)", Kind.TEXT)
+    if node.type == "DECIMAL":
+        branches.append((f"{kind} IN {JSON_NUMBERS}", _CASTS[node.type](node, digits).sql))
+    if node.type in ("INT", "BOOL"):
         wholes = Value(f"CAST({value.sql} AS BIGINT)", Kind.INT)
         whole = wholes if node.type == "BOOL" else digits
         branches.append((f"{kind} IN {JSON_WHOLE}", _CASTS[node.type](node, whole).sql))
-    if node.type in ("INT", "DECIMAL", "FLOAT"):
+    if node.type in ("INT", "FLOAT"):
         double = Value(f"CAST({value.sql} AS DOUBLE)", Kind.FLOAT)
         branches.append((f"{kind} IN {JSON_NUMBERS}", _CASTS[node.type](node, double).sql))
     if node.type in ("INT", "BOOL"):

@@ -155,6 +155,10 @@ class _Parser:
         path = stars[0].value
         assert isinstance(path, tree.Path)
         here = Lexeme(Token.SIGN, "*", path.at)
+        if len(path.steps) > 2:
+            raise self._fault(
+                "ParseInvalidContextForWildcardInSelectList", f"want * or {alias}.*", here
+            )
         if len(columns) > 1:
             raise self._fault("ParseAsteriskIsNotAloneInSelectList", "* wants to be alone", here)
         root = path.steps[0]

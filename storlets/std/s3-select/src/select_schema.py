@@ -77,9 +77,17 @@ class CsvSchema:
         return TABLE
 
     def star(self) -> list[tuple[str, Value]]:
-        names = list(self.names or ())
-        names += [f"_{number}" for number in range(len(names) + 1, self.width + 1)]
-        return [(name, _of_column(number)) for number, name in enumerate(names, 1)]
+        names: dict[str, int] = {}
+        given = list(self.names or ())
+        for number in range(1, self.width + 1):
+            name = given[number - 1] if number <= len(given) else f"_{number}"
+            if name in names:
+                # An object of JSON with a key twice loses a value in most readers.
+                name = f"_{number}"
+            while name in names:
+                name = f"_{name}"
+            names[name] = number
+        return [(name, _of_column(number)) for name, number in names.items()]
 
 
 def _of_column(number: int) -> Value:

@@ -16,6 +16,7 @@ from select_values import (
     Value,
     compared,
     condition,
+    json_sum,
     number,
     present,
     text,
@@ -191,6 +192,8 @@ class Translator:
             return Value(f"count({present(operand)})", Kind.INT)
         if node.name in ("MIN", "MAX") and operand.kind is Kind.TIME:
             return Value(f"{node.name.lower()}({operand.sql})", Kind.TIME)
+        if node.name == "SUM" and operand.kind is Kind.ANY:
+            return json_sum(operand)
         given = number(operand, node.name)
         sql = f"{node.name.lower()}({given.sql})"
         if node.name == "AVG":

@@ -191,7 +191,8 @@ class CsvText:
             raise SelectError("CSVUnescapedQuote", "a quoted field goes on after its quote")
         if not is_end:
             return 0
-        if end >= len(text):
+        # The last byte may also be an escape character.
+        if text[end : end + 1] != self._quote:
             raise SelectError("CSVParsingError", "a quote has no end")
         return end + 1
 
@@ -215,6 +216,25 @@ def _field_patterns(form: CsvInput, line_end: bytes) -> tuple[bytes, bytes]:
     before, after = delimiter + line_end, delimiter + rb"\r\n"
     whole = b"(?<=[" + before + b"])" + mark + inner + mark + b"(?=[" + after + b"])"
     return mark + inner, whole
+
+
+class Headed:
+    """CSV without the empty lines before its first record.
+
+    With one column the engine would take the first of them for the header.
+    """
+
+    def __init__(self, source: Stream) -> None:
+        self._source = source
+        self._is_begun = False
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        while data and not self._is_begun:
+            kept = data.lstrip(b"\r\n")
+            self._is_begun = bool(kept)
+            data = kept or self._source.read(size)
+        return data
 
 
 class Feeder(threading.Thread):

@@ -56,7 +56,8 @@ def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str
     """The first record, and the most fields of a record in the head."""
     first: list[str] = []
     width = 1
-    whole = head if len(head) < HEAD_BYTES else head[: head.rfind(b"\n") + 1]
+    line_end = b"\r" if form.record == "\r" else b"\n"
+    whole = head if len(head) < HEAD_BYTES else head[: head.rfind(line_end) + 1]
     for record in _records(form, _lines(whole)):
         first = first or record
         width = max(width, len(record))

@@ -33,6 +33,10 @@ NUMBERS = (Kind.INT, Kind.DECIMAL, Kind.FLOAT)
 #: The engine's types of numbers in JSON.
 JSON_NUMBERS = "('BIGINT', 'UBIGINT', 'HUGEINT', 'UHUGEINT', 'DOUBLE')"
 JSON_WHOLE = "('BIGINT', 'UBIGINT')"
+#: Those whose values are compared as whole numbers of 128 bits.
+_JSON_HUGE = "('BIGINT', 'UBIGINT', 'HUGEINT')"
+#: From here on a floating-point number may be another whole number.
+_INEXACT = f"{1 << 53}"
 UNKNOWN = "CAST(NULL AS BOOLEAN)"
 
 
@@ -101,7 +105,10 @@ def timestamp(value: Value, where: str) -> str:
 
 
 def number(value: Value, where: str) -> Value:
-    """A number; one of JSON is a floating-point number, and other JSON is an error."""
+    """A number; one of JSON is a floating-point number.
+
+    Other JSON is an error, and so is a whole number that would change.
+    """
     if value.kind in NUMBERS:
         return value
     if value.kind is Kind.NULL:
@@ -109,12 +116,27 @@ def number(value: Value, where: str) -> Value:
     if value.kind is Kind.ANY:
         kind = f"json_type({value.sql})"
         failed = raised("IncorrectSqlFunctionArgumentType", "is no number", value.sql)
+        inexact = raised("IntegerOverflow", "is a whole number of 2^53 or more: use CAST", value.sql)
+        double = f"CAST({value.sql} AS DOUBLE)"
         return Value(
-            f"CASE WHEN {kind} IS NULL OR {kind} = 'NULL' THEN NULL WHEN {kind} IN {JSON_NUMBERS}"
-            f" THEN CAST({value.sql} AS DOUBLE) ELSE {failed} END",
+            f"CASE WHEN {kind} IS NULL OR {kind} = 'NULL' THEN NULL WHEN {kind} = 'DOUBLE'"
+            f" THEN {double} WHEN {kind} IN {JSON_NUMBERS} THEN CASE WHEN abs({double})"
+            f" < {_INEXACT} THEN {double} ELSE {inexact} END ELSE {failed} END",
             Kind.FLOAT,
         )
     raise wrong_type(where, value, "a number")
+
+
+def json_sum(value: Value) -> Value:
+    """The sum of values of JSON; one of whole numbers is exact, or an error."""
+    each = number(value, "SUM").sql
+    is_whole = f"bool_and(json_type({value.sql}) <> 'DOUBLE')"
+    inexact = raised("IntegerOverflow", "SUM: whole numbers have a sum of 2^53 or more: use CAST")
+    return Value(
+        f"CASE WHEN sum(abs({each})) >= {_INEXACT} AND {is_whole} THEN {inexact}"
+        f" ELSE sum({each}) END",
+        Kind.FLOAT,
+    )
 
 
 def present(value: Value) -> str:
@@ -162,15 +184,13 @@ def _compared_json(sign: str, left: Value, right: Value) -> str:
     both = " AND ".join(test for test in tests if test)
     doubles = f"CAST({left.sql} AS DOUBLE) {sign} CAST({right.sql} AS DOUBLE)"
     cases = ""
-    if other.kind in (Kind.INT, Kind.ANY):
+    if other.kind is not Kind.FLOAT:
         whole = " AND ".join(
-            f"json_type({each.sql}) IN {JSON_WHOLE}"
+            f"json_type({each.sql}) IN {_JSON_HUGE}"
             for each in (left, right)
             if each.kind is Kind.ANY
         )
-        cases = (
-            f" WHEN {whole} THEN CAST({left.sql} AS HUGEINT) {sign} CAST({right.sql} AS HUGEINT)"
-        )
+        cases = f" WHEN {whole} THEN {_compared_whole(sign, left, right)}"
     cases += f" WHEN {both} THEN {doubles}"
     if other.kind is Kind.ANY:
         cases += (
@@ -184,6 +204,34 @@ def _compared_json(sign: str, left: Value, right: Value) -> str:
                 f" THEN CAST({left.sql} AS VARCHAR) {sign} CAST({right.sql} AS VARCHAR)"
             )
     return f"(CASE{cases} END)"
+
+
+def _compared_whole(sign: str, left: Value, right: Value) -> str:
+    """A comparison of whole numbers of JSON with each other or with another number, exactly."""
+    if right.kind is Kind.DECIMAL:
+        return _compared_decimal(sign, left, right)
+    if left.kind is Kind.DECIMAL:
+        return _compared_decimal(_MIRRORED.get(sign, sign), right, left)
+    return f"{_huge(left)} {sign} {_huge(right)}"
+
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+
+def _compared_decimal(sign: str, whole: Value, decimal: Value) -> str:
+    """``whole sign decimal`` by the next whole number of the decimal.
+
+    The engine's common type of the two may have fewer digits after the point.
+    """
+    floor, ceiling = (f"CAST({name}({decimal.sql}) AS HUGEINT)" for name in ("floor", "ceil"))
+    if sign in ("=", "<>"):
+        same = f"({floor} = {ceiling} AND {_huge(whole)} = {floor})"
+        return same if sign == "=" else f"(NOT {same})"
+    return f"{_huge(whole)} {sign} {floor if sign in ('<=', '>') else ceiling}"
+
+
+def _huge(value: Value) -> str:
+    return f"CAST({value.sql} AS HUGEINT)"
 
 
 def _number_test(value: Value) -> str:

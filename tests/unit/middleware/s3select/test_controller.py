@@ -14,6 +14,7 @@ import pytest
 from swift.common.swob import Request, Response
 
 from storlet_middleware.errors import StorletError
+from storlet_middleware.s3select import controller
 from storlet_middleware.wsgi import s3_errors, s3_request
 from tests.unit.middleware.s3select.support import BODY, Application, Closing, events, send
 
@@ -125,12 +126,53 @@ def test_refusals_of_swift_are_those_of_get_object(status: int, expected: tuple[
         (b"<a/>", "MalformedXML"),
         (BODY.replace(b">SQL<", b">XPath<"), "InvalidExpressionType"),
         (b"x" * (600 << 10), "MalformedXML"),
+        ("<a>é</a>".encode("latin-1"), "MalformedXML"),
     ],
 )
 def test_faults_of_the_document_read_nothing(body: bytes, expected: str) -> None:
     app = app_of(END)
     assert code(send(app, body)) == (400, expected)
     assert app.requests == []
+
+
+TAGS = b"<a/>" * 8000
+ATTRIBUTES = b"<a b='>' " + b" ".join(b"c%d=''" % number for number in range(4000)) + b"/>"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<SelectRequest>" + TAGS + b"</SelectRequest>",
+        BODY.replace(b"SELECT 1", TAGS),
+        BODY.replace(b"SELECT 1", ATTRIBUTES),
+        b"<SelectRequest><!--<Expression>-->" + ATTRIBUTES + b"</SelectRequest>",
+        ("<?xml version='1.0' encoding='UTF-16'?>" + "<a/>" * 8000).encode("utf-16-le"),
+    ],
+)
+def test_a_document_with_many_elements_is_refused_before_it_is_a_tree(
+    body: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The caller is not known yet, and the proxy server has one thread."""
+    made: list[bytes] = []
+    monkeypatch.setattr(controller, "fromstring", made.append)
+    app = app_of(END)
+    assert code(send(app, body)) == (400, "MalformedXML")
+    assert (made, app.requests) == ([], [])
+
+
+def test_no_encoding_of_the_document_hides_elements() -> None:
+    hidden = "<?xml version='1.0' encoding='UTF-7'?>".encode() + BODY.replace(
+        b"SELECT 1", b"SELECT '+ADw-a/+AD4-'"
+    )
+    app = app_of(END)
+    assert send(app, hidden).status_int == 200
+    assert "+ADw-a/+AD4-" in unquote(app.requests[0].headers["X-Storlet-Parameter-1"])
+
+
+@pytest.mark.parametrize("form", [b"%s", b"<![CDATA[%s]]>"])
+def test_a_long_expression_is_no_large_document(form: bytes) -> None:
+    expression = form % (b"SELECT '" + b"x" * 200_000 + b"'")
+    assert send(app_of(END), BODY.replace(b"SELECT 1", expression)).status_int == 200
 
 
 @pytest.mark.parametrize(
@@ -189,6 +231,30 @@ def test_a_scan_range_reads_from_one_byte_before_it(
     assert request.headers.get("X-Storlet-Range") == sent
     value = unquote(request.headers["X-Storlet-Parameter-1"]).partition(":")[2]
     assert json.loads(value)["start"] == start
+
+
+@pytest.mark.parametrize(
+    "headers", [{}, {"X-Storlet-Rule": "hide", "Content-Length": "100"}], ids=["none", "rule"]
+)
+@pytest.mark.parametrize(
+    ("refusal", "expected"), [(403, (403, "AccessDenied")), (0, (400, "UnsupportedScanRangeInput"))]
+)
+def test_a_range_at_the_end_of_data_of_unknown_length_is_refused(
+    headers: dict[str, str], refusal: int, expected: tuple[int, str]
+) -> None:
+    """The length of a covered object is not that of the output of its rule."""
+    body = Closing([END])
+
+    def answer(request: Request) -> Response:
+        if request.method == "HEAD":
+            return Response(headers=headers, app_iter=iter(()))
+        return Response(status=refusal) if refusal else Response(app_iter=body)
+
+    app = Application(answer)
+    assert code(send(app, SCAN % b"<End>30</End>")) == expected
+    assert body.is_closed is not bool(refusal)
+    value = unquote(app.requests[1].headers["X-Storlet-Parameter-1"]).partition(":")[2]
+    assert (json.loads(value)["start"], json.loads(value)["end"]) == (0, 0)
 
 
 def test_the_run_is_closed_with_the_stream() -> None:
