@@ -99,7 +99,8 @@ def _exact(sql: str, number: str) -> str:
     parts = f"string_split(lower({sql}), 'e')"
     after = f"length(rtrim(split_part({parts}[1], '.', 2), '0'))"
     places = f"{after} - coalesce(TRY_CAST({parts}[2] AS INTEGER), 0)"
-    failed = raised("CastFailed", f"has more than {FREE_SCALE} digits after the point", sql)
+    fault = f"has more than {FREE_SCALE} digits after the point: give DECIMAL its sizes"
+    failed = raised("CastFailed", fault, sql)
     return f"CASE WHEN {sql} IS NULL OR {places} <= {FREE_SCALE} THEN {number} ELSE {failed} END"
 
 
