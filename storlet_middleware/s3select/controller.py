@@ -61,9 +61,7 @@ class SelectController(Controller):
         start, end = select.start, select.end
         if select.last is not None:
             start = max(self._length(req, select) - select.last, 0)
-        body = SelectBody(
-            self._get(req, select, start, end), wants_progress=select.wants_progress
-        )
+        body = SelectBody(self._get(req, select, start, end), wants_progress=select.wants_progress)
         try:
             body.begin()
         except BaseException:
@@ -71,9 +69,7 @@ class SelectController(Controller):
             raise
         return HTTPOk(app_iter=body, content_type=_CONTENT_TYPE)
 
-    def _get(
-        self, req: Any, select: select_xml.SelectRequest, start: int, end: int | None
-    ) -> Any:
+    def _get(self, req: Any, select: select_xml.SelectRequest, start: int, end: int | None) -> Any:
         """The answer of the run over the records that begin between two offsets."""
         # Only the controllers of Swift's filter and this one can set it.
         req.environ[s3_request.SELECT] = True
@@ -92,9 +88,10 @@ class SelectController(Controller):
         :raises SelectFault: it is not known: a rule makes the data, or the object is dynamic.
         """
         head = req.get_response(self.app, "HEAD", body=b"")
-        length = head.headers.get("Content-Length")
-        if length is not None and names.RULE not in head.sw_headers:
-            return int(length)
+        # Swift's filter says 0 where the answer has no length.
+        length = int(head.headers.get("Content-Length", 0))
+        if length and names.RULE not in head.sw_headers:
+            return length
         # The refusal of a rule is the answer if there is one.
         _close(self._get(req, select, 0, 0))
         raise SelectFault(

@@ -84,7 +84,10 @@ def _to_decimal(node: tree.Cast, value: Value) -> Value:
     has_scale = bool(node.sizes)
     if value.kind is Kind.FLOAT:
         # The engine's own cast adds digits: 9876543.21 would be 9876543.2100000016.
-        value = Value(f"CAST({value.sql} AS VARCHAR)", Kind.TEXT)
+        made = _to_decimal(node, Value("digits", Kind.TEXT))
+        # A variable: the text is used many times, and the value may be long.
+        bound = f"list_transform([CAST({value.sql} AS VARCHAR)], lambda digits: {made.sql})[1]"
+        return Value(bound, made.kind, has_scale=made.has_scale)
     if value.kind is Kind.TEXT:
         sql = _shaped(value.sql, _DIGITS, kind, wanted)
         if not has_scale:

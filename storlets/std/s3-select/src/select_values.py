@@ -33,8 +33,8 @@ NUMBERS = (Kind.INT, Kind.DECIMAL, Kind.FLOAT)
 #: The engine's types of numbers in JSON.
 JSON_NUMBERS = "('BIGINT', 'UBIGINT', 'HUGEINT', 'UHUGEINT', 'DOUBLE')"
 JSON_WHOLE = "('BIGINT', 'UBIGINT')"
-#: Those whose values are compared as whole numbers of 128 bits.
-_JSON_HUGE = "('BIGINT', 'UBIGINT', 'HUGEINT')"
+#: The text of a whole number that fits 128 bits; JSON calls one above 64 bits a ``DOUBLE``.
+_HUGE = "-?[0-9]{1,38}"
 #: From here on a floating-point number may be another whole number.
 _INEXACT = f"{1 << 53}"
 UNKNOWN = "CAST(NULL AS BOOLEAN)"
@@ -116,12 +116,17 @@ def number(value: Value, where: str) -> Value:
     if value.kind is Kind.ANY:
         kind = f"json_type({value.sql})"
         failed = raised("IncorrectSqlFunctionArgumentType", "is no number", value.sql)
-        inexact = raised("IntegerOverflow", "is a whole number of 2^53 or more: use CAST", value.sql)
+        inexact = raised(
+            "IntegerOverflow", "is a whole number of 2^53 or more: use CAST", value.sql
+        )
         double = f"CAST({value.sql} AS DOUBLE)"
+        is_inexact = (
+            f"abs({double}) >= {_INEXACT}"
+            f" AND regexp_full_match(CAST({value.sql} AS VARCHAR), '-?[0-9]+')"
+        )
         return Value(
-            f"CASE WHEN {kind} IS NULL OR {kind} = 'NULL' THEN NULL WHEN {kind} = 'DOUBLE'"
-            f" THEN {double} WHEN {kind} IN {JSON_NUMBERS} THEN CASE WHEN abs({double})"
-            f" < {_INEXACT} THEN {double} ELSE {inexact} END ELSE {failed} END",
+            f"CASE WHEN {kind} IS NULL OR {kind} = 'NULL' THEN NULL WHEN {kind} IN {JSON_NUMBERS}"
+            f" THEN CASE WHEN {is_inexact} THEN {inexact} ELSE {double} END ELSE {failed} END",
             Kind.FLOAT,
         )
     raise wrong_type(where, value, "a number")
@@ -186,7 +191,8 @@ def _compared_json(sign: str, left: Value, right: Value) -> str:
     cases = ""
     if other.kind is not Kind.FLOAT:
         whole = " AND ".join(
-            f"json_type({each.sql}) IN {_JSON_HUGE}"
+            f"json_type({each.sql}) IN {JSON_NUMBERS}"
+            f" AND regexp_full_match(CAST({each.sql} AS VARCHAR), '{_HUGE}')"
             for each in (left, right)
             if each.kind is Kind.ANY
         )
