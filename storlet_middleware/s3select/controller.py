@@ -88,7 +88,7 @@ class SelectController(Controller):
         :raises SelectFault: it is not known: a rule makes the data, or the object is dynamic.
         """
         head = req.get_response(self.app, "HEAD", body=b"")
-        # Swift's filter says 0 where the answer has no length.
+        # Swift's filter gives 0 where the answer has no length.
         length = int(head.headers.get("Content-Length", 0))
         if length and names.RULE not in head.sw_headers:
             return length

@@ -161,7 +161,7 @@ def test_a_document_with_many_elements_is_refused_before_it_is_a_tree(
 
 
 def test_no_encoding_of_the_document_hides_elements() -> None:
-    hidden = "<?xml version='1.0' encoding='UTF-7'?>".encode() + BODY.replace(
+    hidden = b"<?xml version='1.0' encoding='UTF-7'?>" + BODY.replace(
         b"SELECT 1", b"SELECT '+ADw-a/+AD4-'"
     )
     app = app_of(END)
