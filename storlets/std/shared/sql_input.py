@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import csv
 import io
-import os
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +20,6 @@ from sql_check import SqlError
 from sql_engine import Engine, identifier, literal
 from sql_keys import Keys
 
-BLOCK_BYTES = 256 * 1024
 #: Types are inferred from this much, which also bounds the first line.
 HEAD_BYTES = 1 << 20
 #: Bounds of one line, and of the blocks in which DuckDB reads.
@@ -234,43 +231,3 @@ def _json_columns(engine: Engine, form: Format, keys: Keys, sample: str) -> list
     if unknown:
         raise SqlError(f"the object has no key {unknown[0]!r}, which its columns want")
     return columns
-
-
-class Feeder(threading.Thread):
-    """Writes the object into a pipe: the head, then all that ``source`` gives.
-
-    :ivar error: the reason why not all of it was written, if it was not the reader.
-    """
-
-    def __init__(self, source: Any, head: bytes, pipe: int) -> None:
-        """Take ownership of the descriptor ``pipe``."""
-        super().__init__(name="sql-input", daemon=True)
-        self._source = source
-        self._head = head
-        self._pipe = pipe
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            data = self._head
-            while data and self._written(data):
-                data = bytes(self._source.read(BLOCK_BYTES))
-        except BaseException as error:  # the run fails with it, in the main thread
-            self.error = error
-        finally:
-            os.close(self._pipe)
-
-    def _written(self, data: bytes) -> bool:
-        """Whether the query took it; it may need no more."""
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._pipe, view) :]
-        except BrokenPipeError:
-            return False
-        return True
-
-    def require_no_error(self) -> None:
-        """Raise the error of the input: a result of a part of the object is no result."""
-        if self.error is not None:
-            raise self.error

@@ -5,18 +5,13 @@ A result is never kept whole, and no thread outlives the run, also after an erro
 
 from __future__ import annotations
 
-import fcntl
-import os
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from typing import Any, Protocol
+from typing import Any
 
 from sql_check import TABLE
 from sql_engine import Engine, identifier
+from sql_pipes import Feeder, Pipes
 
-BLOCK_BYTES = 256 * 1024
-PIPE_BYTES = 1 << 20
 TYPES = {
     "csv": "text/csv; charset=utf-8",
     "jsonl": "application/x-ndjson",
@@ -32,64 +27,6 @@ OPTIONS = {
 
 #: A part of the names of both types that the writer of Parquet rounds.
 _LOST = "HUGEINT"
-
-
-class Feeder(Protocol):
-    """A thread that writes the object into the input pipe."""
-
-    def start(self) -> None:
-        """Begin."""
-
-    def join(self) -> None:
-        """Wait for its end."""
-
-    def require_no_error(self) -> None:
-        """Raise the error of the input: a result of a part of the object is no result."""
-
-
-class Pipes:
-    """Two pipes, which the engine opens by their paths; each of our ends is closed once."""
-
-    def __init__(self) -> None:
-        self._ends: dict[str, int] = {}
-        for name in ("input", "output"):
-            reader, writer = os.pipe()
-            self._ends |= {f"{name}_reader": reader, f"{name}_writer": writer}
-            with suppress(OSError):  # a larger pipe is only faster
-                fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        # Opening the path of a pipe never waits, unlike that of a named one.
-        self.input = f"/proc/self/fd/{self._ends['input_reader']}"
-        self.output = f"/proc/self/fd/{self._ends['output_writer']}"
-
-    def taken(self, name: str) -> int:
-        """An end that another owner closes."""
-        return self._ends.pop(name)
-
-    def close(self, name: str) -> None:
-        """Close an end; idempotent."""
-        descriptor = self._ends.pop(name, None)
-        if descriptor is not None:
-            os.close(descriptor)
-
-    def close_all(self) -> None:
-        """Close the ends that are still open."""
-        for name in list(self._ends):
-            self.close(name)
-
-    def blocks(self) -> Iterator[bytes]:
-        """The output, until each writer has closed its end."""
-        while data := os.read(self._ends["output_reader"], BLOCK_BYTES):
-            yield data
-
-
-@contextmanager
-def opened_pipes() -> Iterator[Pipes]:
-    """The pipes of one run."""
-    pipes = Pipes()
-    try:
-        yield pipes
-    finally:
-        pipes.close_all()
 
 
 class Work(threading.Thread):
@@ -114,7 +51,7 @@ class Work(threading.Thread):
             query = self._query
             if self._output == "parquet":
                 query = kept_by_parquet(self._engine, query)
-            self._engine.copy(query, self._pipes.output, OPTIONS[self._output])
+            self._engine.copy(query, self._pipes.paths["output"], OPTIONS[self._output])
         except BaseException as error:  # raised in the main thread
             self.error = error
         finally:

@@ -50,7 +50,7 @@ def leftovers() -> Iterator[None]:
 
 
 def facts() -> tuple[int, list[str]]:
-    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("select-")]
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("sql-")]
     return len(list(Path("/proc/self/fd").iterdir())), names
 
 

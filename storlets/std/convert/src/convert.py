@@ -22,6 +22,7 @@ from outputs import select_for
 from packed import Unpacked
 from sql_check import TABLE, SqlError
 from sql_engine import OBJECT, Engine, identifier
+from sql_pipes import Feeder, opened_pipes
 
 RECORDS = "records"
 
@@ -49,19 +50,19 @@ class Convert:
             source, compression = in_files[0], params["compression"]
             if compression != "none":
                 source = Unpacked(source, compression)
-            pipes = stack.enter_context(sql_run.opened_pipes())
+            pipes = stack.enter_context(opened_pipes("input", "output"))
             if params["format"] == RECORDS:
                 source = record_input.AsCsv(source, params["struct"])
                 head = source.head
-                select = record_input.select_of(source, pipes.input)
+                select = record_input.select_of(source, pipes.paths["input"])
             else:
                 form = sql_input.format_of(params, types)
                 head = sql_input.head_of(source)
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="convert-"))
                 select = sql_input.select_of(
-                    engine, form, head, Path(folder, "sample"), pipes.input
+                    engine, form, head, Path(folder, "sample"), pipes.paths["input"]
                 )
-            engine.close_in([pipes.input, pipes.output])
+            engine.close_in([pipes.paths["input"], pipes.paths["output"]])
             table = identifier(TABLE)
             engine.rows(f"CREATE VIEW {table} AS {select}")
             columns = [(str(row[0]), str(row[1])) for row in engine.rows(f"DESCRIBE {table}")]
@@ -76,7 +77,7 @@ class Convert:
                 query, form_of_result = select_for(output, table, columns), output
                 kind = sql_run.TYPES[output]
             out_files[0].set_metadata({"Content-Type": kind})
-            feeder = sql_input.Feeder(source, head, pipes.taken("input_writer"))
+            feeder = Feeder(source, head, pipes.taken("input_writer"))
             work = sql_run.Work(engine, query, pipes, form_of_result, "")
             sql_run.run(work, feeder, pipes, target)
             if output == RECORDS:

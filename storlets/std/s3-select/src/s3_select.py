@@ -6,9 +6,7 @@ of the result, each as one text, and leave in frames.
 
 from __future__ import annotations
 
-import fcntl
-import os
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 from typing import Any
 
@@ -23,8 +21,8 @@ from select_request import CsvInput, Request, request_of
 from select_schema import TABLE
 from sql_check import SqlError
 from sql_engine import Engine, identifier
+from sql_pipes import Feeder, opened_pipes
 
-PIPE_BYTES = 1 << 20
 #: Bound of a record of the result, in characters.
 MOST_CHARACTERS = 1 << 20
 ROWS = 2048
@@ -82,24 +80,16 @@ class _Run:
             if form.header != "NONE" and request.start == 0:
                 source = select_streams.Headed(source)
         head = select_streams.head_of(source, select_tables.HEAD_BYTES)
-        reader, writer = os.pipe()
-        closed = self._stack.enter_context(_Closed(reader))
-        with suppress(OSError):  # a larger pipe is only faster
-            fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
-        feeder = select_streams.Feeder(head, source, writer, self._report)
-        try:
-            self._prepare(head, f"/proc/self/fd/{reader}")
-        except BaseException:
-            os.close(writer)
-            raise
+        pipes = self._stack.enter_context(opened_pipes("input"))
+        self._prepare(head, pipes.paths["input"])
+        feeder = Feeder(source, head, pipes.taken("input_writer"), self._report)
         feeder.start()
         try:
             self._send()
         finally:
-            closed.close()
+            pipes.close("input_reader")
             feeder.join()
-            if feeder.error is not None:
-                raise feeder.error
+            feeder.require_no_error()
         self._frames.end(self._raw.count, self._plain.count)
 
     def _prepare(self, head: bytes, pipe: str) -> None:
@@ -125,26 +115,6 @@ class _Run:
 
     def _report(self) -> None:
         self._frames.progress(self._raw.count, self._plain.count)
-
-
-class _Closed:
-    """A descriptor that is closed once."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._is_open = True
-
-    def __enter__(self) -> _Closed:
-        return self
-
-    def __exit__(self, *_exc: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        """Close it; idempotent."""
-        if self._is_open:
-            self._is_open = False
-            os.close(self._descriptor)
 
 
 def _plain(raw: select_streams.Counted, request: Request) -> select_streams.Counted:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import threading
 from typing import Any, Protocol
 
 from select_errors import SelectError
@@ -235,44 +233,6 @@ class Headed:
             self._is_begun = bool(kept)
             data = kept or self._source.read(size)
         return data
-
-
-class Feeder(threading.Thread):
-    """Writes the object into the pipe of the engine: the head, then the rest.
-
-    :param report: called after each block.
-    :ivar error: the reason why not all of it was written, if it was not the reader.
-    """
-
-    def __init__(self, head: bytes, source: Stream, pipe: int, report: Any) -> None:
-        """Take ownership of the descriptor ``pipe``."""
-        super().__init__(name="select-input", daemon=True)
-        self._head = head
-        self._source = source
-        self._pipe = pipe
-        self._report = report
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        try:
-            data = self._head
-            while data and self._is_taken(data):
-                self._report()
-                data = self._source.read(BLOCK_BYTES)
-        except BaseException as error:  # raised in the main thread
-            self.error = error
-        finally:
-            os.close(self._pipe)
-
-    def _is_taken(self, data: bytes) -> bool:
-        """Whether the engine took it; it may need no more."""
-        left = memoryview(data)
-        try:
-            while left:
-                left = left[os.write(self._pipe, left) :]
-        except BrokenPipeError:
-            return False
-        return True
 
 
 def head_of(source: Stream, most: int) -> bytes:

@@ -16,6 +16,7 @@ import sql_run
 from packages import reason
 from sql_check import TABLE, SqlError
 from sql_engine import Engine, identifier, literal
+from sql_pipes import opened_pipes
 
 try:
     import fsspec
@@ -42,9 +43,9 @@ class SqlParquet:
             # The engine seeks and reads in two calls, between which another thread could seek.
             engine = stack.enter_context(ParquetEngine(int(params["memory-mib"]), most_threads=1))
             query = engine.checked(params["query"])
-            pipes = stack.enter_context(sql_run.opened_pipes())
+            pipes = stack.enter_context(opened_pipes("output"))
             engine.register(file_system(in_files[0]))
-            engine.close_in([PATH, pipes.output])
+            engine.close_in([PATH, pipes.paths["output"]])
             table = identifier(TABLE)
             try:
                 engine.rows(f"CREATE VIEW {table} AS SELECT * FROM read_parquet({literal(PATH)})")

@@ -16,6 +16,7 @@ import sql_run
 from packed import Unpacked
 from sql_check import TABLE
 from sql_engine import Engine, identifier
+from sql_pipes import Feeder, opened_pipes
 
 
 class Sql:
@@ -33,14 +34,14 @@ class Sql:
             if compression != "none":
                 source = Unpacked(source, compression)
             head = sql_input.head_of(source)
-            pipes = stack.enter_context(sql_run.opened_pipes())
+            pipes = stack.enter_context(opened_pipes("input", "output"))
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sql-"))
             sample = Path(folder, "sample")
-            select = sql_input.select_of(engine, form, head, sample, pipes.input)
-            engine.close_in([pipes.input, pipes.output])
+            select = sql_input.select_of(engine, form, head, sample, pipes.paths["input"])
+            engine.close_in([pipes.paths["input"], pipes.paths["output"]])
             engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {select}")
             kept = select if engine.scans(query) > 1 else ""
             out_files[0].set_metadata({"Content-Type": sql_run.TYPES[params["output"]]})
             work = sql_run.Work(engine, query, pipes, params["output"], kept)
-            feeder = sql_input.Feeder(source, head, pipes.taken("input_writer"))
+            feeder = Feeder(source, head, pipes.taken("input_writer"))
             sql_run.run(work, feeder, pipes, out_files[0])

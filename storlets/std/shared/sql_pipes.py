@@ -1,0 +1,111 @@
+"""The pipes of a run of the engine, and the thread that writes the object into one of them."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+BLOCK_BYTES = 256 * 1024
+PIPE_BYTES = 1 << 20
+
+
+class Pipes:
+    """Pipes that the engine opens by their paths; each of our ends is closed once.
+
+    :param names: ``input``, which the engine reads, and ``output``, which it writes.
+    :ivar paths: the path of each, for the engine.
+    """
+
+    def __init__(self, *names: str) -> None:
+        self._ends: dict[str, int] = {}
+        self.paths: dict[str, str] = {}
+        for name in names:
+            reader, writer = os.pipe()
+            self._ends |= {f"{name}_reader": reader, f"{name}_writer": writer}
+            with suppress(OSError):  # a larger pipe is only faster
+                fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
+            # Opening the path of a pipe never waits, unlike that of a named one.
+            self.paths[name] = f"/proc/self/fd/{reader if name == 'input' else writer}"
+
+    def taken(self, name: str) -> int:
+        """An end that another owner closes."""
+        return self._ends.pop(name)
+
+    def close(self, name: str) -> None:
+        """Close an end; idempotent."""
+        descriptor = self._ends.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def close_all(self) -> None:
+        """Close the ends that are still open."""
+        for name in list(self._ends):
+            self.close(name)
+
+    def blocks(self) -> Iterator[bytes]:
+        """The output, until each writer has closed its end."""
+        while data := os.read(self._ends["output_reader"], BLOCK_BYTES):
+            yield data
+
+
+@contextmanager
+def opened_pipes(*names: str) -> Iterator[Pipes]:
+    """The pipes of one run; see :class:`Pipes`."""
+    pipes = Pipes(*names)
+    try:
+        yield pipes
+    finally:
+        pipes.close_all()
+
+
+def no_report() -> None:
+    """Nothing is reported."""
+
+
+class Feeder(threading.Thread):
+    """Writes the object into a pipe: the head, then all that ``source`` gives.
+
+    :param report: called after each block.
+    :ivar error: the reason why not all of it was written, if it was not the reader.
+    """
+
+    def __init__(
+        self, source: Any, head: bytes, pipe: int, report: Callable[[], None] = no_report
+    ) -> None:
+        """Take ownership of the descriptor ``pipe``."""
+        super().__init__(name="sql-input", daemon=True)
+        self._source = source
+        self._head = head
+        self._pipe = pipe
+        self._report = report
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            data = self._head
+            while data and self._written(data):
+                self._report()
+                data = bytes(self._source.read(BLOCK_BYTES))
+        except BaseException as error:  # the run fails with it, in the main thread
+            self.error = error
+        finally:
+            os.close(self._pipe)
+
+    def _written(self, data: bytes) -> bool:
+        """Whether the query took it; it may need no more."""
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._pipe, view) :]
+        except BrokenPipeError:
+            return False
+        return True
+
+    def require_no_error(self) -> None:
+        """Raise the error of the input: a result of a part of the object is no result."""
+        if self.error is not None:
+            raise self.error
