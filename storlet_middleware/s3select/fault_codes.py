@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from swift.common.middleware.s3api.s3response import ErrorResponse
+
 from storlet_middleware.wsgi.s3_errors import xml_text
 
 #: Codes that are not a fault of the client's.
@@ -57,8 +59,6 @@ def known(code: str) -> str:
 
 def answer_of(fault: SelectFault) -> Any:
     """The exception of ``s3api`` that answers a request with ``fault``."""
-    from swift.common.middleware.s3api.s3response import ErrorResponse  # noqa: PLC0415
-
     code = known(fault.code)
     status = _STATUSES.get(code, 400)
     kind = type(code, (ErrorResponse,), {"_code": code, "_status": f"{status} {_REASONS[status]}"})
