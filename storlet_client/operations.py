@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, StorletsError
+from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
 from storlet_client.exchange import Answer, Body, Call, Flow
 from storlet_client.session import Session
 
@@ -24,6 +24,8 @@ _LANGUAGES = {".py": "python", ".jar": "java"}
 _PLAIN = "!#$&'()*+,/:;=?@[]^`{|}"
 _PAGE = 1000
 _CREATED, _FORBIDDEN, _NOT_FOUND = 201, 403, 404
+#: The begin of the names of storlets that every account has.
+LIBRARY = "std:"
 
 
 @dataclass(frozen=True)
@@ -509,7 +511,7 @@ def upload(session: Session, path: str, body: Body, content_type: str) -> Flow[b
 
 def run(session: Session, invocation: Invocation) -> Flow[Answer]:
     """GET through a storlet; the answer is streamed."""
-    answer = yield from session.exchange(invocation.call("GET", {}))
+    answer = yield from _invoke(session, invocation.call("GET", {}), (invocation.storlet,))
     if "content-length" not in answer.headers and "transfer-encoding" not in answer.headers:
         raise BrokenAnswer(f"{invocation.storlet}: the answer has no length: its end is unknown")
     return answer
@@ -531,7 +533,10 @@ def distribute(session: Session, document: Mapping[str, Any]) -> Flow[Answer]:
     }
     # A text that is not UTF-8 fails here, as in any other request.
     body = json.dumps(document, ensure_ascii=False).encode()
-    answer = yield from session.exchange(Call("POST", headers=headers, body=body, is_streamed=True))
+    call = Call("POST", headers=headers, body=body, is_streamed=True)
+    parts = [document.get(each) for each in ("split", "merge")]
+    storlets = [str(each.get("storlet", "")) for each in parts if isinstance(each, Mapping)]
+    answer = yield from _invoke(session, call, storlets)
     if "content-length" not in answer.headers and "transfer-encoding" not in answer.headers:
         raise BrokenAnswer("std:distributed: the answer has no length: its end is unknown")
     return answer
@@ -541,15 +546,43 @@ def copy(session: Session, invocation: Invocation, target: str) -> Flow[Answer]:
     """Store the output of a storlet on an object as ``target``."""
     container, name = object_path(target)
     destination = Call("", (container, name)).target("").lstrip("/")
-    answer = yield from session.exchange(invocation.call("COPY", {"Destination": destination}))
-    return answer
+    call = invocation.call("COPY", {"Destination": destination})
+    return (yield from _invoke(session, call, (invocation.storlet,)))
 
 
 def put(session: Session, invocation: Invocation, body: Body, content_type: str) -> Flow[Answer]:
     """Store the output of a storlet on ``body``."""
     headers = {"Content-Type": content_type} if content_type else {}
-    answer = yield from session.exchange(invocation.call("PUT", headers, body))
-    return answer
+    call = invocation.call("PUT", headers, body)
+    return (yield from _invoke(session, call, (invocation.storlet,)))
+
+
+def _invoke(session: Session, call: Call, storlets: Sequence[str]) -> Flow[Answer]:
+    """The answer to a request that runs storlets of these names.
+
+    :raises NotThere: the account lacks one of them; the error has the nearest name.
+    """
+    try:
+        return (yield from session.exchange(call))
+    except Refused as refused:
+        if refused.code == "storlet.not_found":
+            yield from _require_storlets(session, storlets)
+        raise
+
+
+def _require_storlets(session: Session, storlets: Sequence[str]) -> Flow[None]:
+    """Raise :class:`NotThere` for the first storlet that the account lacks.
+
+    The library, and a version that is missing, are the server's to explain.  A caller who may not
+    see the storlets keeps the server's answer, too.
+    """
+    for each in storlets:
+        name = each.partition("@")[0]
+        try:
+            if not name.startswith(LIBRARY):
+                yield from show(session, name)
+        except Refused:
+            return
 
 
 # --- grants, rules, logs --------------------------------------------------------------------------

@@ -76,7 +76,7 @@ BAD = [
     ("download tool.py -o none/out", 3, "none/out: No such file or directory"),
     ("upload none samples/b", 2, "'none': No such file or directory"),
     ("upload file samples", 3, "'samples' is not an object: write container/object"),
-    ("invoke none.py samples/a", 4, "storlet.not_found"),
+    ("invoke none.py samples/a", 4, "there is no storlet none.py"),
     ("invoke tool.py samples/none", 4, "404"),
     ("invoke tool.py samples", 3, "'samples' is not an object: write container/object"),
     ("invoke tool.py samples/a -p text", 3, "-p 'text': write -p KEY=VALUE"),
