@@ -52,6 +52,46 @@ def test_a_missing_storlet_has_the_nearest_name(server: Server, storlets: Storle
         storlets.delete("b")
 
 
+def test_a_plain_file_has_no_versions(server: Server, storlets: Storlets) -> None:
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}, {"name": "a.py"}]'))
+    with pytest.raises(NotThere, match=r"^a\.py is a plain file: only bundles"):
+        storlets.versions("a.py")
+
+
+def test_a_bundle_without_the_version_is_not_taken_for_a_missing_one(
+    server: Server, storlets: Storlets
+) -> None:
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}]'))
+    for name in ("friut", "fruit"):
+        server.on("POST", f"/storlet/{name}.storlet", Reply(404, NOT_FOUND, b"no version 9"))
+    for name in ("friut", "friut.storlet"):
+        server.on("HEAD", f"/storlet/{name}", Reply(404))
+    with pytest.raises(NotThere, match=r"no storlet friut: did you mean fruit\?"):
+        storlets.roll_back("friut", 9)
+    server.on("HEAD", "/storlet/fruit.storlet", Reply(200, META))
+    with pytest.raises(Refused, match="no version 9"):
+        storlets.roll_back("fruit", 9)
+
+
+def test_a_missing_storlet_is_not_one_without_logs_or_runs(
+    server: Server, storlets: Storlets
+) -> None:
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}]'))
+    server.on("GET", "/storletlog", Reply(body=b"[]"))
+    server.on("GET", "", Reply(body=b"[]"))
+    reads: list[Callable[[str], object]] = [
+        storlets.logs, storlets.invocations, lambda name: storlets.log(name, "tx1-1"),
+    ]  # fmt: skip
+    for read in reads:
+        with pytest.raises(NotThere, match=r"no storlet friut: did you mean fruit\?"):
+            read("friut")
+    server.on("HEAD", "/storlet/fruit.storlet", Reply(200, META))
+    assert storlets.logs("fruit") == []
+    assert storlets.invocations("fruit") == []
+    with pytest.raises(NotThere, match="has no log tx1-1"):
+        storlets.log("fruit", "tx1-1")
+
+
 NOT_FOUND = {"X-Storlet-Error": "storlet.not_found", "X-Storlet-Invocation": "tx1-1"}
 
 
