@@ -45,6 +45,8 @@ CALLS = {
     "fsconfig": 431, "fsmount": 432, "fspick": 433, "pidfd_getfd": 438, "process_madvise": 440, "mount_setattr": 442,
     "quotactl_fd": 443, "process_mrelease": 448, "set_mempolicy_home_node": 450,
 }  # fmt: skip
+#: A lock of the first byte of a file, for reading.
+BYTE_LOCK = struct.pack("hhxxxxqqixxxx", fcntl.F_RDLCK, 0, 0, 1, 0)
 NAMESPACES = {
     "user": 0x10000000, "mount": 0x20000, "pid": 0x20000000, "net": 0x40000000, "ipc": 0x8000000, "uts": 0x4000000,
     "cgroup": 0x2000000, "time": 0x80,
@@ -65,26 +67,33 @@ class Hostile(Gremlin):
 
     def _report(self, attempts: dict[str, Any], **facts: Any) -> None:
         found: dict[str, Any] = dict(facts)
+        known = self._descriptors()
         for name, attempt in attempts.items():
             # Blanks before the JSON, so that a long list on a slow machine does not exceed the idle
             # deadline.
             self.out.write(b" ")
             self.out.flush()
-            try:
-                got = attempt()
-            except (OSError, ValueError, AttributeError, MemoryError, NotImplementedError) as error:
-                found[name] = f"no: {error}"
-            else:
-                found[name] = f"got {got!r}"[:200]
-                self._close_opened(got)
+            found[name] = self._outcome_of(attempt)
+            self._close_all_but(known)
         self.out.write(json.dumps(found).encode())
 
     @staticmethod
-    def _close_opened(got: Any) -> None:
-        """Close opened descriptors: the next run in this process would find them."""
-        for one in got if isinstance(got, list) else [got]:
-            if isinstance(one, int) and not isinstance(one, bool) and one > 2 and os.path.lexists(f"/proc/self/fd/{one}"):
-                os.close(one)
+    def _outcome_of(attempt: Any) -> str:
+        try:
+            return f"got {attempt()!r}"[:200]
+        except (OSError, ValueError, AttributeError, MemoryError, NotImplementedError) as error:
+            return f"no: {error}"
+
+    @staticmethod
+    def _descriptors() -> set[int]:
+        # The list has a descriptor of its own.
+        listed = os.listdir("/proc/self/fd")
+        return {int(fd) for fd in listed if os.path.lexists(f"/proc/self/fd/{fd}")}
+
+    def _close_all_but(self, known: set[int]) -> None:
+        """Close what an attempt has opened: the next run in this process would find it."""
+        for fd in self._descriptors() - known:
+            os.close(fd)
 
     # --- too much ------------------------
 
@@ -499,10 +508,18 @@ class Hostile(Gremlin):
             "ptrace child": self._trace_child, "packet": lambda: socket.socket(17, socket.SOCK_RAW), "af_alg": lambda: socket.socket(38, socket.SOCK_SEQPACKET),
             "vsock": lambda: socket.socket(40, socket.SOCK_STREAM), "bluetooth": lambda: socket.socket(31, socket.SOCK_RAW),
             "terminal input": self._push_input,
-            "lock of an open file": lambda: fcntl.fcntl(os.memfd_create("x"), fcntl.F_OFD_SETLK, struct.pack("hhxxxxqqixxxx", 0, 0, 0, 1, 0)),
-            "lease": lambda: fcntl.fcntl(os.memfd_create("x"), fcntl.F_SETLEASE, fcntl.F_RDLCK),
+            "lock of an open file": lambda: fcntl.fcntl(os.memfd_create("x"), fcntl.F_OFD_SETLK, BYTE_LOCK),
+            "lock of a process": lambda: fcntl.fcntl(os.memfd_create("x"), fcntl.F_SETLK, BYTE_LOCK),
+            "lease": lambda: fcntl.fcntl(os.memfd_create("x"), fcntl.F_SETLEASE, fcntl.F_RDLCK), "packet filter": self._filter_packets,
         }  # fmt: skip
         self._report(attempts)
+
+    @staticmethod
+    def _filter_packets() -> None:
+        """Attach a filter that takes all packets to a socket."""
+        code = ctypes.create_string_buffer(struct.pack("HBBI", 0x06, 0, 0, 0xFFFF))
+        with socket.socket(socket.AF_UNIX) as target:
+            target.setsockopt(socket.SOL_SOCKET, 26, struct.pack("HxxxxxxQ", 1, ctypes.addressof(code)))
 
     @staticmethod
     def _enter() -> int:
@@ -874,13 +891,26 @@ class Hostile(Gremlin):
             os.readv(source, buffers)
 
     def many_locks(self) -> None:
-        """Set locks on the input without end, each on another byte, before those there are."""
-        source, first = self.ins[0].fileno(), 1 << 40
+        """Set locks without end on the input and on files of its own, each on another byte, before
+        those there are."""
+        first, files = 1 << 40, [self.ins[0].fileno()]
+        files += [os.memfd_create("locked") for _ in range(20)]
         while True:
             first -= 2
-            for command in (fcntl.F_OFD_SETLK, fcntl.F_SETLK):
-                with contextlib.suppress(OSError):
-                    fcntl.fcntl(source, command, struct.pack("hhxxxxqqixxxx", fcntl.F_RDLCK, 0, first, 1, 0))
+            for fd in files:
+                for command in (fcntl.F_OFD_SETLK, fcntl.F_SETLK):
+                    with contextlib.suppress(OSError):
+                        fcntl.fcntl(fd, command, struct.pack("hhxxxxqqixxxx", fcntl.F_RDLCK, 0, first, 1, 0))
+
+    def flushes(self) -> None:
+        """Flush the input to the disk without end, by each call that does."""
+        source = self.ins[0].fileno()
+        mapped = mmap.mmap(source, 0, prot=mmap.PROT_READ)
+        while True:
+            os.fsync(source)
+            os.fdatasync(source)
+            mapped.flush()
+            call(277, source, 0, 0, 7)  # sync_file_range
 
     def slow_descriptors(self) -> None:
         """Send inotify descriptors, each of which takes milliseconds to close, to Swift."""
