@@ -18,8 +18,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from swift.common import constraints
-
 from storlet_middleware.config import Config, nearest
 from storlet_middleware.errors import BadRequest, fault
 from storlet_middleware.flows.sequence import (
@@ -31,6 +29,7 @@ from storlet_middleware.flows.sequence import (
     storlet_fault,
 )
 from storlet_middleware.wsgi.storlet_request import ObjectPath, reserved_containers
+from storlet_middleware.wsgi.swift_paths import name_fault
 
 _KEYS: Final = ("objects", "split", "merge", "order", "concurrency", "on-failure", "output")
 _SELECTION: Final = ("container", "prefix", "suffix", "glob", "metadata", "manifest")
@@ -112,17 +111,10 @@ def parse(body: bytes, config: Config, account: str) -> Distribution:
 
 def path_of(text: Any) -> ObjectPath:
     """``/container/object`` as text, not quoted; raises ``ValueError``."""
-    container, slash, name = str(text).removeprefix("/").partition("/")
-    if not isinstance(text, str) or not container or not slash or not name or "\0" in text:
-        raise ValueError(f"{repr(text)[:_SHOWN_CHARACTERS]}: want /container/object")
-    for kind, part, most in (
-        ("container", container, constraints.MAX_CONTAINER_NAME_LENGTH),
-        ("object", name, constraints.MAX_OBJECT_NAME_LENGTH),
-    ):
-        # Most names are short in any encoding.
-        if len(part) > most // 4 and len(part.encode("utf-8", "replace")) > most:
-            shown = repr(text)[:_SHOWN_CHARACTERS]
-            raise ValueError(f"{shown}: the name of the {kind} has more than {most} bytes")
+    container, _, name = str(text).removeprefix("/").partition("/")
+    wrong = name_fault(container, name) if isinstance(text, str) else "want /container/object"
+    if wrong:
+        raise ValueError(f"{repr(text)[:_SHOWN_CHARACTERS]}: {wrong}")
     return ObjectPath(container, name)
 
 
@@ -205,8 +197,9 @@ class _Parser:
             if isinstance(text, str) and len(text.encode()) > _NAME_BYTES
         ]
         container = str(texts["container"])
-        if not container or "/" in container:
-            self._faults.append(fault("objects.container", container, "want the name of one"))
+        wrong = name_fault(container)
+        if wrong:
+            self._faults.append(fault("objects.container", container, wrong))
         metadata = given.get("metadata", {})
         if not isinstance(metadata, dict) or not all(
             isinstance(each, str) for each in metadata.values()

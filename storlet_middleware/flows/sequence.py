@@ -38,6 +38,7 @@ from storlet_middleware.wsgi.storlet_request import (
     StorletRequest,
     is_query_of_swift,
     parse_object_path,
+    storlet_name_fault,
 )
 
 STEPS: Final = "steps"
@@ -217,6 +218,9 @@ def storlet_fault(name: Any) -> str:
     """Why ``name`` is no storlet that a flow can run; empty if it can be one."""
     if not isinstance(name, str) or not name.strip() or "/" in name or not name.isprintable():
         return f"{name!r}: want the name of a storlet"
+    wrong = storlet_name_fault(name.strip())
+    if wrong:
+        return fault("name", name, wrong)
     # A header loses its outer spaces.
     if name.strip() in names.FLOWS:
         return f"{name}: a flow cannot be a part of a flow"

@@ -37,6 +37,8 @@ from storlet_middleware.wsgi.strings import wsgi
 
 #: The body of an answer to a COPY is a short text.
 _ANSWER_BYTES: Final = 64 << 10
+#: Characters of a storlet's name in an error.
+_SHOWN: Final = 100
 
 
 class Calls:
@@ -121,7 +123,8 @@ def _failures(storlet: str, data: CallInput | None) -> Iterator[None]:
 
 def _refusal(storlet: str, code: str, status: int, text: str) -> StoreRefusal:
     is_of_storlet = code.startswith("storlet.") and code != errors.STORLET_NOT_FOUND
-    message = one_line(f"call of {storlet}: {text}")
+    shown = storlet if len(storlet) <= _SHOWN else storlet[:_SHOWN] + "..."
+    message = one_line(f"call of {shown}: {text}")
     return StoreRefusal(code, status, message, storlet if is_of_storlet else "")
 
 

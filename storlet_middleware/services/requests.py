@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from swift.common.constraints import check_utf8
 from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.swob import Request, Response
 from swift.common.utils import close_if_possible, drain_and_close
@@ -32,6 +31,7 @@ from storlet_middleware.wsgi.sent_headers import require_sendable
 from storlet_middleware.wsgi.storlet_request import ON_DATA
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.subrequest import swift_code
+from storlet_middleware.wsgi.swift_paths import name_fault
 
 #: More than any error of this filter has.
 _ERROR_BYTES: Final = 64 << 10
@@ -237,9 +237,10 @@ def object_path(text: str) -> str:
 
     :raises StoreRefusal: it is none.
     """
-    container, slash, name = text.removeprefix("/").partition("/")
-    if not text.startswith("/") or not container or not slash or not name or not check_utf8(text):
-        raise _malformed(text, "/container/object")
+    container, _, name = text.removeprefix("/").partition("/")
+    wrong = name_fault(container, name) if text.startswith("/") else "want /container/object"
+    if wrong:
+        raise _malformed(text, wrong)
     return text
 
 
@@ -248,13 +249,14 @@ def container_path(name: str) -> str:
 
     :raises StoreRefusal: it is no name of one.
     """
-    if not name or "/" in name or not check_utf8(name):
-        raise _malformed(name, "the name of a container")
+    wrong = name_fault(name)
+    if wrong:
+        raise _malformed(name, wrong)
     return f"/{name}"
 
 
-def _malformed(given: str, wanted: str) -> StoreRefusal:
-    return StoreRefusal(errors.BAD_REQUEST, 400, f"{given[:60]!r}: want {wanted}")
+def _malformed(given: str, wrong: str) -> StoreRefusal:
+    return StoreRefusal(errors.BAD_REQUEST, 400, f"{given[:60]!r}: {wrong}")
 
 
 def _refusal_of(answer: StoreAnswer, path: str) -> StoreRefusal:

@@ -27,7 +27,7 @@ from storlet_middleware.errors import (
 from storlet_middleware.wsgi.byte_ranges import ByteRange, parse_ranges
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.strings import text
-from storlet_middleware.wsgi.swift_paths import SwiftPath
+from storlet_middleware.wsgi.swift_paths import SwiftPath, name_fault
 
 #: Parameters of the query with which Swift reads another version, a part, the manifest or the link
 #: in place of the object.
@@ -140,15 +140,29 @@ def headers_without_storlet(environ: Mapping[str, Any]) -> BadRequest:
 
 def parse_object_path(value: str, *, needs_slash: bool) -> ObjectPath:
     """``/container/object`` (quoted, as in ``X-Copy-From``) as an :class:`ObjectPath`; raises
-    ``ValueError``.
+    ``ValueError`` with a text for the client.
     """
-    path = unquote(text(value.strip()), errors="strict")
+    try:
+        path = unquote(text(value.strip()), errors="strict")
+    except UnicodeDecodeError:
+        raise ValueError("want UTF-8, percent-encoded") from None
     if needs_slash and not path.startswith("/"):
         raise ValueError("want /container/object")
-    container, slash, name = path.lstrip("/").partition("/")
-    if not container or not slash or not name or "\0" in path:
-        raise ValueError("want /container/object")
+    container, _, name = path.lstrip("/").partition("/")
+    wrong = name_fault(container, name)
+    if wrong:
+        raise ValueError(wrong)
     return ObjectPath(container, name)
+
+
+def storlet_name_fault(name: str) -> str:
+    """Why no storlet can have this name; empty if one can."""
+    if not name or "/" in name or _CONTROL.search(name):
+        return "want the name of an object in the storlet container"
+    most = constraints.MAX_OBJECT_NAME_LENGTH
+    if len(name.encode()) > most:
+        return f"the name of the storlet has more than {most} bytes"
+    return ""
 
 
 def parse(operation: Operation, config: Config) -> StorletRequest:
@@ -219,9 +233,9 @@ class _Parser:
             name = text(given).strip()
         except UnicodeDecodeError:
             name = ""
-        if not name or "/" in name or _CONTROL.search(name):
-            wanted = "want the name of an object in the storlet container"
-            self._faults.append(fault(names.RUN_STORLET, given, wanted))
+        wrong = storlet_name_fault(name)
+        if wrong:
+            self._faults.append(fault(names.RUN_STORLET, given, wrong))
         return name
 
     def _check_copy(self) -> None:
@@ -286,10 +300,10 @@ class _Parser:
         for part in value.split(","):
             try:
                 paths.append(parse_object_path(part, needs_slash=True))
-            except ValueError:
-                # The text of OpenStack Storlets.
+            except ValueError as error:
+                # The text of OpenStack Storlets, and what is wrong.
                 wanted = "X-Storlet-Extra-Resource must be a csv with/container/object format"
-                self._faults.append(fault(names.EXTRA_RESOURCES, part, wanted))
+                self._faults.append(fault(names.EXTRA_RESOURCES, part, f"{wanted}: {error}"))
         return tuple(paths)
 
     def _outputs(self, extra: Iterable[ObjectPath]) -> tuple[ObjectPath, ...]:
@@ -376,15 +390,9 @@ def outputs_of(operation: Operation) -> tuple[tuple[ObjectPath, ...], list[str]]
     paths, faults = [], []
     for part in value.split(","):
         try:
-            path = parse_object_path(part, needs_slash=True)
-        except ValueError:
-            faults.append(fault(names.OUTPUT, part.strip(), "want /container/object, ..."))
-            continue
-        if len(path.name.encode()) > constraints.MAX_OBJECT_NAME_LENGTH:
-            most = constraints.MAX_OBJECT_NAME_LENGTH
-            faults.append(fault(names.OUTPUT, part.strip(), f"names have at most {most} bytes"))
-            continue
-        paths.append(path)
+            paths.append(parse_object_path(part, needs_slash=True))
+        except ValueError as error:
+            faults.append(fault(names.OUTPUT, part.strip(), str(error)))
     return tuple(paths), faults
 
 

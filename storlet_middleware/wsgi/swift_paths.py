@@ -19,6 +19,7 @@ from typing import Final, NamedTuple, Protocol
 from urllib.parse import quote, unquote
 
 from swift.common import constraints
+from swift.common.constraints import check_utf8
 from swift.common.request_helpers import get_reserved_name, split_reserved_name
 from swift.common.utils import Timestamp
 
@@ -43,6 +44,30 @@ def object_path(version: str, account: str, container: str, name: str = "") -> s
     # The question mark: without a query of its own a sub-request inherits the client's, whose
     # parameters are the storlet's.
     return quote(path) + "?"
+
+
+def name_fault(container: str, name: str | None = None) -> str:
+    """Why Swift has no such container or object, as the part of a message after the given text;
+    empty if it can have it.
+
+    Swift's servers answer a path that is longer than their limit as if they were out of order.  So
+    no request of ours names such a path: each module that takes a name from a storlet, a header or
+    a document calls this function.
+
+    :param name: of the object; ``None`` if only the container was given.
+    """
+    if not container or "/" in container or not check_utf8(container):
+        return "want the name of a container" if name is None else "want /container/object"
+    if name is not None and not (name and check_utf8(name)):
+        return "want /container/object"
+    for part, most, kind in (
+        (container, constraints.MAX_CONTAINER_NAME_LENGTH, "container"),
+        (name or "", constraints.MAX_OBJECT_NAME_LENGTH, "object"),
+    ):
+        # Most names are short in any encoding.
+        if len(part) > most // 4 and len(part.encode()) > most:
+            return f"the name of the {kind} has more than {most} bytes"
+    return ""
 
 
 class SwiftPath(NamedTuple):

@@ -229,6 +229,45 @@ def test_what_a_storlet_requests_of_the_store_is_no_error_of_a_node(
     assert new_errors() == []
 
 
+#: Longer than Swift's names, and than the requests that its servers read; the same in bytes only.
+TOO_LONG = ("n" * 1025, "n" * 5000, "\u6f22" * 342)
+
+
+@pytest.mark.parametrize("word", TOO_LONG, ids=["name", "request", "bytes"])
+def test_a_name_that_no_node_takes_is_refused_before_a_node_sees_it(
+    owner: Client, plain: str, container: str, word: str, new_errors: Callable[[], list[str]]
+) -> None:
+    name, main = "naming.py", "naming.Asker"
+    source = (SOURCES / "asker.py").read_bytes()
+    headers = declaration("python", main, Services="read, list, write, delete, call")
+    assert owner.put(f"storlet/{name}", source, headers).status == 201
+    here, there = f"/{plain}", f"/{container}/{word}"
+    asked = [
+        ["open", there], ["stat", there], ["list", word], ["open", f"/{word}/o"],
+        ["raw", "set_metadata", {"path": there, "changes": {}}], ["copy", here, there], ["copy", there, here],
+        ["raw", "create", {"path": there}], ["delete", there],
+        ["call", name, there], ["call", word, here], ["call", f"{word}.py", here],
+    ]  # fmt: skip
+    # Swift's limit of a request's line allows only one of the longest at a time.
+    for each in asked:
+        answer = owner.get(
+            plain, {"X-Run-Storlet": name}, query={"ask": json.dumps([each], ensure_ascii=False)}
+        )
+        assert answer.status == 200, answer
+        [outcome] = json.loads(answer.body)
+        assert outcome[:2] == ["ServiceError", "bad_request"], each
+        assert "bytes" in outcome[2], "the limit is named"
+    if len(word) < 5000:
+        for header in ("X-Storlet-Extra-Resources", "X-Storlet-Output"):
+            answer = owner.get(plain, {"X-Run-Storlet": name, header: there})
+            assert (answer.status, answer.error) == (400, "bad_request"), answer
+            assert "1024 bytes" in answer.text
+    answer = owner.get(plain, {"X-Run-Storlet": word})
+    assert (answer.status, answer.error) == (400, "bad_request"), answer
+    assert new_errors() == []
+    assert owner.get(plain).status == 200
+
+
 def test_the_manifest_of_a_bundle_is_no_error_of_a_node(
     owner: Client, new_errors: Callable[[], list[str]]
 ) -> None:

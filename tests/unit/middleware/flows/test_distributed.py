@@ -313,7 +313,7 @@ def test_all_faults_of_the_body_come_at_once(proxy: Proxy, data: FakeSwift) -> N
         "object: unknown; did you mean objects?",
         "objects.suffixx: unknown; did you mean suffix?",
         "objects.prefix: 7: want a text",
-        "objects.container: 'a/b': want the name of one",
+        "objects.container: 'a/b': want the name of a container",
         "split.storlet: std:sequence: a flow cannot be a part of a flow",
         "split: parameter 'storlet_x'",
         "merge.storlet: None: want the name",

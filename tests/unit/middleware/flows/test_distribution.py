@@ -43,6 +43,11 @@ SMALL = {"objects": {"container": "c"}, "split": "std:nop"}
             {"objects": {"container": "c", "metadata": dict.fromkeys(map(str, range(91)), "")}},
             "objects.metadata: more than 90 keys",
         ),
+        (
+            {"objects": {"container": "c" * 257}},
+            "the name of the container has more than 256 bytes",
+        ),
+        ({"split": "n" * 1025}, "the name of the storlet has more than 1024 bytes"),
         ({"objects": ["/c/\ud800"]}, "surrogates not allowed"),
         (
             {"split": {"storlet": "std:nop", "parameters": {"a": "\ud800"}}},

@@ -168,6 +168,8 @@ def test_all_faults_of_all_steps_come_at_once(proxy: Proxy, data: FakeSwift) -> 
         (urlencode({"steps": json.dumps(["std:nop"] * 17)}), "want a JSON list of 1 to 16 steps"),
         ('steps=["std:nop"]&step=1', "parameter 'step': unknown: std:sequence has steps and"),
         ("steps-object=x", "want /container/object"),
+        ("steps-object=/c/" + "o" * 1025, "the name of the object has more than 1024 bytes"),
+        (urlencode({"steps": json.dumps(["n" * 1025])}), "has more than 1024 bytes"),
     ],
 )
 def test_wrong_parameters_are_refused(proxy: Proxy, data: FakeSwift, query: str, text: str) -> None:

@@ -94,6 +94,12 @@ def test_a_path_is_a_container_and_an_object(path: str) -> None:
             perform(Store(), request)
 
 
+@pytest.mark.parametrize("path", ["/c/" + "o" * 1025, "/" + "c" * 257 + "/o"])
+def test_a_name_that_swift_cannot_have_is_refused_with_the_limit(path: str) -> None:
+    with pytest.raises(StoreRefusal, match=r"has more than (1024|256) bytes"):
+        perform(Store(), messages.StatObject(1, path))
+
+
 def test_a_page_of_a_listing_says_whether_more_follow() -> None:
     page = json.dumps([{"name": "a"}, {"name": "b"}]).encode()
     store = Store(200, page, Content_Length=str(len(page)))

@@ -46,6 +46,11 @@ def test_parameters_come_from_query_and_headers(make_proxy: Make) -> None:
         ({"X-Storlet-Range": "bytes=3-1"}, "ends before it begins"),
         ({"X-Storlet-Extra-Resources": "c/o"}, "must be a csv"),
         ({"X-Storlet-Generate-Log": "maybe"}, "want true or false"),
+        ({"X-Run-Storlet": "n" * 1025}, "the name of the storlet has more than 1024 bytes"),
+        ({"X-Storlet-Extra-Resources": f"/c/{'o' * 1025}"}, "more than 1024 bytes"),
+        ({"X-Storlet-Extra-Resources": "/c/%ff"}, "want UTF-8, percent-encoded"),
+        ({"X-Storlet-Output": f"/{'c' * 257}/o"}, "more than 256 bytes"),
+        ({"X-Storlet-Output": "/c/%00"}, "want /container/object"),
     ],
 )
 def test_a_malformed_request_is_400_and_names_the_fault(

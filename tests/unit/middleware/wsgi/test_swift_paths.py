@@ -13,6 +13,8 @@ from storlet_middleware.wsgi.swift_paths import (
     covering_rule,
     hidden_version,
     may_be_archived,
+    name_fault,
+    object_path,
     origins,
     origins_of_listing,
     parse_path,
@@ -20,6 +22,37 @@ from storlet_middleware.wsgi.swift_paths import (
     versioned_object,
 )
 from tests.unit.middleware.rules_pipeline import OnePathRule
+
+#: The longest line of a request that Swift's servers read; they answer others with 414.
+LINE_BYTES = 8192
+
+
+@pytest.mark.parametrize(
+    ("container", "name", "wanted"),
+    [
+        ("c", "o", ""), ("c", None, ""), ("c" * 256, "o" * 1024, ""), ("c", "/o//p/", ""),
+        ("", "o", "want /container/object"), ("c", "", "want /container/object"),
+        ("c\0", "o", "want /container/object"), ("c", "o\0", "want /container/object"),
+        ("c", "\ud800", "want /container/object"), ("", None, "want the name of a container"),
+        ("a/b", None, "want the name of a container"),
+        ("c" * 257, "o", "the name of the container has more than 256 bytes"),
+        ("é" * 129, None, "the name of the container has more than 256 bytes"),
+        ("c", "o" * 1025, "the name of the object has more than 1024 bytes"),
+        ("c", "漢" * 342, "the name of the object has more than 1024 bytes"),
+    ],
+)  # fmt: skip
+def test_a_name_that_swift_cannot_have_is_named(
+    container: str, name: str | None, wanted: str
+) -> None:
+    assert name_fault(container, name) == wanted
+
+
+@given(st.text(max_size=300), st.text(max_size=1100))
+def test_swift_can_read_the_line_of_a_request_for_each_name_without_a_fault(
+    container: str, name: str
+) -> None:
+    if not name_fault(container, name):
+        assert len(object_path("v1", "a" * 256, container, name)) < LINE_BYTES - 512
 
 
 @pytest.mark.parametrize(
