@@ -113,6 +113,12 @@ def read_overflow(text: str) -> str:
     return text
 
 
+def read_permission(text: str) -> bool:
+    if text not in {"refuse", "allow"}:
+        raise ValueError("want refuse or allow")
+    return text == "allow"
+
+
 def read_list(text: str) -> tuple[str, ...]:
     """``a, b``: names without commas."""
     return tuple(part.strip() for part in text.split(",") if part.strip())

@@ -24,6 +24,7 @@ from storlet_middleware.config.option import (
     MOUNTS,
     NAME,
     OVERFLOW,
+    PERMISSION,
     RUN_ON,
     SECONDS,
     TEXT,
@@ -386,6 +387,10 @@ class TrustClass:
     invocation: InvocationSection
     runtime: str = option(
         TEXT, "", "OCI runtime of this class; empty = [sandbox] runtime")
+    file_locks: bool = option(
+        PERMISSION, "refuse",
+        "locks of files by fcntl, which SQLite and FileChannel.lock of Java need; the kernel counts"
+        " their memory for no sandbox, so a storlet can use up the memory of the node")
     accounts: tuple[str, ...] = option(
         LIST, "", "accounts all of whose storlets are of this class", is_admin_only=True)
     storlets: tuple[str, ...] = option(

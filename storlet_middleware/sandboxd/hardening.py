@@ -91,6 +91,7 @@ class SandboxFacts:
     scratch_bytes: int
     network: str = NO_NETWORK
     mounts: tuple[Mount, ...] = ()
+    has_file_locks: bool = False
     cgroup_parent: str = ""
     is_spare: bool = False
 
@@ -161,7 +162,12 @@ def _mounts(facts: SandboxFacts) -> list[dict[str, Any]]:
 
 
 def _system_calls(facts: SandboxFacts) -> list[str]:
-    return [f"seccomp={seccomp.profile(has_network=facts.has_network)}"]
+    profile = seccomp.profile(
+        has_network=facts.has_network,
+        has_file_locks=facts.has_file_locks,
+        writes_on_host=any(mount.is_writable for mount in facts.mounts),
+    )
+    return [f"seccomp={profile}"]
 
 
 def ulimits(facts: SandboxFacts) -> dict[str, int]:
@@ -188,9 +194,10 @@ TABLE: Final = (
         attacks=("identity, capabilities and descriptors",)),
     Row("HostConfig.SecurityOpt", _system_calls,
         "the kernel's rarely needed calls: where escapes come from, and other limits' gaps; locks"
-        " that the kernel lists to Swift's process when it looks at a donated file",
+        " and packet filters, whose memory counts for no sandbox; flushes of the disk's cache",
         attacks=("dangerous system calls", "kernel objects",
-                 "locks by the thousand on the input")),
+                 "locks by the thousand on the input and in memory",
+                 "flushes of the input without end")),
     Row("HostConfig.Privileged", _fixed(value=False),
         "a default of the engine that is weaker than this table"),
     Row("HostConfig.ReadonlyRootfs", _fixed(value=True),

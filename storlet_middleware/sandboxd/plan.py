@@ -285,6 +285,7 @@ class Planner:
             scratch_bytes=limits.scratch_bytes,
             network=trust_class.network,
             mounts=trust_class.mounts,
+            has_file_locks=trust_class.file_locks,
             cgroup_parent=hardening.cgroup_parent(self._config.sandbox.node_id, host),
             is_spare=not demand.account,
         )

@@ -24,8 +24,11 @@ sandbox's limits or load the node's disks:
 ``shmget``, ``msgget``, ``mq_open``    memory that outlives the worker that allocated it
 ``ptrace``, ``process_vm_*``, ...      memory and descriptors of the same tenant's processes
 ``ioctl`` except a few                 a donated object's file system implements hundreds
-``fcntl`` except a few                 locks of an open file: the kernel lists those of a donated
-                                       file to Swift's process, when it looks at the position
+``fcntl`` except a few                 locks: their memory is counted for no sandbox, and the kernel
+                                       lists those of an open file to Swift's process, when it
+                                       looks at the position
+``setsockopt`` except a few            packet filters: their machine code is counted for no sandbox,
+                                       and has one limit for the whole host
 ``getxattr`` and related               Swift keeps all metadata of an object there; they fail
                                        with ``ENOTSUP``, so ``cp`` and ``shutil`` assume a file
                                        system without attributes
@@ -33,6 +36,12 @@ sandbox's limits or load the node's disks:
 ``socket`` except ``AF_UNIX``          not needed without a network; each family is a subsystem
                                        of the kernel to attack, even without an interface
 ====================================== =======================================================
+
+**Calls that succeed and do nothing** (:data:`FLUSHES`): ``fsync`` and its like.  A storlet writes
+to memory only, where they have nothing to do.  On a donated object, which it cannot change, they
+would flush the cache of Swift's disk.
+
+A sandbox that writes into directories of the host has effective calls, because its files last.
 
 ``clone`` without ``CLONE_PARENT``: such a child would be the supervisor's, a sibling of its worker.
 
@@ -45,7 +54,7 @@ from __future__ import annotations
 import errno
 import functools
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 ALLOW: Final = "SCMP_ACT_ALLOW"
@@ -67,18 +76,18 @@ ALLOWED: Final = {
     "files": """
         access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat
         faccessat2 fadvise64 fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat
-        fdatasync flock fstat fstatfs fsync ftruncate futimesat getcwd getdents getdents64 lchown
-        link linkat lseek lstat mkdir mkdirat mknod mknodat newfstatat open openat openat2 pread64
-        preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv rename
-        renameat renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat
-        sync_file_range tee truncate umask unlink unlinkat utime utimensat utimes write writev""",
+        flock fstat fstatfs ftruncate futimesat getcwd getdents getdents64 lchown link linkat lseek
+        lstat mkdir mkdirat mknod mknodat newfstatat open openat openat2 pread64 preadv preadv2
+        pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv rename renameat
+        renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat tee truncate umask
+        unlink unlinkat utime utimensat utimes write writev""",
     "waiting for files, watching directories (Java's WatchService)": """
         epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2
         inotify_add_watch inotify_init inotify_init1 inotify_rm_watch pipe pipe2 poll ppoll
         pselect6 select""",
     "memory": """
         brk madvise membarrier memfd_create mincore mlock mlock2 mlockall mmap mprotect mremap
-        msync munlock munlockall munmap get_mempolicy""",
+        munlock munlockall munmap get_mempolicy""",
     "processes and threads": """
         arch_prctl execve execveat exit exit_group fork futex futex_requeue futex_wait futex_waitv
         futex_wake get_robust_list getpgid getpgrp getpid getppid getsid gettid kill pidfd_open
@@ -103,8 +112,7 @@ ALLOWED: Final = {
         setitimer time timer_create timer_delete timer_getoverrun timer_gettime timer_settime
         timerfd_create timerfd_gettime timerfd_settime""",
     "use of existing sockets": """
-        accept accept4 bind connect getpeername getsockname getsockopt listen setsockopt
-        shutdown""",
+        accept accept4 bind connect getpeername getsockname getsockopt listen shutdown""",
     "a storlet that confines itself "
     "further": "landlock_add_rule landlock_create_ruleset landlock_restrict_self",
 }
@@ -132,9 +140,23 @@ OWN_ONLY: Final = {
 MESSAGES: Final = {2: "recvmsg sendmsg", 3: "recvfrom recvmmsg sendmmsg sendto"}
 MSG_OOB: Final = 1
 
-#: Commands of ``fcntl``: duplicates, flags, locks of a process, owner of signals, size of a pipe,
+#: Commands of ``fcntl``: duplicates, flags, query of a lock, owner of signals, size of a pipe,
 #: seals of memory.
-FCNTLS: Final = (*range(10), *range(1030, 1035))
+FCNTLS: Final = (*range(6), 8, 9, *range(1030, 1035))
+#: ``F_SETLK`` and ``F_SETLKW``.
+LOCK_FCNTLS: Final = (6, 7)
+
+#: Calls that flush a file; ``msync`` does with the flag ``MS_SYNC``.
+FLUSHES: Final = "fdatasync fsync sync_file_range"
+MS_SYNC: Final = 4
+
+#: Options of sockets (``SOL_SOCKET``): address reuse, type, error, broadcast, buffers, keepalive,
+#: priority, linger, port reuse, credentials and descriptors of messages, low-water marks, timeouts,
+#: time stamps.
+SOL_SOCKET: Final = 1
+SOCKET_OPTIONS: Final = (2, *range(4, 10), 12, 13, 15, 16, *range(18, 22), 29, 35, 66, 67, 83)
+#: Levels of options of a sandbox with a network: IPv4, TCP, UDP, IPv6, netlink.
+NETWORK_LEVELS: Final = (0, 6, 17, 41, 270)
 
 #: Requests of ``ioctl``: terminal or not, its width, bytes to read, blocking mode, close on exec.
 IOCTLS: Final = (0x5401, 0x802C542A, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)
@@ -184,17 +206,28 @@ def allowed() -> frozenset[str]:
 
 
 @functools.cache
-def profile(*, has_network: bool) -> str:
-    """The profile as JSON for ``seccomp=`` of Docker's ``SecurityOpt``; deterministic."""
+def profile(
+    *, has_network: bool, has_file_locks: bool = False, writes_on_host: bool = False
+) -> str:
+    """The profile as JSON for ``seccomp=`` of Docker's ``SecurityOpt``; deterministic.
+
+    :param has_file_locks: whether files can be locked by ``fcntl``.
+    :param writes_on_host: whether the sandbox may write into directories of the host.
+    """
     families = (AF_UNIX, *(NETWORK_FAMILIES if has_network else ()))
     requests = (*IOCTLS, *(NETWORK_IOCTLS if has_network else ()))
+    commands = (*FCNTLS, *(LOCK_FCNTLS if has_file_locks else ()))
+    levels = NETWORK_LEVELS if has_network else ()
     rules = [
         _rule(sorted(allowed()), ALLOW),
         # The kernel reads only the lower half of the register of each of these arguments.
         _when(["clone"], {0: 0}, NAMESPACE_FLAGS | CLONE_PARENT),
         *(_when(["socket", "socketpair"], {0: family}) for family in families),
         *(_when(["ioctl"], {1: request}) for request in requests),
-        *(_when(["fcntl"], {1: command}) for command in FCNTLS),
+        *(_when(["fcntl"], {1: command}) for command in commands),
+        *(_when(["setsockopt"], {1: SOL_SOCKET, 2: option}) for option in SOCKET_OPTIONS),
+        *(_when(["setsockopt"], {1: level}) for level in levels),
+        *_flushes(has_effect=writes_on_host),
         *(_when(["personality"], {0: value}) for value in PERSONALITIES),
         *(_when(names.split(), dict.fromkeys(indexes, 0)) for indexes, names in OWN_ONLY.items()),
         *(_when(names.split(), {index: 0}, MSG_OOB) for index, names in MESSAGES.items()),
@@ -213,6 +246,16 @@ def profile(*, has_network: bool) -> str:
 
 def _rule(names: Iterable[str], action: str) -> dict[str, Any]:
     return {"names": list(names), "action": action, "args": []}
+
+
+def _flushes(*, has_effect: bool) -> Iterator[dict[str, Any]]:
+    if has_effect:
+        yield _rule([*FLUSHES.split(), "msync"], ALLOW)
+        return
+    success = {"action": REFUSE, "errnoRet": 0}
+    yield _rule(FLUSHES.split(), REFUSE) | success
+    yield _when(["msync"], {2: MS_SYNC}, MS_SYNC) | success
+    yield _when(["msync"], {2: 0}, MS_SYNC)
 
 
 def _when(names: Iterable[str], arguments: Mapping[int, int], mask: int = _WORD) -> dict[str, Any]:

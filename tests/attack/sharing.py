@@ -72,6 +72,10 @@ def many_locks(attacker: Attacker) -> str:
     return at_once(attacker, 4, "many_locks", FIRST_BYTE, TOTAL)
 
 
+def flushes(attacker: Attacker) -> str:
+    return at_once(attacker, 4, "flushes", FIRST_BYTE, TOTAL)
+
+
 def slow_descriptors(attacker: Attacker) -> str:
     """No descriptor reaches Swift's process."""
     report = attacker.report("slow_descriptors")
@@ -119,7 +123,8 @@ ROWS: Final = (
     Attack("several outputs byte by byte at once", "200 broken, nothing stored", byte_floods, PYTHON),
     Attack("output from cold pages", "200 broken at a limit", cold_output, PYTHON),
     Attack("cold reads of the input", "422 first byte or total", cold_input, PYTHON),
-    Attack("locks by the thousand on the input", "422 first byte or total", many_locks, PYTHON),
+    Attack("locks by the thousand on the input and in memory", "422 first byte or total", many_locks, PYTHON),
+    Attack("flushes of the input without end", "422 first byte or total", flushes, PYTHON),
     Attack("objects kept from another run", "each use raises", kept_objects, PYTHON),
     Attack("keeps a deleted object", "its space is counted and ends with the worker", kept_mapping, PYTHON),
     Attack("descriptors that are slow to close", "the kernel refuses them", slow_descriptors, PYTHON),

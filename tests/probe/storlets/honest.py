@@ -112,7 +112,6 @@ def files() -> None:
         os.fsync(file.fileno())
         os.fdatasync(file.fileno())
         fcntl.flock(file, fcntl.LOCK_EX)
-        fcntl.lockf(file, fcntl.LOCK_UN)
         os.posix_fallocate(file.fileno(), 0, 2_000_000)
         os.ftruncate(file.fileno(), 1000)
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
@@ -155,8 +154,8 @@ def files() -> None:
 
 def database() -> None:
     with tempfile.TemporaryDirectory() as folder:
-        connection = sqlite3.connect(f"{folder}/db")
-        connection.execute("pragma journal_mode=wal")
+        # No file of a sandbox has locks of a process.
+        connection = sqlite3.connect(f"file:{folder}/db?nolock=1", uri=True)
         connection.execute("create table numbers(n)")
         connection.executemany("insert into numbers values(?)", [(number,) for number in range(1000)])
         connection.commit()

@@ -105,7 +105,15 @@ def test_a_class_sees_the_mounts_and_the_network_that_its_operator_names() -> No
     assert seen["/models"] == ("/srv/models", True)
     assert seen["/out"] == ("/srv/out", False)
     assert (body["HostConfig"]["NetworkMode"], body["NetworkDisabled"]) == ("storage", False)
-    assert f"seccomp={seccomp.profile(has_network=True)}" in body["HostConfig"]["SecurityOpt"]
+    wanted = seccomp.profile(has_network=True, writes_on_host=True)
+    assert f"seccomp={wanted}" in body["HostConfig"]["SecurityOpt"]
+
+
+def test_a_class_has_locks_of_files_if_its_operator_allows_them() -> None:
+    facts = dataclasses.replace(FACTS, has_file_locks=True)
+    body = hardening.container_arguments(facts, HOST)
+    wanted = seccomp.profile(has_network=False, has_file_locks=True)
+    assert f"seccomp={wanted}" in body["HostConfig"]["SecurityOpt"]
 
 
 def test_a_pre_warmed_sandbox_differs_only_in_the_privileges_for_its_assignment() -> None:

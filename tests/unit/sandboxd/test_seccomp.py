@@ -67,17 +67,53 @@ def test_unnamed_calls_are_refused() -> None:
 
 @pytest.mark.parametrize("name", SEEN.split())
 def test_a_call_that_was_seen_is_in_the_profile(name: str) -> None:
-    allowed = [rule for rule in of(name) if rule["action"] == seccomp.ALLOW]
-    assert allowed or name in REFUSED_YET_FINE
+    succeeds = [
+        rule for rule in of(name) if rule["action"] == seccomp.ALLOW or not rule["errnoRet"]
+    ]
+    assert succeeds or name in REFUSED_YET_FINE
 
 
-def test_locks_of_an_open_file_are_refused_and_those_of_a_process_are_not() -> None:
-    commands = {rule["args"][0]["valueTwo"] for rule in of("fcntl")}
-    assert commands >= {fcntl.F_DUPFD_CLOEXEC, fcntl.F_SETFL, fcntl.F_SETLK, fcntl.F_SETLKW}
-    assert not commands & {
-        fcntl.F_OFD_GETLK, fcntl.F_OFD_SETLK, fcntl.F_OFD_SETLKW, fcntl.F_SETLEASE,
-        fcntl.F_NOTIFY, fcntl.F_SETSIG,
-    }  # fmt: skip
+def test_locks_are_refused_except_those_of_a_process_in_a_class_that_has_them() -> None:
+    for has_file_locks in (False, True):
+        rules = json.loads(seccomp.profile(has_network=False, has_file_locks=has_file_locks))
+        commands = {
+            rule["args"][0]["valueTwo"] for rule in rules["syscalls"] if rule["names"] == ["fcntl"]
+        }
+        assert commands >= {fcntl.F_DUPFD_CLOEXEC, fcntl.F_SETFL, fcntl.F_GETLK, fcntl.F_SETOWN}
+        of_process = {fcntl.F_SETLK, fcntl.F_SETLKW}
+        assert commands & of_process == (of_process if has_file_locks else set())
+        assert not commands & {
+            fcntl.F_OFD_GETLK, fcntl.F_OFD_SETLK, fcntl.F_OFD_SETLKW, fcntl.F_SETLEASE,
+            fcntl.F_NOTIFY, fcntl.F_SETSIG,
+        }  # fmt: skip
+
+
+def test_a_flush_succeeds_without_effect_where_all_files_are_in_memory() -> None:
+    for name in ("fsync", "fdatasync", "sync_file_range"):
+        (rule,) = of(name)
+        assert (rule["action"], rule["errnoRet"], rule["args"]) == (seccomp.REFUSE, 0, [])
+    without, with_effect = of("msync")
+    (match,) = without["args"]
+    assert (match["index"], match["value"], match["valueTwo"]) == (2, 4, 4)
+    assert without["errnoRet"] == 0
+    (match,) = with_effect["args"]
+    assert (match["index"], match["value"], match["valueTwo"]) == (2, 4, 0)
+    on_host = json.loads(seccomp.profile(has_network=False, writes_on_host=True))["syscalls"]
+    for name in ("fsync", "fdatasync", "sync_file_range", "msync"):
+        assert [rule["action"] for rule in on_host if name in rule["names"]] == [seccomp.ALLOW]
+
+
+def test_no_option_of_a_socket_attaches_a_packet_filter() -> None:
+    attaching = {26, 50, 51, 52}
+    for has_network in (False, True):
+        options = [rule["args"] for rule in of("setsockopt", has_network=has_network)]
+        of_sockets = [match for match in options if match[0]["valueTwo"] == socket.SOL_SOCKET]
+        assert {match["valueTwo"] for _, match in of_sockets} >= {
+            socket.SO_SNDBUF, socket.SO_RCVBUF, socket.SO_RCVTIMEO, socket.SO_REUSEADDR,
+        }  # fmt: skip
+        assert not {match["valueTwo"] for _, match in of_sockets} & attaching
+        levels = {match[0]["valueTwo"] for match in options if len(match) == 1}
+        assert levels == ({0, 6, 17, 41, 270} if has_network else set())
 
 
 @pytest.mark.parametrize("name", seccomp.DENIED.split())
@@ -127,6 +163,7 @@ def test_arguments_are_compared_as_the_kernel_reads_them() -> None:
         "fcntl",
         "ioctl",
         "personality",
+        "setsockopt",
         "prlimit64",
         "setpriority",
     ):

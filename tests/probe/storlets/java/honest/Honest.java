@@ -139,7 +139,6 @@ public class Honest implements IStorlet {
             mapped.putInt(0, 42);
             mapped.force();
             check(mapped.load().getInt(0) == 42);
-            channel.lock().release();
             channel.transferTo(0, 10, Channels.newChannel(new ByteArrayOutputStream()));
             try (FileChannel other = FileChannel.open(
                     folder.resolve("copy"), StandardOpenOption.CREATE, StandardOpenOption.WRITE)) {
