@@ -8,6 +8,7 @@ import gc
 import gzip
 import io
 import json
+import random
 import struct
 import threading
 from collections.abc import Callable, Iterator
@@ -378,6 +379,31 @@ def test_a_result_reads_back_as_it_was(table: list[tuple[str, str]]) -> None:
     source = {"header": "NONE", "quoted_records": True}
     found = result(text.getvalue().encode(), "SELECT * FROM S3Object s", source)
     assert [tuple(row) for row in csv.reader(io.StringIO(found, newline=""))] == table
+
+
+@pytest.mark.parametrize("escape", ['"', "\\"])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+def test_threads_that_begin_within_quoted_fields_give_each_record_once(
+    escape: str, line_end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A buffer is where a thread begins.
+    monkeypatch.setattr("select_tables.BUFFER_BYTES", 2000)
+    monkeypatch.setattr("select_tables.MOST_RECORD_BYTES", 1000)
+    dice = random.Random(escape + line_end)  # noqa: S311 - the same objects each time
+    texts = ["a", "", ",", ",,", ",a,", '"', '",', ',"', '","', 'x "y"', "longer, much longer"]
+    for _ in range(8):
+        some = dice.sample(texts, dice.randrange(2, len(texts)))
+        table = [
+            ("k", *dice.choices(some, k=dice.randrange(1, 4))) for _ in range(dice.randrange(6000))
+        ]
+        source = {"header": "NONE", "record": line_end, "escape": escape}
+        data = "".join(",".join(_quoted(each, escape) for each in row) + line_end for row in table)
+        found = objects(data.encode(), "SELECT * FROM S3Object", source)
+        assert found == [{f"_{n}": each for n, each in enumerate(row, 1)} for row in table]
+
+
+def _quoted(field: str, escape: str) -> str:
+    return field if field.isalnum() else '"' + field.replace('"', escape + '"') + '"'
 
 
 def test_an_escape_that_is_no_quote() -> None:

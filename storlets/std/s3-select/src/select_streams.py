@@ -122,10 +122,10 @@ class CsvText:
 
     def _taken(self, block: bytes, *, is_end: bool) -> bytes:
         """The part of a block that is complete; the rest waits for more."""
-        text = self._before + block
-        if self._is_plain(text):
-            self._before, self._rest = text[-1:], b""
+        if self._is_plain(block):
+            self._before, self._rest = block[-1:] or self._before, b""
             return block
+        text = self._before + block
         kept, at = [], 1
         while at < len(text):
             at = self._after_comment(text, at)
@@ -147,13 +147,15 @@ class CsvText:
             raise SelectError("OverMaxRecordSize", "a record has more than 1 MiB")
         return b"".join(kept)
 
-    def _is_plain(self, text: bytes) -> bool:
+    def _is_plain(self, block: bytes) -> bool:
         """Whether a block has neither quotes nor comments: the search for them is much faster."""
-        return not (
-            self._is_in_comment
-            or (self._quote and self._quote in text)
-            or (self._comment and self._line_end + self._comment in text)
-        )
+        if self._is_in_comment or (self._quote and self._quote in block):
+            return False
+        # The search for one byte is ten times as fast as that for two.
+        if not self._comment or self._comment not in block:
+            return True
+        begins = self._before == self._line_end and block.startswith(self._comment)
+        return not begins and self._line_end + self._comment not in block
 
     def _after_comment(self, text: bytes, at: int) -> int:
         """The place after the comments that begin here."""

@@ -110,12 +110,15 @@ def _read_csv(form: CsvInput, head: bytes, pipe: str, width: int, *, has_header:
     record = "\r\n" if form.record == "\n" and _has_crlf(form, head) else form.record
     written = {"\n": r"\n", "\r\n": r"\r\n", "\r": r"\r"}[record]
     escape = form.escape or form.quote
+    # Threads begin at line ends, each of which must end a record.  Within a field with an escape
+    # that is no quote they fail to find one.
+    parallel = str(not form.quoted_records and escape == form.quote).lower()
     # A field that is not there is NULL; no field without quotes is a line's end.
     return (
         f"SELECT * FROM read_csv({quoted(pipe)}, auto_detect=false, columns={{{columns}}},"  # noqa: S608
         f" delim={quoted(form.delimiter)}, quote={quoted(form.quote)}, escape={quoted(escape)},"
         f" header={str(has_header).lower()}, new_line={quoted(written)}, comment='', skip=0,"
-        f" null_padding=true, nullstr='\n', allow_quoted_nulls=false, parallel=false,"
+        f" null_padding=true, nullstr='\n', allow_quoted_nulls=false, parallel={parallel},"
         f" max_line_size={MOST_RECORD_BYTES}, buffer_size={BUFFER_BYTES})"
     )
 
