@@ -414,6 +414,14 @@ struct storlet_run {
      * only at the end of the input, or -1 with errno. */
     ssize_t (*read_at)(struct storlet_run *run, size_t input, void *buffer, size_t size,
                        int64_t offset);
+
+    /* A secret of the account, with the value that its owner has set: of a storlet whose metadata
+     * declares it, as in X-Object-Meta-Storlet-Secrets: mac-key. `value` gets the address of `size`
+     * bytes, with a NUL after them. Returns 0, or -1 with errno (ENOENT: the run has no secret of
+     * this name). Do not keep a value for later runs, and do not print it or a part of it. Absent
+     * in workers of the first releases: test STORLET_HAS(run, secret) if the object may run in
+     * one. */
+    int (*secret)(struct storlet_run *run, const char *name, const char **value, size_t *size);
 };
 
 /*

@@ -1,11 +1,11 @@
 """Removes the values of secrets from texts and data that describe a run: errors, tracebacks, logs.
 
 A value is found as it is, and in the forms that programs print by default: hexadecimal digits,
-base64, the quoting of URLs, and the literals of Python and JSON. A line of a value of several lines
-is found without the others, and the begin of a form without its end: ``int(value)`` has 200
-characters of a value in its error, and services have 60. This protects an account from an accident
-of a storlet's author. A storlet that changes a value in another way before it prints it is not
-stopped.
+base64, the quoting of URLs, numbers with commas, and the literals of Python and JSON. A line of a
+value of several lines is found without the others, and the begin of a form without its end:
+``int(value)`` has 200 characters of a value in its error, and services have 60. This protects an
+account from an accident of a storlet's author. A storlet that changes a value in another way before
+it prints it is not stopped.
 """
 
 from __future__ import annotations
@@ -103,6 +103,9 @@ def _printed(value: bytes) -> Iterator[bytes]:
     yield urllib.parse.quote(value).encode()
     yield urllib.parse.quote(value, safe="").encode()
     yield urllib.parse.quote_plus(value).encode()
+    # Lists of numbers, as Python and Java print them.
+    yield ", ".join(map(str, value)).encode()
+    yield ", ".join(map(str, memoryview(value).cast("b"))).encode()
 
 
 def _literals(value: bytes) -> Iterator[bytes]:

@@ -6,6 +6,7 @@ filter for one invocation.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import fcntl
 import hashlib
@@ -269,9 +270,10 @@ class Storlet:
         log_limit: int = 0,
         metadata_bytes: int = 4096,
         further: int = 0,
+        secrets: Mapping[str, bytes] | None = None,
         **parameters: str,
     ) -> Run:
-        """Begin an invocation with ``further`` outputs.
+        """Begin an invocation with ``further`` outputs, and with ``secrets``.
 
         An input given as bytes comes by a pipe; none is one empty input.
         """
@@ -281,6 +283,7 @@ class Storlet:
             log_limit,
             further,
         )
+        run.secrets = secrets or {}
         run.send(parameters, metadata_bytes)
         return run
 
@@ -422,6 +425,7 @@ class Run:
         self._log_limit = log_limit
         self._log = _log_file(log_limit) if log_limit else -1
         self.services: messages.Services | None = None
+        self.secrets: Mapping[str, bytes] = {}
         self._services_fd = -1
         self.events: list[Any] = []
         self.outputs = [b""] * (1 + further)
@@ -468,6 +472,8 @@ class Run:
             limits=messages.Limits(metadata_bytes),
             further_outputs=[messages.Output(fd) for fd in outputs] or None,
             services=services,
+            secrets={name: base64.b64encode(value).decode() for name, value in self.secrets.items()}
+            or None,
         )
         try:
             framing.send(self.connection, invoke, fds)

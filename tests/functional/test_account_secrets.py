@@ -19,7 +19,8 @@ from tests.support.accounts import unique
 from tests.support.bundles import bundle
 from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client
-from tests.support.storlets import Tool, declaration
+from tests.support.native import shared_object
+from tests.support.storlets import Tool, Toolbox, declaration
 from tests.support.waiting import retry_until
 
 SOURCE = """
@@ -90,6 +91,54 @@ def test_a_storlet_uses_a_secret_at_the_proxy_in_all_requests(place: Place, valu
     assert place.tool.copy("c/o", "/c/copied").status == 201
     for name in ("c/put", "c/copied"):
         assert place.owner.get(name).body == mac_of(value)
+
+
+SCRIPT = b"""#!/bin/sh
+eval "exec 9<&$STORLET_SECRET_FD_MAC_KEY"
+if [ "$STORLET_PARAM_do" = leak ]; then cat <&9 >&2; exit 1; fi
+cat <&9; echo; tr '\\0' '\\n' </proc/self/environ
+"""
+SHARED_OBJECT = """
+#include <storlet.h>
+#include <string.h>
+STORLET_ABI_VERSION_OF_THIS_OBJECT
+int reveal(struct storlet_run *run) {
+    const char *value;
+    size_t size;
+    if (run->secret(run, "mac-key", &value, &size) != 0) {
+        return errno;
+    }
+    for (size_t i = 0; i < run->parameter_count; i++) {
+        if (strcmp(run->parameters[i].value, "leak") == 0) {
+            run->fail(run, value);
+            return EINVAL;
+        }
+    }
+    return run->write(run, 0, value, size) == 0 ? run->write(run, 0, "\\n", 1) : errno;
+}
+"""
+
+
+def test_storlets_of_other_languages_use_a_secret(
+    place: Place, value: bytes, toolbox: Toolbox, tmp_path: Path
+) -> None:
+    (tmp_path / "reveal.c").write_text(SHARED_OBJECT)
+    codes = {
+        "reveal.sh": ("native", "reveal.sh", SCRIPT),
+        "reveal.so": ("native", "reveal.so:reveal", shared_object(tmp_path / "reveal.c")),
+        "reveal-1.jar": ("java", "reveal.Reveal", toolbox.java.jar("reveal")),
+    }
+    for name, (language, main, code) in codes.items():
+        headers = declaration(language, main, Secrets="mac-key")
+        assert place.owner.put(f"storlet/{name}", code, headers).status == 201
+        tool = Tool(place.owner, name)
+        answer = tool.get("c/o")
+        assert answer.status == 200, answer
+        found, _, environment = answer.body.partition(b"\n")
+        assert (found, forms_in(environment, value)) == (value, [])
+        failed = tool.get("c/o", "leak")
+        assert (failed.status, b"[secret]" in failed.body) == (422, True), failed
+        assert not forms_in(failed.body, value)
 
 
 def test_a_change_is_in_force_for_the_next_run(place: Place, value: bytes) -> None:

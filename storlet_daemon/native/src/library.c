@@ -23,6 +23,7 @@ _Static_assert(offsetof(struct storlet_run, read) == 56, "the layout of version 
 _Static_assert(offsetof(struct storlet_run, fail) == 96, "the layout of version 1");
 _Static_assert(offsetof(struct storlet_run, services) == 104, "the layout of version 1");
 _Static_assert(offsetof(struct storlet_run, input_bytes) == 112, "the layout of version 1");
+_Static_assert(offsetof(struct storlet_run, secret) == 136, "the layout of version 1");
 _Static_assert(sizeof(struct storlet_input) == 24, "the stride of an array cannot grow");
 
 /* One run. `api` comes first: the storlet's pointer is that of the whole. */
@@ -202,16 +203,36 @@ static void log_line(struct storlet_run *api, const char *line) {
     struct call *call = call_of(api, 0, 1);
     if (call != NULL) {
         char text[4096];
-        int size = snprintf(text, sizeof text, "%s: %s\n", function_name, line);
-        log_write(&call->run->log, text, size < (int)sizeof text ? (size_t)size : sizeof text - 1);
+        size_t named = (size_t)snprintf(text, sizeof text / 2, "%s: ", function_name);
+        named = named < sizeof text / 2 ? named : sizeof text / 2 - 1;
+        secrets_copy(&call->run->secrets, line, text + named, sizeof text - named - 1);
+        strcat(text, "\n");
+        log_write(&call->run->log, text, strlen(text));
     }
 }
 
 static void set_message(struct storlet_run *api, const char *message) {
     struct call *call = call_of(api, 0, 1);
     if (call != NULL && call->run->outcome.code == NULL) {
-        snprintf(call->run->outcome.message, sizeof call->run->outcome.message, "%s", message);
+        struct run *run = call->run;
+        secrets_copy(&run->secrets, message, run->outcome.message, sizeof run->outcome.message);
     }
+}
+
+static int secret_value(struct storlet_run *api, const char *name, const char **value,
+                        size_t *size) {
+    struct call *call = call_of(api, 0, 1);
+    if (call == NULL) {
+        return -1;
+    }
+    const struct secret *secret = secret_of(&call->run->secrets, name);
+    if (secret == NULL) {
+        errno = ENOENT;
+        return -1;
+    }
+    *value = secret->value;
+    *size = secret->size;
+    return 0;
 }
 
 /* --- one run -----------------------------------------------------------------------------------
@@ -275,6 +296,7 @@ static struct call *next_call(struct run *run) {
         .input_bytes = input_bytes,
         .seek = seek_input,
         .read_at = read_input_at,
+        .secret = secret_value,
     };
     call->api.parameters = fields_of(invocation->parameters, "storlet_execution_path", path,
                                      &call->api.parameter_count);

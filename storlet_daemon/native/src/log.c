@@ -15,11 +15,13 @@ void log_open(struct log *log, int fd, int64_t limit) {
     log->fd = fd;
     log->limit = limit;
     log->is_full = fd < 0;
+    log->has_dropped = false;
     log->kept = 0;
 }
 
 static void keep(struct log *log, const char *data, size_t size) {
     size_t room = sizeof log->tail;
+    log->has_dropped = log->has_dropped || log->kept + size > room;
     if (size >= room) {
         memcpy(log->tail, data + size - room, room);
         log->kept = room;
@@ -74,6 +76,22 @@ void log_write(struct log *log, const char *data, size_t size) {
     } else {
         end(log, data, room > 0 ? (size_t)room : 0, last);
     }
+}
+
+/* Remove the values of secrets from the bytes that are kept. If earlier bytes were dropped, the
+ * first line is dropped, too: it may begin within a value. */
+void log_remove_secrets(struct log *log, const struct secrets *secrets) {
+    if (secrets->form_count == 0) {
+        return;
+    }
+    if (log->has_dropped) {
+        const char *feed = memchr(log->tail, '\n', log->kept);
+        size_t dropped = feed == NULL ? log->kept : (size_t)(feed + 1 - log->tail);
+        memmove(log->tail, log->tail + dropped, log->kept - dropped);
+        log->kept -= dropped;
+        log->has_dropped = false;
+    }
+    log->kept = secrets_remove(secrets, log->tail, log->kept);
 }
 
 /* The last line that has any text, as one line of printable characters. */

@@ -105,19 +105,23 @@ static void run_once(struct run *run) {
     }
     log_open(&run->log, invocation->log, invocation->log_limit);
     invocation->log = -1;
-    if (is_library()) {
+    if (!secrets_begin(&run->secrets, invocation->secrets)) {
+        fail(&run->outcome, CODE_LIMIT_MEMORY, "the worker has no memory for the secrets");
+    } else if (is_library()) {
         library_run(run);
     } else {
         program_run(run);
     }
     bool failed = run->outcome.code != NULL;
     if (failed) {
+        log_remove_secrets(&run->log, &run->secrets);
         log_failure(&run->log, config.main, &run->outcome);
         set_detail(&run->outcome, run->log.tail, run->log.kept);
     }
     if (run->log.fd >= 0) {
         close(run->log.fd);
     }
+    secrets_end(&run->secrets);
     close_invocation(invocation);
     struct usage used = usage_now();
     used.cpu_microseconds -= before.cpu_microseconds;

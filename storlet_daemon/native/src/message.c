@@ -326,6 +326,23 @@ static bool parse_services(struct parser *parser, json_t *fields, struct invocat
     return true;
 }
 
+static bool parse_secrets(struct parser *parser, json_t *fields, struct invocation *invocation) {
+    const char *name;
+    json_t *value;
+    if (!texts(parser, fields, "secrets", &invocation->secrets)) {
+        return false;
+    }
+    if (json_object_size(invocation->secrets) > SECRETS_MAX) {
+        return refuse(parser, "more than %d secrets", SECRETS_MAX);
+    }
+    json_object_foreach(invocation->secrets, name, value) {
+        if (!is_base64(json_string_value(value))) {
+            return refuse(parser, "secrets.%.100s is not base64", name);
+        }
+    }
+    return true;
+}
+
 static bool parse_head(struct parser *parser, json_t *fields, struct invocation *invocation) {
     json_t *type = field(fields, "type");
     json_t *version = field(fields, "v");
@@ -380,7 +397,8 @@ static bool parse(struct parser *parser, struct invocation *invocation) {
         !parse_inputs(parser, fields, invocation) ||
         !parse_outputs(parser, fields, invocation) || !parse_log(parser, fields, invocation) ||
         !parse_limits(parser, fields, invocation) ||
-        !parse_services(parser, fields, invocation)) {
+        !parse_services(parser, fields, invocation) ||
+        !parse_secrets(parser, fields, invocation)) {
         return false;
     }
     uint64_t all = ((uint64_t)1 << record->count) - 1;

@@ -6,6 +6,7 @@
  *   2                  the log
  *   3, 4, ...          the further inputs, in their order, then the further outputs
  *   STORLET_METADATA_FD  the output's metadata, a JSON object, before the first byte of the output
+ *   STORLET_SECRET_FD_*  a secret, whose value is in no environment: a pipe, which is read once
  *
  * The output is a pipe, from which this process moves it to the filter's stream without copying it.
  * So the metadata can be sent before the first byte, and the end of the pipe shows whether a
@@ -16,6 +17,7 @@
 #define _GNU_SOURCE
 #include "worker.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -107,7 +109,8 @@ struct program {
     struct flow ranges[DESCRIPTORS_MAX];
     /* The descriptors of the program, by their numbers; closed here once it runs. */
     size_t given_count;
-    int given[FLOWS_MAX + FIRST_NUMBER];
+    int given[FLOWS_MAX + FIRST_NUMBER + SECRETS_MAX];
+    size_t metadata_number; /* those of the secrets follow */
 };
 
 static bool system_failed(struct run *run, const char *what) {
@@ -124,7 +127,8 @@ static bool system_failed(struct run *run, const char *what) {
  * there, so that none is overwritten before it is used. */
 static bool give(struct run *run, struct program *program, int fd) {
     const struct invocation *invocation = run->invocation;
-    int least = (int)(invocation->input_count + invocation->output_count) + FIRST_NUMBER + 1;
+    size_t streams = invocation->input_count + invocation->output_count;
+    int least = (int)(streams + run->secrets.count) + FIRST_NUMBER + 1;
     int high = fd;
     if (fd < least) {
         high = fcntl(fd, F_DUPFD_CLOEXEC, least);
@@ -178,7 +182,23 @@ static bool give_output(struct run *run, struct program *program, size_t number)
     return send_metadata(run, number, NULL) && give(run, program, fd);
 }
 
-/* Number by number: first input, output, log, further inputs, further outputs, metadata. */
+/* Give the program a pipe with the value of a secret, of which nothing is left once it is read. */
+static bool give_secret(struct run *run, struct program *program, const struct secret *secret) {
+    int own;
+    if (!give_pipe(run, program, false, &own)) {
+        return false;
+    }
+    ssize_t written = write(own, secret->value, secret->size);
+    close(own);
+    if (written != (ssize_t)secret->size) {
+        fail(&run->outcome, CODE_FAILED, "the secret %.100s does not fit into a pipe",
+             secret->name);
+        return false;
+    }
+    return true;
+}
+
+/* By number: first input, output, log, further inputs, further outputs, metadata, secrets. */
 static bool prepare(struct run *run, struct program *program) {
     struct invocation *invocation = run->invocation;
     int output;
@@ -204,7 +224,12 @@ static bool prepare(struct run *run, struct program *program) {
             return false;
         }
     }
-    return give_pipe(run, program, true, &program->metadata);
+    program->metadata_number = program->given_count;
+    bool is_given = give_pipe(run, program, true, &program->metadata);
+    for (size_t i = 0; i < run->secrets.count && is_given; i++) {
+        is_given = give_secret(run, program, &run->secrets.each[i]);
+    }
+    return is_given;
 }
 
 /* --- environment -------------------------------------------------------------------------------
@@ -248,6 +273,19 @@ static void add_json(struct environment *environment, const char *name, json_t *
     json_decref(value);
 }
 
+/* STORLET_SECRET_FD_<NAME>: letters of a name are upper case there, and a '-' is a '_'. */
+static void add_secret(struct environment *environment, const char *name, size_t number) {
+    char key[128];
+    char value[16];
+    size_t length = 0;
+    for (; name[length] != '\0' && length < sizeof key - 1; length++) {
+        key[length] = name[length] == '-' ? '_' : (char)toupper((unsigned char)name[length]);
+    }
+    key[length] = '\0';
+    snprintf(value, sizeof value, "%zu", number);
+    add(environment, "STORLET_SECRET_FD_", key, value);
+}
+
 static json_t *inputs_as_json(const struct invocation *invocation) {
     json_t *inputs = json_array();
     for (size_t i = 0; i < invocation->input_count; i++) {
@@ -285,7 +323,7 @@ static char **environment_of(struct run *run, const struct program *program) {
     parameters = parameters == NULL ? json_object() : json_copy(parameters);
     json_object_set_new(parameters, "storlet_execution_path",
                         json_string(run->config->execution_path));
-    size_t most = inherited + json_object_size(parameters) + 5;
+    size_t most = inherited + json_object_size(parameters) + run->secrets.count + 5;
     struct environment made = {.texts = calloc(most, sizeof(char *))};
     if (made.texts == NULL) {
         json_decref(parameters);
@@ -302,8 +340,11 @@ static char **environment_of(struct run *run, const struct program *program) {
         }
     }
     char number[16];
-    snprintf(number, sizeof number, "%zu", program->given_count - 1);
+    snprintf(number, sizeof number, "%zu", program->metadata_number);
     add(&made, "STORLET_METADATA_FD", "", number);
+    for (size_t i = 0; i < run->secrets.count; i++) {
+        add_secret(&made, run->secrets.each[i].name, program->metadata_number + 1 + i);
+    }
     add_json(&made, "STORLET_PARAMETERS", parameters);
     add_json(&made, "STORLET_INPUTS", inputs_as_json(run->invocation));
     add_json(&made, "STORLET_OUTPUTS", outputs_as_json(run->invocation));
@@ -600,6 +641,7 @@ static void finish(struct run *run, struct program *program) {
     if (program->log >= 0) {
         read_log(run, program);
     }
+    log_remove_secrets(&run->log, &run->secrets);
     if (run->outcome.code != NULL) {
         return;
     }

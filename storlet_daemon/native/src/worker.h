@@ -10,8 +10,9 @@
  * listing.c have the functions of storlet.h that use it, by request.c. feed.c gives data to a
  * storlet that is called.
  *
- * text.c bounds texts that come from a tenant. log.c is the invocation's log. state.c restores the
- * process after a run, and counters.c reads the kernel's counters of the worker group.
+ * secrets.c has the values of the run's secrets. text.c bounds texts that come from a tenant. log.c
+ * is the invocation's log. state.c restores the process after a run, and counters.c reads the
+ * kernel's counters of the worker group.
  *
  * Single-threaded, except these five, which threads of a storlet may use. Descriptors are
  * close-on-exec without exception; a program gets its own by number.
@@ -27,6 +28,7 @@
 
 #define MESSAGE_MAX 65536
 #define DESCRIPTORS_MAX 32
+#define SECRETS_MAX 32
 #define DETAIL_MAX 16384
 #define SUMMARY_MAX 500
 
@@ -103,6 +105,29 @@ struct invocation {
     size_t metadata_max;
     int services;
     json_t *operations; /* of the services: a list of texts */
+    json_t *secrets;    /* texts in base64, or NULL */
+};
+
+/* One secret of a run; a NUL follows its value. */
+struct secret {
+    const char *name;
+    char *value;
+    size_t size;
+};
+
+/* A form in which a program may print a value. */
+struct form {
+    char *data;
+    size_t size;
+};
+
+/* The secrets of a run, and all forms of their values, the longest first. */
+struct secrets {
+    size_t count;
+    struct secret each[SECRETS_MAX];
+    size_t form_count;
+    struct form *forms;
+    bool has_all_forms; /* false: no memory */
 };
 
 /* The result of a run or of a load: `code` is NULL after a success. */
@@ -123,6 +148,7 @@ struct log {
     int fd; /* -1: the request wants none */
     int64_t limit;
     bool is_full;
+    bool has_dropped; /* the tail is not all of the log */
     size_t kept;
     char tail[4096];
 };
@@ -136,6 +162,7 @@ struct run {
     bool must_recycle;                      /* the process cannot be restored */
     int64_t input_bytes;                    /* as in the usage */
     struct log log;
+    struct secrets secrets;
     struct outcome outcome;
 };
 
@@ -168,9 +195,18 @@ void set_detail(struct outcome *outcome, const char *data, size_t size);
 void one_line(const char *text, size_t size, char *line, size_t capacity);
 json_t *clean_text(const char *data, size_t size);
 
+/* secrets.c */
+bool is_base64(const char *text);
+bool secrets_begin(struct secrets *secrets, json_t *texts);
+void secrets_end(struct secrets *secrets);
+const struct secret *secret_of(const struct secrets *secrets, const char *name);
+size_t secrets_remove(const struct secrets *secrets, char *data, size_t size);
+void secrets_copy(const struct secrets *secrets, const char *text, char *target, size_t capacity);
+
 /* log.c */
 void log_open(struct log *log, int fd, int64_t limit);
 void log_write(struct log *log, const char *data, size_t size);
+void log_remove_secrets(struct log *log, const struct secrets *secrets);
 void log_last_line(const struct log *log, char *line, size_t capacity);
 void log_failure(struct log *log, const char *main, const struct outcome *outcome);
 

@@ -136,7 +136,10 @@ class Invoke(Message):
     @property
     def secret_values(self) -> dict[str, bytes]:
         """The values of the secrets, which are base64 in the message."""
-        return {name: binascii.a2b_base64(text) for name, text in (self.secrets or {}).items()}
+        return {
+            name: binascii.a2b_base64(text, strict_mode=True)
+            for name, text in (self.secrets or {}).items()
+        }
 
     @property
     def outputs(self) -> list[Output]:
@@ -158,6 +161,10 @@ class Invoke(Message):
             for position, item in enumerate(self.inputs)
             if item.fault
         ]
+        try:
+            self.secret_values  # noqa: B018
+        except ValueError:
+            faults.append("a secret is not base64")
         return faults
 
 

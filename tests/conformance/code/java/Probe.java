@@ -20,6 +20,8 @@ import org.openstack.storlet.common.StorletInputStream;
 import org.openstack.storlet.common.StorletLogger;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
+import org.openstack.storlet.secrets.SecretException;
+import org.openstack.storlet.secrets.Secrets;
 
 /** A storlet whose parameter "do" names the action; code/python/probe.py is the same in Python. */
 public class Probe implements IStorlet {
@@ -203,6 +205,25 @@ public class Probe implements IStorlet {
 
     public void do_metadata_large() throws Exception {
         out.setMetadata(new HashMap<>(Map.of("a", "x".repeat(Integer.parseInt(params.get("size"))))));
+    }
+
+    public void do_secrets() throws IOException {
+        for (String name : params.get("names").split(",")) {
+            try {
+                byte[] value = Secrets.current().get(name);
+                write(name + "=");
+                out.getStream().write(value);
+                write(";");
+            } catch (SecretException e) {
+                write(name + " is missing;");
+            }
+        }
+    }
+
+    public void do_leak() {
+        String value = new String(Secrets.current().get("key"), StandardCharsets.UTF_8);
+        String before = "x".repeat(Integer.parseInt(params.get("before")));
+        throw new IllegalStateException(before + (value + "-").repeat(Integer.parseInt(params.get("times"))));
     }
 
     public void do_raise() {

@@ -254,6 +254,44 @@ static int do_metadata_large(run_t *run) {
     return 0;
 }
 
+static int do_secrets(run_t *run) {
+    char names[256];
+    snprintf(names, sizeof names, "%s", parameter(run, "names", ""));
+    for (char *name = strtok(names, ","); name != NULL; name = strtok(NULL, ",")) {
+        const char *value;
+        size_t size;
+        say(run, name);
+        if (run->secret(run, name, &value, &size) != 0) {
+            say(run, errno == ENOENT ? " is missing;" : " has failed;");
+            continue;
+        }
+        say(run, "=");
+        run->write(run, 0, value, size);
+        say(run, value[size] == '\0' ? ";" : "!");
+    }
+    return 0;
+}
+
+static int do_leak(run_t *run) {
+    static char text[65536];
+    const char *value;
+    size_t size;
+    if (run->secret(run, "key", &value, &size) != 0) {
+        return errno;
+    }
+    size_t used = strtoul(parameter(run, "before", "0"), NULL, 10);
+    memset(text, 'x', used);
+    for (int left = atoi(parameter(run, "times", "0")); left > 0; left--) {
+        memcpy(text + used, value, size);
+        text[used + size] = '-';
+        used += size + 1;
+    }
+    text[used] = '\0';
+    run->log(run, text);
+    run->fail(run, text);
+    return EINVAL;
+}
+
 static int do_raise(run_t *run) {
     run->fail(run, parameter(run, "text", "on purpose"));
     return -1;
@@ -589,7 +627,7 @@ static const struct {
     ACTION(close_all),     ACTION(end_early),      ACTION(forge),        ACTION(outputs),
     ACTION(fill_last),     ACTION(raise_after_further),                  ACTION(further_metadata),
     ACTION(leave_writer),  ACTION(bytes),          ACTION(seek),         ACTION(read_at),
-    ACTION(child_reads),
+    ACTION(child_reads),   ACTION(secrets),        ACTION(leak),
 };
 
 int probe(run_t *run) {

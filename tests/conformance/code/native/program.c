@@ -3,6 +3,7 @@
  * other form.
  */
 #define _GNU_SOURCE
+#include <ctype.h>
 #include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -58,6 +59,31 @@ static void log_line(struct storlet_run *run, const char *line) {
     fprintf(stderr, "%s\n", line);
 }
 
+/* Reads the descriptor, which has no more after it. */
+static int secret_value(struct storlet_run *run, const char *name, const char **value,
+                        size_t *size) {
+    static char data[65536];
+    char variable[128];
+    (void)run;
+    snprintf(variable, sizeof variable, "STORLET_SECRET_FD_%s", name);
+    for (char *at = variable; *at != '\0'; at++) {
+        *at = *at == '-' ? '_' : (char)toupper(*at);
+    }
+    const char *number = getenv(variable);
+    if (number == NULL) {
+        errno = ENOENT;
+        return -1;
+    }
+    *size = 0;
+    ssize_t count;
+    while ((count = read(atoi(number), data + *size, sizeof data - 1 - *size)) > 0) {
+        *size += (size_t)count;
+    }
+    data[*size] = '\0';
+    *value = data;
+    return (int)count;
+}
+
 static struct storlet_field *fields_of(json_t *object, size_t *count) {
     struct storlet_field *fields = calloc(json_object_size(object) + 1, sizeof *fields);
     const char *key;
@@ -83,6 +109,7 @@ int main(void) {
                               .output_fd = output_fd,
                               .log = log_line,
                               .fail = log_line,
+                              .secret = secret_value,
                               .execution_path = getenv("STORLET_PARAM_storlet_execution_path")};
     run.parameters = fields_of(parameters, &run.parameter_count);
     for (size_t i = 0; i < run.input_count; i++) {

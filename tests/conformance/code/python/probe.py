@@ -106,6 +106,21 @@ class Probe:
     def do_metadata_large(self, in_files, out, params):
         out.set_metadata({"a": "x" * int(params["size"])})
 
+    def do_secrets(self, in_files, out, params):
+        from storlet import secrets
+
+        for name in params["names"].split(","):
+            try:
+                out.write(name.encode() + b"=" + secrets.get(name) + b";")
+            except secrets.SecretError:
+                out.write(name.encode() + b" is missing;")
+
+    def do_leak(self, in_files, out, params):
+        from storlet import secrets
+
+        value = secrets.get("key").decode()
+        raise ValueError("x" * int(params["before"]) + (value + "-") * int(params["times"]))
+
     def do_raise(self, in_files, out, params):
         raise ValueError(params.get("text", "on purpose"))
 

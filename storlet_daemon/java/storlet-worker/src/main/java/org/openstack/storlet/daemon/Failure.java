@@ -34,7 +34,7 @@ record Failure(String code, String message, String traceback) {
     /**
      * Frames of the worker or of the reflection that starts the storlet: irrelevant to its author.
      */
-    private static final String[] HIDDEN = {"org.openstack.storlet.daemon.", "org.openstack.storlet.services.", "jdk.internal.reflect.", "java.lang.reflect."};
+    private static final String[] HIDDEN = {"org.openstack.storlet.daemon.", "org.openstack.storlet.services.", "org.openstack.storlet.secrets.", "jdk.internal.reflect.", "java.lang.reflect."};
 
     static Failure of(String code, String message) {
         return new Failure(code, oneLine(message), "");
@@ -42,30 +42,40 @@ record Failure(String code, String message, String traceback) {
 
     /** The failure for an error {@code raised} of loading the code. */
     static Failure ofLoad(Throwable raised) {
-        return isOutOfMemory(raised) ? of(MEMORY, raised) : of(LOAD, raised);
+        return of(isOutOfMemory(raised) ? MEMORY : LOAD, raised, Redaction.NONE);
     }
 
-    /** The failure for an error {@code raised} of the storlet's {@code invoke}. */
-    static Failure ofRun(Throwable raised) {
+    /**
+     * The failure for an error {@code raised} of the storlet's {@code invoke}.
+     *
+     * @param redaction removes the values of the run's secrets
+     */
+    static Failure ofRun(Throwable raised, Redaction redaction) {
+        return of(codeOfRun(raised), raised, redaction);
+    }
+
+    private static String codeOfRun(Throwable raised) {
         if (isOutOfMemory(raised)) {
-            return of(MEMORY, raised);
+            return MEMORY;
         }
         if (isLimitOfServices(raised)) {
-            return of(SERVICES, raised);
+            return SERVICES;
         }
         if (isRefusedProcess(raised)) {
-            return of(PROCESSES, raised);
+            return PROCESSES;
         }
         if (isOfAFullDisk(raised)) {
-            return of(SCRATCH, raised);
+            return SCRATCH;
         }
         // A class or a native library that is missing shows itself only when it is first used.
-        return of(raised instanceof LinkageError ? LOAD : FAILED, raised);
+        return raised instanceof LinkageError ? LOAD : FAILED;
     }
 
-    private static Failure of(String code, Throwable raised) {
+    private static Failure of(String code, Throwable raised, Redaction redaction) {
         try {
-            return new Failure(code, oneLine(reason(raised)), traceback(raised));
+            // Before both texts are cut, which would leave a part of a value.
+            String message = oneLine(redaction.text(reason(raised)));
+            return new Failure(code, message, cut(redaction.text(traceback(raised))));
         } catch (OutOfMemoryError | StackOverflowError fault) {
             return of(code, raised.getClass().getName());
         }
@@ -177,7 +187,7 @@ record Failure(String code, String message, String traceback) {
             }
             prefix = "Caused by: ";
         }
-        return cut(text);
+        return text.toString();
     }
 
     private static boolean isHidden(String className) {
@@ -196,7 +206,8 @@ record Failure(String code, String message, String traceback) {
      * Keeps the beginning and the end, which name error and position; drops control characters,
      * which lengthen the message.
      */
-    private static String cut(StringBuilder text) {
+    private static String cut(String traceback) {
+        StringBuilder text = new StringBuilder(traceback);
         for (int i = 0; i < text.length(); i++) {
             char c = text.charAt(i);
             if (Character.isISOControl(c) && c != '\n' && c != '\t') {

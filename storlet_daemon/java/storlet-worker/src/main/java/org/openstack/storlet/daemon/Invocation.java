@@ -1,6 +1,7 @@
 package org.openstack.storlet.daemon;
 
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -13,6 +14,7 @@ import java.util.Map;
  * @param log null if the filter requested none
  * @param metadataBytes limit of the metadata of each output as JSON; 0 means no limit
  * @param services null if the storlet may not use the store
+ * @param secrets the values of the run's secrets by their names
  */
 record Invocation(
         String id,
@@ -21,7 +23,8 @@ record Invocation(
         List<Integer> outputs,
         Log log,
         long metadataBytes,
-        Services services) {
+        Services services,
+        Map<String, byte[]> secrets) {
     private static final long METADATA_BYTES_DEFAULT = 4096;
 
     /** The storlet seeks in the file of the input. */
@@ -72,7 +75,8 @@ record Invocation(
                 parser.outputs(fields),
                 parser.log(fields),
                 parser.metadataBytes(fields),
-                parser.services(fields));
+                parser.services(fields),
+                parser.secrets(fields));
         parser.checkAllNamed();
         return invocation;
     }
@@ -200,6 +204,22 @@ record Invocation(
                 operations.add(operation);
             }
             return new Services(descriptor(services), operations);
+        }
+
+        Map<String, byte[]> secrets(Map<String, Object> fields) throws ProtocolError {
+            Map<String, byte[]> secrets = new HashMap<>();
+            for (Map.Entry<String, String> text : texts(fields, "secrets").entrySet()) {
+                // The decoder also takes a text without its padding.
+                if (text.getValue().length() % 4 != 0) {
+                    throw new ProtocolError("a secret is not base64");
+                }
+                try {
+                    secrets.put(text.getKey(), Base64.getDecoder().decode(text.getValue()));
+                } catch (IllegalArgumentException fault) {
+                    throw new ProtocolError("a secret is not base64");
+                }
+            }
+            return secrets;
         }
 
         int descriptor(Map<String, Object> fields) throws ProtocolError {

@@ -41,8 +41,8 @@ final class Outputs {
      * The failure of a storlet that has raised {@code raised}; metadata that an output refused may
      * be the better reason.
      */
-    Failure finishAfter(Throwable raised) {
-        Failure failed = Failure.ofRun(raised);
+    Failure finishAfter(Throwable raised, Redaction redaction) {
+        Failure failed = Failure.ofRun(raised, redaction);
         for (ObjectOutput output : outputs) {
             failed = output.finishAfter(failed);
         }

@@ -229,10 +229,12 @@ public final class Worker {
         Usage before = Usage.now();
         Outputs outputs = new Outputs(invocation, connection);
         RunServices services = RunServices.begin(invocation.services());
+        RunSecrets.begin(invocation.secrets());
         InvocationLog log = openLog(invocation);
         boolean isWanted = start(connection);
         Failure failure = isWanted ? invoke(invocation, inputs, outputs, log) : null;
         RunServices.end(services);
+        RunSecrets.end();
         outputs.abandon();
         flushPrinted();
         if (failure != null) {
@@ -277,7 +279,7 @@ public final class Worker {
             storlet.invoke(lent, outputs.lent(), invocation.parameters(), log);
         } catch (Throwable raised) {
             memoryReserve = null;
-            return outputs.finishAfter(raised);
+            return outputs.finishAfter(raised, new Redaction(invocation.secrets().values()));
         } finally {
             Thread.interrupted(); // A pending interrupt must not affect the next invocation.
         }

@@ -12,60 +12,64 @@ import org.openstack.storlet.common.StorletException;
 import org.openstack.storlet.services.ServiceException;
 
 public class FailureTest {
+    private static Failure ofRun(Throwable raised) {
+        return Failure.ofRun(raised, Redaction.NONE);
+    }
+
     private static StackTraceElement frame(String className) {
         return new StackTraceElement(className, "m", "F.java", 1);
     }
 
     @Test
     public void aStorletExceptionSpeaksForItself() {
-        Failure failure = Failure.ofRun(new StorletException("no such\ncolumn\u0007"));
+        Failure failure = ofRun(new StorletException("no such\ncolumn\u0007"));
         assertEquals(Failure.FAILED, failure.code());
         assertEquals("no such column", failure.message());
     }
 
     @Test
     public void anyOtherExceptionSaysWhatItIs() {
-        assertEquals("java.lang.IllegalStateException: x", Failure.ofRun(new IllegalStateException("x")).message());
-        assertEquals(Failure.FAILED, Failure.ofRun(new StackOverflowError()).code());
+        assertEquals("java.lang.IllegalStateException: x", ofRun(new IllegalStateException("x")).message());
+        assertEquals(Failure.FAILED, ofRun(new StackOverflowError()).code());
     }
 
     @Test
     public void memoryIsALimitAlsoWhenItIsWrapped() {
-        assertEquals(Failure.MEMORY, Failure.ofRun(new OutOfMemoryError("Java heap space")).code());
-        assertEquals(Failure.MEMORY, Failure.ofRun(new RuntimeException(new OutOfMemoryError())).code());
-        String message = Failure.ofRun(new OutOfMemoryError("Java heap space")).message();
+        assertEquals(Failure.MEMORY, ofRun(new OutOfMemoryError("Java heap space")).code());
+        assertEquals(Failure.MEMORY, ofRun(new RuntimeException(new OutOfMemoryError())).code());
+        String message = ofRun(new OutOfMemoryError("Java heap space")).message();
         assertTrue(message, message.matches("java.lang.OutOfMemoryError: Java heap space .the heap of each worker has \\d+ MiB."));
     }
 
     @Test
     public void aProcessOrThreadThatIsRefusedIsALimitToo() {
         OutOfMemoryError thread = new OutOfMemoryError("unable to create native thread: possibly out of memory");
-        assertEquals(Failure.PROCESSES, Failure.ofRun(thread).code());
+        assertEquals(Failure.PROCESSES, ofRun(thread).code());
         IOException process = new IOException("Cannot run program \"x\": error=11, Resource temporarily unavailable");
-        assertEquals(Failure.PROCESSES, Failure.ofRun(new RuntimeException(process)).code());
-        assertEquals(Failure.FAILED, Failure.ofRun(new IOException("Cannot run program \"x\": error=2, No such file")).code());
+        assertEquals(Failure.PROCESSES, ofRun(new RuntimeException(process)).code());
+        assertEquals(Failure.FAILED, ofRun(new IOException("Cannot run program \"x\": error=2, No such file")).code());
     }
 
     @Test
     public void aFullDiskIsTheLimitOfTheScratchSpace() {
         for (String text : new String[] {"File too large", "No space left on device", "/tmp/x: No space left on device"}) {
-            assertEquals(Failure.SCRATCH, Failure.ofRun(new IOException(text)).code());
-            assertEquals(Failure.SCRATCH, Failure.ofRun(new RuntimeException(new IOException(text))).code());
-            assertEquals(Failure.FAILED, Failure.ofRun(new RuntimeException(text)).code());
+            assertEquals(Failure.SCRATCH, ofRun(new IOException(text)).code());
+            assertEquals(Failure.SCRATCH, ofRun(new RuntimeException(new IOException(text))).code());
+            assertEquals(Failure.FAILED, ofRun(new RuntimeException(text)).code());
         }
     }
 
     @Test
     public void aLimitOfTheServicesIsNamedAlsoWhenItIsWrapped() {
         ServiceException limit = ServiceException.of("more than 2 operations", "storlet.limit.services", 422, null);
-        assertEquals(Failure.SERVICES, Failure.ofRun(new UncheckedIOException(limit)).code());
+        assertEquals(Failure.SERVICES, ofRun(new UncheckedIOException(limit)).code());
         ServiceException refusal = ServiceException.of("no", "access.denied", 403, null);
-        assertEquals(Failure.FAILED, Failure.ofRun(new UncheckedIOException(refusal)).code());
+        assertEquals(Failure.FAILED, ofRun(new UncheckedIOException(refusal)).code());
     }
 
     @Test
     public void whatIsMissingOnFirstUseWasNotLoaded() {
-        assertEquals(Failure.LOAD, Failure.ofRun(new NoClassDefFoundError("a/B")).code());
+        assertEquals(Failure.LOAD, ofRun(new NoClassDefFoundError("a/B")).code());
         assertEquals(Failure.LOAD, Failure.ofLoad(new IllegalStateException()).code());
     }
 
@@ -79,7 +83,7 @@ public class FailureTest {
         assertEquals(
                 "java.lang.Exception: x\n    at tenant.Storlet.m(F.java:1)\n    at java.util.ArrayList.m(F.java:1)\n"
                         + "Caused by: java.lang.Exception: cause\n    at tenant.Helper.m(F.java:1)\n",
-                Failure.ofRun(raised).traceback());
+                ofRun(raised).traceback());
     }
 
     @Test
@@ -87,12 +91,12 @@ public class FailureTest {
         Exception first = new Exception("first");
         Exception second = new Exception("second", first);
         first.initCause(second);
-        assertTrue(Failure.ofRun(first).traceback().contains("Caused by: java.lang.Exception: second"));
+        assertTrue(ofRun(first).traceback().contains("Caused by: java.lang.Exception: second"));
     }
 
     @Test
     public void lengthsAreBounded() {
-        Failure failure = Failure.ofRun(new RuntimeException("é\u0001".repeat(100_000)));
+        Failure failure = ofRun(new RuntimeException("é\u0001".repeat(100_000)));
         assertTrue(failure.message().length() <= 500);
         byte[] traceback = failure.traceback().getBytes(StandardCharsets.UTF_8);
         assertTrue(traceback.length > 16000 && traceback.length <= 16384);
@@ -110,6 +114,6 @@ public class FailureTest {
                 throw new IllegalStateException();
             }
         };
-        assertEquals(hostile.getClass().getName(), Failure.ofRun(hostile).message());
+        assertEquals(hostile.getClass().getName(), ofRun(hostile).message());
     }
 }
