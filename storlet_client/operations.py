@@ -13,7 +13,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
-from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, StorletsError
+from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
 from storlet_client.exchange import Answer, Body, Call, Flow
 from storlet_client.session import Session
 
@@ -24,6 +24,10 @@ _LANGUAGES = {".py": "python", ".jar": "java"}
 _PLAIN = "!#$&'()*+,/:;=?@[]^`{|}"
 _PAGE = 1000
 _CREATED, _FORBIDDEN, _NOT_FOUND = 201, 403, 404
+#: The error code for a storlet, a bundle or a version that does not exist.
+_NO_STORLET = "storlet.not_found"
+#: The begin of the names of storlets that every account has.
+LIBRARY = "std:"
 
 
 @dataclass(frozen=True)
@@ -314,22 +318,25 @@ def show(session: Session, name: str) -> Flow[Storlet]:
         found = yield from _head(session, cluster.storlet_container, each)
         if found is not None:
             return found
-    raise (yield from _missing(session, cluster, f"storlet {name}"))
+    raise (yield from _missing(session, cluster, name))
 
 
-def _missing(session: Session, cluster: Info, subject: str) -> Flow[NotThere]:
+def _missing(session: Session, cluster: Info, name: str, kind: str = "storlet") -> Flow[NotThere]:
     """The error for a storlet that does not exist, with the nearest name.
 
-    :param subject: its kind and its name.
+    :param kind: ``storlet``, or ``bundle``: a plain file is none.
     """
     query = (("format", "json"), ("limit", str(_PAGE)), ("delimiter", "/"))
     call = Call("GET", (cluster.storlet_container,), query=query)
     answer = yield from session.exchange(call, (_FORBIDDEN, _NOT_FOUND))
     rows = answer.document() if answer.status not in (_FORBIDDEN, _NOT_FOUND) else []
-    known = [row["name"].removesuffix(BUNDLE) for row in rows if "name" in row]
-    near = difflib.get_close_matches(subject.partition(" ")[2].removesuffix(BUNDLE), known, 1)
+    objects = [row["name"] for row in rows if "name" in row]
+    if kind == "bundle" and name in objects:
+        return NotThere(f"{name} is a plain file: only bundles ('storlet build') have versions")
+    known = [each.removesuffix(BUNDLE) for each in objects]
+    near = difflib.get_close_matches(name.removesuffix(BUNDLE), known, 1)
     hint = f"did you mean {near[0]}?" if near else "'storlet list' has all of the account"
-    return NotThere(f"there is no {subject}: {hint}")
+    return NotThere(f"there is no {kind} {name}: {hint}")
 
 
 def _objects_of(name: str) -> tuple[str, ...]:
@@ -434,7 +441,7 @@ def delete(session: Session, name: str) -> Flow[None]:
         answer = yield from session.exchange(call, (_NOT_FOUND,))
         if answer.status != _NOT_FOUND:
             return
-    raise (yield from _missing(session, cluster, f"storlet {name}"))
+    raise (yield from _missing(session, cluster, name))
 
 
 def download(session: Session, path: tuple[str, str], if_match: str = "") -> Flow[Answer]:
@@ -464,7 +471,7 @@ def download_storlet(session: Session, name: str) -> Flow[Answer]:
         answer = yield from session.exchange(call, (_NOT_FOUND,))
         if answer.status != _NOT_FOUND:
             return answer
-    raise (yield from _missing(session, cluster, f"storlet {name}"))
+    raise (yield from _missing(session, cluster, name))
 
 
 def listing(
@@ -509,7 +516,7 @@ def upload(session: Session, path: str, body: Body, content_type: str) -> Flow[b
 
 def run(session: Session, invocation: Invocation) -> Flow[Answer]:
     """GET through a storlet; the answer is streamed."""
-    answer = yield from session.exchange(invocation.call("GET", {}))
+    answer = yield from _exchange(session, invocation.call("GET", {}), (invocation.storlet,))
     if "content-length" not in answer.headers and "transfer-encoding" not in answer.headers:
         raise BrokenAnswer(f"{invocation.storlet}: the answer has no length: its end is unknown")
     return answer
@@ -531,7 +538,10 @@ def distribute(session: Session, document: Mapping[str, Any]) -> Flow[Answer]:
     }
     # A text that is not UTF-8 fails here, as in any other request.
     body = json.dumps(document, ensure_ascii=False).encode()
-    answer = yield from session.exchange(Call("POST", headers=headers, body=body, is_streamed=True))
+    call = Call("POST", headers=headers, body=body, is_streamed=True)
+    parts = [document.get(each) for each in ("split", "merge")]
+    storlets = [str(each.get("storlet", "")) for each in parts if isinstance(each, Mapping)]
+    answer = yield from _exchange(session, call, storlets)
     if "content-length" not in answer.headers and "transfer-encoding" not in answer.headers:
         raise BrokenAnswer("std:distributed: the answer has no length: its end is unknown")
     return answer
@@ -541,15 +551,43 @@ def copy(session: Session, invocation: Invocation, target: str) -> Flow[Answer]:
     """Store the output of a storlet on an object as ``target``."""
     container, name = object_path(target)
     destination = Call("", (container, name)).target("").lstrip("/")
-    answer = yield from session.exchange(invocation.call("COPY", {"Destination": destination}))
-    return answer
+    call = invocation.call("COPY", {"Destination": destination})
+    return (yield from _exchange(session, call, (invocation.storlet,)))
 
 
 def put(session: Session, invocation: Invocation, body: Body, content_type: str) -> Flow[Answer]:
     """Store the output of a storlet on ``body``."""
     headers = {"Content-Type": content_type} if content_type else {}
-    answer = yield from session.exchange(invocation.call("PUT", headers, body))
-    return answer
+    call = invocation.call("PUT", headers, body)
+    return (yield from _exchange(session, call, (invocation.storlet,)))
+
+
+def _exchange(session: Session, call: Call, storlets: Sequence[str]) -> Flow[Answer]:
+    """The answer to a request for storlets of these names.
+
+    :raises NotThere: the account lacks one of them; the error has the nearest name.
+    """
+    try:
+        return (yield from session.exchange(call))
+    except Refused as refused:
+        if refused.code == _NO_STORLET:
+            yield from _require_storlets(session, storlets)
+        raise
+
+
+def _require_storlets(session: Session, storlets: Sequence[str]) -> Flow[None]:
+    """Raise :class:`NotThere` for the first storlet that the account lacks.
+
+    The library, and a version that is missing, are the server's to explain.  A caller who may not
+    see the storlets keeps the server's answer, too.
+    """
+    for each in storlets:
+        name = each.partition("@")[0]
+        try:
+            if not name.startswith(LIBRARY):
+                yield from show(session, name)
+        except Refused:
+            return
 
 
 # --- grants, rules, logs --------------------------------------------------------------------------
@@ -609,9 +647,14 @@ def explain(session: Session, method: str, path: str) -> Flow[str]:
 
 
 def logs(session: Session, storlet: str) -> Flow[list[dict[str, Any]]]:
-    """The stored logs of a storlet: name and time of each object, the newest last."""
+    """The stored logs of a storlet: name and time of each object, the newest last.
+
+    :raises NotThere: it has none, and the account has no such storlet.
+    """
     cluster = yield from info(session)
     rows = yield from listing(session, cluster.log_container, f"{storlet}/")
+    if not rows:
+        yield from _require_storlets(session, (storlet,))
     return sorted(rows, key=lambda row: row["last_modified"])
 
 
@@ -620,6 +663,7 @@ def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
     path = (cluster.log_container, f"{storlet}/{invocation}.log")
     answer = yield from session.exchange(Call("GET", path), (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
+        yield from _require_storlets(session, (storlet,))
         raise NotThere(
             f"{storlet} has no log {invocation}: 'storlet logs {storlet}' lists those stored"
         )
@@ -695,7 +739,7 @@ def _described(session: Session, name: str) -> Flow[Mapping[str, Any]]:
     call = Call("GET", path, query=(("storlet-versions", ""),))
     answer = yield from session.exchange(call, (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
-        raise (yield from _missing(session, cluster, f"bundle {name}"))
+        raise (yield from _missing(session, cluster, name, "bundle"))
     document: Mapping[str, Any] = answer.document()
     return document
 
@@ -706,12 +750,15 @@ def _version(row: Mapping[str, Any]) -> BundleVersion:
 
 
 def roll_back(session: Session, name: str, number: int) -> Flow[None]:
-    """Make an earlier version of a bundle the current one."""
+    """Make an earlier version of a bundle the current one.
+
+    :raises NotThere: the account has no such storlet.
+    """
     cluster = yield from info(session)
     _require(cluster, "bundles", "bundles")
     path = (cluster.storlet_container, name.removesuffix(BUNDLE) + BUNDLE)
     query = (("storlet-version", str(number)),)
-    yield from session.exchange(Call("POST", path, query=query, body=b""))
+    yield from _exchange(session, Call("POST", path, query=query, body=b""), (name,))
 
 
 # --- records of runs ------------------------------------------------------------------------------
@@ -730,6 +777,7 @@ def runs(
 
     :param selection: parameters of the request: ``storlet``, ``outcome``, ``since``, ``until``.
     :param most: the maximum number of records.
+    :raises NotThere: the storlet has none, and the account has no such storlet.
     """
     _require((yield from info(session)), "records", "records of runs")
     found: list[Mapping[str, Any]] = []
@@ -743,6 +791,8 @@ def runs(
         marker = answer.headers.get("x-storlet-runs-next", "")
         if not marker:
             break
+    if not found and "storlet" in selection:
+        yield from _require_storlets(session, (selection["storlet"],))
     return found
 
 

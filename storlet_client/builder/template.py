@@ -223,12 +223,9 @@ _INPUT = "one apple\ntwo pears\nthree apples\n"
 _EXPECTED = "one apple\nthree apples\n"
 
 
-def kinds(language: str = "*") -> list[str]:
-    """The names of all templates, or of those of a language."""
-    return [
-        FILTER,
-        *sorted({path.name.partition("-")[2] for path in _FOLDER.glob(f"{language}-*")}),
-    ]
+def kinds() -> list[str]:
+    """The names of the templates, which each language has."""
+    return [FILTER, *sorted(path.name.partition("-")[2] for path in _FOLDER.glob("python-*"))]
 
 
 def make(folder: Path, language: str = "python", kind: str = FILTER) -> Path:
@@ -238,8 +235,7 @@ def make(folder: Path, language: str = "python", kind: str = FILTER) -> Path:
 
     :param language: ``python``, ``java``, or ``native``: a project in Rust or C.
     :param kind: one of :func:`kinds`.
-    :raises ProjectError: the name cannot be that of a storlet, the folder exists, or the language
-        has no such template.
+    :raises ProjectError: the name cannot be that of a storlet, or the folder exists.
     """
     name = folder.name
     if not _NAME.fullmatch(name):
@@ -271,12 +267,6 @@ def _write(folder: Path, files: Mapping[str, bytes]) -> str:
 def _of_folder(language: str, kind: str, names: dict[str, str]) -> dict[str, bytes]:
     """The files of a template, by their paths."""
     top = _FOLDER / f"{language}-{kind}"
-    if not top.is_dir():
-        known = [
-            FILTER,
-            *sorted(path.name.partition("-")[2] for path in top.parent.glob(f"{language}-*")),
-        ]
-        raise ProjectError([f"--template {kind}: for {language} there are {', '.join(known)}"])
     readme = _README.format(name=names["name"], parameters=_PARAMETERS[kind])
     files = {".gitignore": _IGNORED.encode(), "README.md": readme.encode()}
     for path in sorted(path for path in top.rglob("*") if path.is_file()):

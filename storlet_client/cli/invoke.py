@@ -12,7 +12,7 @@ from storlet_client.cli import summary
 from storlet_client.cli.context import pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
-from storlet_client.cli.progress import FileBody, watched, written
+from storlet_client.cli.progress import FileBody, watched, working, written
 from storlet_client.cli.runs import show_logs
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import object_path
@@ -152,7 +152,9 @@ def _show_logs(
         click.echo(storlets.log(name, invocation), nl=False)
         return
     empty = f"no logs of {name}: run it with 'storlet invoke --keep-log'"
-    show_rows(log_rows(storlets, name), LOG_COLUMNS, form, empty)
+    with working(f"logs {name}"):
+        rows = log_rows(storlets, name)
+    show_rows(rows, LOG_COLUMNS, form, empty)
 
 
 def log_rows(storlets: Storlets, name: str) -> list[dict[str, Any]]:

@@ -7,8 +7,7 @@ import json
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from itertools import zip_longest
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, TextIO
 
 import click
@@ -123,12 +122,11 @@ def show_one(values: Mapping[str, Any], form: str) -> None:
     else:
         shown = console()
         names = max((cell_len(in_line(name)) for name in values), default=0)
-        widths = [names, max(1, shown.width - names - len(_GAP))]
         for name, value in values.items():
             # Times of a run are parts of a millisecond.
             text = f"{value:.6f}" if isinstance(value, float) else _shown(value, name)
             text = without_code_folder(legible(text.rstrip("\n"))) or "-"
-            _print_row(shown, [Text(in_line(name), "bold"), Text(text)], widths)
+            _print_value(shown, _aligned(Text(in_line(name), "bold"), names), Text(text))
 
 
 def _document(value: Any, form: str) -> None:
@@ -161,65 +159,67 @@ def _shown(value: Any, column: str = "") -> str:
 
 
 def _table(rows: Rows, columns: Sequence[str], style: Style) -> None:
-    cells = [[in_line(_shown(row.get(column), column)) for column in columns] for row in rows]
-    titles = [column.upper() for column in columns]
-    # Numbers are aligned at their ends.
-    ends = [all(map(_NUMBER.fullmatch, each)) for each in zip(*cells)]
+    """Print a line for each row, and below it the values that the terminal has no room for.
+
+    rich's own tables make the widest columns narrower, and break words in them.
+    """
     shown = console()
-    widths = _widths([titles, *cells], ends, shown.width)
-    _print_row(shown, [Text(title, "bold") for title in titles], widths, ends)
+    titles = [column.upper() for column in columns]
+    cells = [[in_line(_shown(row.get(column), column)) for column in columns] for row in rows]
+    widths = [max(map(cell_len, texts)) for texts in zip(titles, *cells)]
+    # Numbers are aligned at their ends.
+    ends = [all(map(_NUMBER.fullmatch, texts)) for texts in zip(*cells)]
+    beside = _beside(widths, ends, shown.width)
+    below = [number for number in range(len(columns)) if number not in beside]
+    heads = [Text(f"  {titles[number]}", "bold") for number in below]
+    indent = max(map(len, heads), default=0)
+
+    def show(texts: Sequence[Text]) -> None:
+        parts = (_aligned(texts[each], widths[each], is_end=ends[each]) for each in beside)
+        _print(shown, parts)
+
+    show([Text(title, "bold") for title in titles])
     for row in cells:
         texts = [Text(text, style(column, text)) for column, text in zip(columns, row)]
-        _print_row(shown, texts, widths, ends)
+        show(texts)
+        for head, number in zip(heads, below):
+            if row[number]:
+                _print_value(shown, _aligned(head, indent), texts[number])
 
 
-def _widths(lines: Sequence[Sequence[str]], ends: Sequence[bool], room: int) -> list[int]:
-    """The widths of the columns of a table, whose first line has their titles.
+def _beside(widths: Sequence[int], ends: Sequence[bool], room: int) -> list[int]:
+    """The columns that have room in one line: without the widest texts, and then numbers.
 
-    If the terminal has not room enough for them, columns of texts have breaks between words, and
-    then within them; names, in the first column, are the last to have any.
+    The first column, which has the names, always stays.
     """
-    own = [max(map(cell_len, texts)) for texts in zip(*lines)]
-    words = [max(map(_longest_word, texts)) for texts in zip(*lines)]
-    titles = list(map(cell_len, lines[0]))
-    steps = ((words, 1), (titles, 1), (titles, 0))
-    for narrow, first in steps:
-        least = [
-            width if number < first or is_end else each
-            for number, (width, each, is_end) in enumerate(zip(own, narrow, ends))
-        ]
-        widths, excess = own.copy(), sum(own) + len(_GAP) * (len(own) - 1) - room
-        while excess > 0:
-            spare = [width - each for width, each in zip(widths, least)]
-            widest = spare.index(max(spare))
-            if spare[widest] <= 0:
-                break
-            widths[widest] -= 1
-            excess -= 1
-        if excess <= 0:
-            return widths
-    return own  # and the terminal breaks the lines
+    chosen = list(range(len(widths)))
+    for number in sorted(chosen[1:], key=lambda each: (ends[each], -widths[each])):
+        if sum(widths[each] for each in chosen) + len(_GAP) * (len(chosen) - 1) <= room:
+            break
+        chosen.remove(number)
+    return chosen
 
 
-def _longest_word(text: str) -> int:
-    return max(map(cell_len, text.split()), default=0)
+def _aligned(text: Text, width: int, *, is_end: bool = False) -> Text:
+    """A copy of ``text`` with a width, with spaces after it, or before it."""
+    aligned = text.copy()
+    aligned.align("right" if is_end else "left", width)
+    return aligned
 
 
-def _print_row(
-    shown: Console, texts: Sequence[Text], widths: Sequence[int], ends: Sequence[bool] = ()
-) -> None:
-    """Print texts side by side, each in lines of its width, and nothing after the last one."""
-    columns = [text.wrap(shown, width, overflow="fold") for text, width in zip(texts, widths)]
-    for number in range(max(map(len, columns))):
-        parts = []
-        for lines, width, is_end in zip_longest(columns, widths, ends):
-            part = lines[number] if number < len(lines) else Text()
-            part.rstrip()
-            part.align("right" if is_end else "left", width)
-            parts.append(part)
-        line = Text(_GAP).join(parts)
-        line.rstrip()
-        shown.print(line, soft_wrap=True)
+def _print_value(shown: Console, name: Text, value: Text) -> None:
+    """Print a name, and beside it the value in as many lines as the terminal needs."""
+    room = max(1, shown.width - name.cell_len - len(_GAP))
+    for line in value.wrap(shown, room, overflow="fold"):
+        _print(shown, (name, line))
+        name = Text(" " * name.cell_len)
+
+
+def _print(shown: Console, parts: Iterable[Text]) -> None:
+    """Print texts as one line, without spaces at its end."""
+    line = Text(_GAP).join(parts)
+    line.rstrip()
+    shown.print(line, soft_wrap=True)
 
 
 def console() -> Console:

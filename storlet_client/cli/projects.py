@@ -47,9 +47,9 @@ def declare(group: Group) -> None:
     def init(name: str, language: str, kind: str) -> None:
         """Make a folder with a storlet that works.
 
-        It has storlet.toml, source, and test cases with samples. Python and Java have all
-        templates, native all but image. A native storlet is a program in Rust here, and that of
-        service a function in C; change build and files of storlet.toml for another language.
+        It has storlet.toml, source, and test cases with samples. A native storlet is a program in
+        Rust here; those of image (PPM and PGM) and service are in C. Change build and files of
+        storlet.toml for another language.
         """
         try:
             folder = template.make(Path(name), language, kind)

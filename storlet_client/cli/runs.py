@@ -26,6 +26,7 @@ from storlet_client.cli.output import (
     show_rows,
     without_code_folder,
 )
+from storlet_client.cli.progress import working
 from storlet_client.errors import BrokenAnswer, ConfigurationError
 from storlet_client.output import Output
 from storlet_client.storlets import Storlets
@@ -71,7 +72,8 @@ def declare(group: Group) -> None:
         if options["follow"]:
             _follow(storlets.follow_invocations, selection, _printer(form, _line, _COLUMNS))
             return
-        records = storlets.invocations(**selection, most=options["limit"])
+        with working("runs"):
+            records = storlets.invocations(**selection, most=options["limit"])
         if form == "table" and records:
             widths = _widths(records)
             for record in records:
@@ -95,7 +97,8 @@ def show_logs(storlets: Storlets, name: str, options: Mapping[str, Any], form: s
     if options["follow"]:
         _follow(storlets.follow_logs, selection, _printer(form, _LogText(), _FOLLOWED_COLUMNS))
         return
-    records = storlets.invocations(**selection, most=options["limit"])[::-1]
+    with working(f"logs {name}"):
+        records = storlets.invocations(**selection, most=options["limit"])[::-1]
     if form in {"json", "yaml"}:
         show_rows(records, (), form, "")
     elif form == "csv":

@@ -55,7 +55,8 @@ def declare(group: Group) -> None:
     @format_option
     def show(storlets: Storlets, name: str, form: str) -> None:
         """Show one storlet with version, limits, access, and runs of the last 24 hours."""
-        found = storlets.overview(name)
+        with working(f"show {name}"):
+            found = storlets.overview(name)
         show_one(found.rows[0].document, form)
         _show_notes(found)
 

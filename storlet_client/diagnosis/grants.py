@@ -8,13 +8,12 @@ from storlet_client import operations
 from storlet_client.diagnosis.check import Check, command, nearest, suggestion
 from storlet_client.errors import Refused
 from storlet_client.exchange import Call, Flow
-from storlet_client.operations import BUNDLE, Grant, Info, Storlet
+from storlet_client.operations import BUNDLE, LIBRARY, Grant, Info, Storlet
 from storlet_client.session import Session
 
 #: Grants are properties of containers: this many are read, with one request each.
 MOST_CONTAINERS = 100
 _FORBIDDEN, _NOT_FOUND = 403, 404
-_LIBRARY = "std:"
 
 
 def checks_of(session: Session, cluster: Info, deployed: Sequence[Storlet]) -> Flow[list[Check]]:
@@ -66,7 +65,7 @@ def _of_user(
     container: str, grant: Grant, readers: Sequence[str], code_container: str
 ) -> Iterator[Check]:
     """The user of a grant may not read the container with the storlets."""
-    if grant.storlet.startswith(_LIBRARY) or _may_read(grant.user, readers):
+    if grant.storlet.startswith(LIBRARY) or _may_read(grant.user, readers):
         return
     text = f"{grant.user} may not read container {code_container}, which has the storlets"
     listed = ",".join([*readers, grant.user])

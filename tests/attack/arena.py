@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
 
+from tests.attack.ordinary import lower_priority
 from tests.support.accounts import users_of
 from tests.support.cluster import Cluster
 from tests.support.host import Host
@@ -68,7 +69,9 @@ class Arena:
 
     cluster: Cluster
     host: Host = field(init=False)
-    pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(64))
+    pool: ThreadPoolExecutor = field(
+        default_factory=lambda: ThreadPoolExecutor(64, initializer=lower_priority)
+    )
     _settled: dict[str, Tenant] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

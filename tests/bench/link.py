@@ -12,11 +12,16 @@ import os
 import secrets
 import socket
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
 
 from tests.bench.http import TIMEOUT_SECONDS, Connection
+from tests.bench.site import Site
 
+#: The rate of the link of all rows, in Mbit/s.
+MBIT: Final = 1000
 _CLONE_NEWNET: Final = 0x40000000
 #: For tests of networks (RFC 2544).
 _OUR_ADDRESS, _THEIR_ADDRESS = "198.18.209.1", "198.18.209.2"
@@ -90,6 +95,20 @@ class Link:
         made.settimeout(TIMEOUT_SECONDS)
         made.connect((_OUR_ADDRESS, port))
         return made
+
+
+@contextmanager
+def connected(site: Site) -> Iterator[Connection]:
+    """A connection to the proxy over a link of :data:`MBIT`.
+
+    :raises NoLink: this machine cannot have one.
+    """
+    site.configure({"proxy-server.conf:DEFAULT": {"bind_ip": "0.0.0.0"}})
+    try:
+        with Link(MBIT) as link:
+            yield link.connect(site.main.address[1])
+    finally:
+        site.configure({})
 
 
 def _enter(namespace: int) -> None:

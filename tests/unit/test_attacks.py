@@ -82,16 +82,39 @@ def test_all_tries_of_an_attack_are_judged_together() -> None:
     """Otherwise a lucky try would hide a slow attack, and three unlucky ones invent one."""
     slow = row()
     calm, storlet = window(*[0.01] * 100), window(*[0.01] * 100, kind="storlet")
-    slow.add(window(*[0.01] * 90, *[0.03] * 10) + storlet, calm + storlet)
-    slow.add(window(*[0.01] * 100), calm)
+    nothing_ordinary = Window()
+    slow.add(window(*[0.01] * 90, *[0.03] * 10) + storlet, calm + storlet, nothing_ordinary)
+    slow.add(window(*[0.01] * 100), calm, nothing_ordinary)
     assert slow.plain_ratio == pytest.approx(3)
     assert slow.verdict == "SLOW"
     noisy = row()
-    noisy.add(window(*[0.01] * 98, 0.03, 0.03) + storlet, calm + storlet)
+    noisy.add(window(*[0.01] * 98, 0.03, 0.03) + storlet, calm + storlet, nothing_ordinary)
     assert noisy.verdict == "SLOW"
     for _ in range(3):
-        noisy.add(window(*[0.01] * 100), calm)
+        noisy.add(window(*[0.01] * 100), calm, nothing_ordinary)
     assert noisy.verdict == "ok"
+
+
+def test_an_attack_that_delays_no_more_than_an_ordinary_tenant_is_not_slow() -> None:
+    busy = row()
+    storlet = window(*[0.01] * 100, kind="storlet")
+    calm, slower = window(*[0.01] * 100) + storlet, window(*[0.01] * 90, *[0.03] * 10) + storlet
+    busy.add(slower, calm, Window())
+    assert busy.verdict == "SLOW"
+    busy.add(slower, calm, slower)
+    assert (busy.verdict, busy.plain_ratio) == ("ok", pytest.approx(1))
+    (detail,) = busy.details()
+    assert detail.startswith("against an ordinary tenant's work: storlet 1.00x, plain GET 1.00x")
+    assert detail.endswith("median 1.00x; without it plain GET 3.00x")
+
+
+def test_an_attack_that_raises_the_median_is_slow_whatever_an_ordinary_tenant_does() -> None:
+    starving = row()
+    storlet = window(*[0.01] * 100, kind="storlet")
+    slower = window(*[0.03] * 100) + storlet
+    starving.add(slower, window(*[0.01] * 100) + storlet, slower)
+    assert starving.plain_ratio == pytest.approx(1)
+    assert starving.verdict == "SLOW"
 
 
 def test_faults_of_a_window_name_the_kind_of_request() -> None:

@@ -17,13 +17,12 @@ from typing import Final
 from tests.bench.bench import Bench, Family
 from tests.bench.figures import Figure, quantile
 from tests.bench.http import BadAnswer, Connection
-from tests.bench.link import Link, NoLink
+from tests.bench.link import NoLink, connected
 from tests.bench.node import CpuTimes, names_of
 from tests.bench.site import CONTAINER, PLAIN, Treatment, python_code
 from tests.bench.storlets.one_percent import DROP, FLAG_AT, KEEP, RECORD_BYTES, Scanner
 
 OBJECT: Final = f"{CONTAINER}/records"
-_MBIT: Final = 1000
 _STORLET: Final = "one_percent.py"
 #: One record in this number is kept.
 ONE_OF: Final = 100
@@ -38,16 +37,11 @@ def measure(bench: Bench) -> Iterator[Figure]:
     copies = Copies([Path(disk["path"]) for disk in bench.site.cluster.description["disks"]], size)
     yield _figure(bench, account.connection, size, "loopback", "loopback", copies.cache)
     yield _figure(bench, account.connection, size, "disk", "loopback, from the disk", copies.forget)
-    bench.site.configure({"proxy-server.conf:DEFAULT": {"bind_ip": "0.0.0.0"}})
     try:
-        with Link(_MBIT) as link:
-            yield _figure(
-                bench, link.connect(account.address[1]), size, "link", "1 Gbit/s", copies.cache
-            )
+        with connected(bench.site) as connection:
+            yield _figure(bench, connection, size, "link", "1 Gbit/s", copies.cache)
     except NoLink as error:
         yield Figure("scan.link", "1% of 1 GiB, 1 Gbit/s", "GB/s", notes=[str(error)])
-    finally:
-        bench.site.configure({})
 
 
 class Copies:

@@ -14,6 +14,7 @@ from storlet_client import (
     ConfigurationError,
     Grant,
     NotThere,
+    Refused,
     Storlets,
     StorletsError,
 )
@@ -49,6 +50,84 @@ def test_a_missing_storlet_has_the_nearest_name(server: Server, storlets: Storle
         storlets.versions("b")
     with pytest.raises(NotThere, match=r"no storlet b: 'storlet list' has all"):
         storlets.delete("b")
+
+
+def test_a_plain_file_has_no_versions(server: Server, storlets: Storlets) -> None:
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}, {"name": "a.py"}]'))
+    with pytest.raises(NotThere, match=r"^a\.py is a plain file: only bundles"):
+        storlets.versions("a.py")
+
+
+def test_a_bundle_without_the_version_is_not_taken_for_a_missing_one(
+    server: Server, storlets: Storlets
+) -> None:
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}]'))
+    for name in ("friut", "fruit"):
+        server.on("POST", f"/storlet/{name}.storlet", Reply(404, NOT_FOUND, b"no version 9"))
+    for name in ("friut", "friut.storlet"):
+        server.on("HEAD", f"/storlet/{name}", Reply(404))
+    with pytest.raises(NotThere, match=r"no storlet friut: did you mean fruit\?"):
+        storlets.roll_back("friut", 9)
+    server.on("HEAD", "/storlet/fruit.storlet", Reply(200, META))
+    with pytest.raises(Refused, match="no version 9"):
+        storlets.roll_back("fruit", 9)
+
+
+def test_a_missing_storlet_is_not_one_without_logs_or_runs(
+    server: Server, storlets: Storlets
+) -> None:
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}]'))
+    server.on("GET", "/storletlog", Reply(body=b"[]"))
+    server.on("GET", "", Reply(body=b"[]"))
+    reads: list[Callable[[str], object]] = [
+        storlets.logs, storlets.invocations, lambda name: storlets.log(name, "tx1-1"),
+    ]  # fmt: skip
+    for read in reads:
+        with pytest.raises(NotThere, match=r"no storlet friut: did you mean fruit\?"):
+            read("friut")
+    server.on("HEAD", "/storlet/fruit.storlet", Reply(200, META))
+    assert storlets.logs("fruit") == []
+    assert storlets.invocations("fruit") == []
+    with pytest.raises(NotThere, match="has no log tx1-1"):
+        storlets.log("fruit", "tx1-1")
+
+
+NOT_FOUND = {"X-Storlet-Error": "storlet.not_found", "X-Storlet-Invocation": "tx1-1"}
+
+
+def test_a_run_of_a_missing_storlet_has_the_nearest_name(
+    server: Server, storlets: Storlets
+) -> None:
+    for method in ("GET", "COPY", "PUT"):
+        server.on(method, "/c/o", Reply(404, NOT_FOUND))
+    server.on("POST", "", Reply(404, NOT_FOUND))
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}, {"name": "a.py"}]'))
+    for path in ("/storlet/friut", "/storlet/friut.storlet"):
+        server.on("HEAD", path, Reply(404))
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    document = {"split": {"storlet": "a.py"}, "merge": {"storlet": "friut"}}
+    runs: list[Callable[[], object]] = [
+        lambda: storlets.run("friut@2", "c/o").__enter__(),
+        lambda: storlets.copy("friut", "c/o", "c/p"),
+        lambda: storlets.put("friut", "c/o", b"body"),
+        lambda: storlets.distribute(document).__enter__(),
+    ]
+    for run in runs:
+        with pytest.raises(NotThere, match=r"^there is no storlet friut: did you mean fruit\?$"):
+            run()
+
+
+@pytest.mark.parametrize("name", ["a.py", "a.py@9", "std:grepp", "hidden.py"])
+def test_other_reasons_of_a_missing_storlet_are_those_of_the_server(
+    server: Server, storlets: Storlets, name: str
+) -> None:
+    """A version, a storlet of the library or of a rule, and one that the caller may not see."""
+    server.on("GET", "/c/o", Reply(404, NOT_FOUND, b"the reason"))
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    server.on("HEAD", "/storlet/hidden.py", Reply(403))
+    with pytest.raises(Refused, match=r"404 storlet\.not_found: the reason") as caught:
+        storlets.run(name, "c/o").__enter__()
+    assert caught.value.invocation == "tx1-1"
 
 
 def page(names: range) -> Reply:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from storlet_client.builder import project, template
+from storlet_client.builder import native, project, template
 from storlet_client.builder.project import ProjectError
 from storlet_client.local import cases
 
@@ -81,7 +84,8 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 def language_kinds() -> list[tuple[str, str]]:
     folders = (Path(template.__file__).parent / "templates").iterdir()
     found = [tuple(folder.name.split("-")) for folder in folders]
-    return [("python", "filter"), ("java", "filter"), *((a, b) for a, b in sorted(found))]
+    filters = [(language, "filter") for language in ("python", "java", "native")]
+    return [*filters, *((a, b) for a, b in sorted(found))]
 
 
 @pytest.mark.parametrize(("language", "kind"), language_kinds())
@@ -113,7 +117,66 @@ def test_the_cases_of_a_new_python_project_pass(tmp_path: Path, kind: str) -> No
     assert len(found) == len(made.document["tests"])
 
 
-def test_a_template_that_a_language_lacks_names_those_that_it_has(tmp_path: Path) -> None:
-    with pytest.raises(ProjectError, match=r"for native there are filter, csv, merge, service$"):
-        template.make(tmp_path / "thumb", "native", "image")
-    assert list(tmp_path.iterdir()) == []
+def test_each_language_has_each_template() -> None:
+    assert template.kinds() == ["filter", "csv", "image", "merge", "service"]
+    languages = {"python", "java", "native"}
+    wanted = {(language, kind) for language in languages for kind in template.kinds()}
+    assert set(language_kinds()) == wanted
+
+
+@pytest.fixture(scope="module")
+def thumbs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of the project with the native thumbnails, whose program is built."""
+    if shutil.which("cc") is None:
+        pytest.skip("a C compiler is missing")
+    folder = template.make(tmp_path_factory.mktemp("thumbs") / "thumbs", "native", "image")
+    native.build(folder, project.read(folder).document)
+    return folder
+
+
+def test_the_cases_of_the_native_thumbnails_pass(thumbs: Path) -> None:
+    made = project.read(thumbs)
+    found = list(cases.results(made, "", cases.InProcesses(made)))
+    assert [each for each in found if each.faults] == []
+    assert len(found) == 3
+
+
+GREY = b"P5 5\t3 # wide\n200\n" + bytes(range(1, 16))
+
+
+@pytest.mark.parametrize(
+    ("image", "width", "status", "output"),
+    [
+        # Columns 0-1 and 2-4 of the only row that is left.
+        pytest.param(GREY, "2", 0, b"P5\n2 1\n200\n" + bytes([7, 9]), id="means"),
+        pytest.param(GREY, "1", 0, b"P5\n1 1\n200\n" + bytes([8]), id="one pixel"),
+        pytest.param(GREY, "9", 0, b"P5\n5 3\n200\n" + bytes(range(1, 16)), id="not enlarged"),
+        pytest.param(GREY[:-1], "2", 1, None, id="incomplete"),
+        pytest.param(GREY.replace(b"200", b"65535"), "2", 1, None, id="16 bits"),
+        pytest.param(GREY.replace(b"5\t", b"9999999\t"), "2", 1, None, id="too wide"),
+        pytest.param(GREY.replace(b"5\t", b"0\t"), "2", 1, None, id="no column"),
+        pytest.param(b"P6", "2", 1, None, id="header only"),
+        pytest.param(b"", "2", 1, None, id="empty"),
+    ],
+)
+def test_native_thumbnails(
+    thumbs: Path, tmp_path: Path, image: bytes, width: str, status: int, output: bytes | None
+) -> None:
+    with (tmp_path / "metadata").open("w") as metadata:
+        done = subprocess.run(
+            [thumbs / "target/thumbs"],
+            input=image,
+            capture_output=True,
+            pass_fds=[metadata.fileno()],
+            env={"STORLET_PARAM_width": width, "STORLET_METADATA_FD": str(metadata.fileno())},
+            check=False,
+        )
+    assert done.returncode == status, done
+    if output is None:
+        assert b"image" in done.stderr
+        return
+    assert done.stdout == output
+    _, columns, rows = done.stdout.split(maxsplit=3)[:3]
+    written = {"Width": columns.decode(), "Height": rows.decode()}
+    written["Content-Type"] = "image/x-portable-graymap"
+    assert json.loads((tmp_path / "metadata").read_text()) == written

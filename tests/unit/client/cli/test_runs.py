@@ -137,6 +137,7 @@ def test_ends_of_logs_are_printed_oldest_first(server: Server, command: Command)
 def test_a_full_page_of_logs_says_that_there_may_be_more(server: Server, command: Command) -> None:
     server.on("GET", "", Reply(body=json.dumps([WITH_LOG]).encode()), Reply(body=b"[]"))
     assert "raise --limit" in command("logs", "a.py", "--failed", "--limit", "1").err
+    server.on("HEAD", "/storlet/a.py", Reply())
     assert "no recorded runs of a.py" in command("logs", "a.py", "--failed").err
 
 
