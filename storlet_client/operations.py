@@ -103,21 +103,25 @@ class Deployed:
         if self.before is None:
             return (f"new: {self.after.size:,} bytes of {self.after.language}",)
         before, after = self.before, self.after
-        found = []
-        if before.etag != after.etag:
-            found.append(f"code: {before.size:,} -> {after.size:,} bytes")
-        for name in ("language", "main"):
-            old, new = getattr(before, name), getattr(after, name)
-            if old != new:
-                found.append(f"{name}: {old} -> {new}")
-        if before.dependencies != after.dependencies:
-            listed = [", ".join(each.dependencies) or "none" for each in (before, after)]
-            found.append(f"dependencies: {' -> '.join(listed)}")
-        for name in sorted({*before.declared, *after.declared}):
-            old, new = before.declared.get(name, "unset"), after.declared.get(name, "unset")
-            if old != new:
-                found.append(f"{name}: {old} -> {new}")
-        return tuple(found)
+        code = f"code: {before.size:,} -> {after.size:,} bytes"
+        return (*([code] if before.etag != after.etag else []), *declared_changes(before, after))
+
+
+def declared_changes(before: Storlet, after: Storlet) -> list[str]:
+    """The differences between the declarations of two storlets, each as one line."""
+    found = []
+    for name in ("language", "main"):
+        old, new = getattr(before, name), getattr(after, name)
+        if old != new:
+            found.append(f"{name}: {old} -> {new}")
+    if before.dependencies != after.dependencies:
+        listed = [", ".join(each.dependencies) or "none" for each in (before, after)]
+        found.append(f"dependencies: {' -> '.join(listed)}")
+    for name in sorted({*before.declared, *after.declared}):
+        old, new = before.declared.get(name, "unset"), after.declared.get(name, "unset")
+        if old != new:
+            found.append(f"{name}: {old} -> {new}")
+    return found
 
 
 @dataclass(frozen=True)

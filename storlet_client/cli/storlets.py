@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from storlet_client.cli.output import format_option, legible, show_one, show_row
 from storlet_client.cli.progress import building, watched, working, written
 from storlet_client.cli.watch import at_each_save
 from storlet_client.errors import ConfigurationError, NotThere, Refused
-from storlet_client.operations import BundleVersion, Manifest
+from storlet_client.operations import BundleVersion, Manifest, Storlet, declared_changes
 from storlet_client.overview import ALL_COLUMNS, COLUMNS, Overview
 from storlet_client.storlets import Storlets
 
@@ -203,18 +203,25 @@ def _deploy_bundle(storlets: Storlets, file: Path, check: bool | None) -> None:
             raise ConfigurationError([f"{file}: {fault}" for fault in error.faults]) from None
     name = manifest["name"]
     code = file.read_bytes()
-    before = _current_version(storlets, name)
+    before = _current(storlets, name)
     number = storlets.deploy_bundle(name, code, check=check)
     click.echo(legible(f"deployed {name} {manifest['version']} as version {number}"))
-    for line in _changes(before, code, manifest):
-        click.echo(legible(f"  {line}"))
+    if before is None:
+        click.echo(legible(f"  new: {len(code):,} bytes of {manifest['language']}"))
+    else:
+        old, stored = before
+        changes = _code_changes(old, code, manifest)
+        changes += declared_changes(stored, storlets.show(name + archive.SUFFIX))
+        for line in changes or ["unchanged"]:
+            click.echo(legible(f"  {line}"))
     click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
 
 
-def _current_version(storlets: Storlets, name: str) -> BundleVersion | None:
-    """The version that a deployment replaces; ``None`` if there is none, or none to be read."""
+def _current(storlets: Storlets, name: str) -> tuple[BundleVersion, Storlet] | None:
+    """What a deployment replaces; ``None`` if there is none, or none to be read."""
     try:
-        return next((each for each in storlets.versions(name) if each.current), None)
+        version = next((each for each in storlets.versions(name) if each.current), None)
+        return version and (version, storlets.show(name + archive.SUFFIX))
     except NotThere:
         return None
     except Refused as error:
@@ -224,15 +231,11 @@ def _current_version(storlets: Storlets, name: str) -> BundleVersion | None:
         return None
 
 
-def _changes(
-    before: BundleVersion | None, code: bytes, manifest: Mapping[str, Any]
-) -> Iterator[str]:
-    """The differences of a bundle, each as one line."""
-    if before is None:
-        yield f"new: {len(code):,} bytes of {manifest['language']}"
-    elif before.sha256 == hashlib.sha256(code).hexdigest():
-        yield "unchanged"
-    else:
-        yield f"code: {before.bytes:,} -> {len(code):,} bytes"
-        if before.version != manifest["version"]:
-            yield f"version: {before.version} -> {manifest['version']}"
+def _code_changes(before: BundleVersion, code: bytes, manifest: Mapping[str, Any]) -> list[str]:
+    """The differences of a bundle, each as one line, without those of what it declares."""
+    if before.sha256 == hashlib.sha256(code).hexdigest():
+        return []
+    lines = [f"code: {before.bytes:,} -> {len(code):,} bytes"]
+    if before.version != manifest["version"]:
+        lines.append(f"version: {before.version} -> {manifest['version']}")
+    return lines

@@ -510,8 +510,7 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     project = tmp_path / "fruit"
     shell.run("init", str(project))
     bundle = shell.run("build", str(project)).strip()
-    deployed = "deployed fruit 0.1.0 as version 1\n"
-    assert shell.run("deploy", bundle).startswith(f"{deployed}  new: ")
+    assert shell.run("deploy", bundle).startswith("deployed fruit 0.1.0 as version 1\n  new: ")
     assert shell.run("deploy", bundle) == "deployed fruit 0.1.0 as version 2\n  unchanged\n"
     shell.run("rollback", "fruit", "1")
     assert shell.client.put("samples").status == 201
@@ -520,12 +519,15 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     assert shell.run(*run) == "one apple\nthree apples\n"
     source = project / "src/fruit.py"
     source.write_text(source.read_text().replace("wanted in line", "wanted not in line"))
+    toml = (project / "storlet.toml").read_text()
+    (project / "storlet.toml").write_text(f'{toml}[limits]\nmemory = "128M"\n')
     bundle = shell.run("build", str(project)).strip()
     refused = shell.run("deploy", bundle, code=4)
     assert "test case 'lines with apples' failed: the output differs" in refused
     assert shell.run(*run) == "one apple\nthree apples\n"
     changed = shell.run("deploy", bundle, "--no-check")
-    assert changed.startswith("deployed fruit 0.1.0 as version 3\n  code: ")
+    lines = [line.partition(":")[0] for line in changed.splitlines()]
+    assert lines == ["deployed fruit 0.1.0 as version 3", "  code", "  memory"]
     assert shell.run(*run) == "two pears\n"
     assert shell.run("invoke", "fruit@1", *run[2:]) == "one apple\nthree apples\n"
     rows = json.loads(shell.run("versions", "fruit", "-f", "json"))
