@@ -218,10 +218,10 @@ def _deploy_bundle(storlets: Storlets, file: Path, check: bool | None) -> None:
 
 
 def _current(storlets: Storlets, name: str) -> tuple[BundleVersion, Storlet] | None:
-    """What a deployment replaces; ``None`` if there is none, or none to be read."""
+    """The version that a deployment replaces; ``None`` if there is none, or none to be read."""
     try:
         version = next((each for each in storlets.versions(name) if each.current), None)
-        return version and (version, storlets.show(name + archive.SUFFIX))
+        return (version, storlets.show(name + archive.SUFFIX)) if version else None
     except NotThere:
         return None
     except Refused as error:
