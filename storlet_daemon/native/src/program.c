@@ -360,7 +360,7 @@ static char **environment_of(struct run *run, const struct program *program) {
 
 #define CHILD_STACK_BYTES 16384
 
-/* What the child of `spawn` needs to become the program. */
+/* The argument of the child of `spawn`. */
 struct start {
     const struct program *program;
     char *const *arguments;
