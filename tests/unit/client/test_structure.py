@@ -11,6 +11,14 @@ from storlet_client.structure import StructureError, parse, selection
 
 TEXT = "i4 id, x3, s8 text, f8 value, b2 raw"
 VALUES = (7, b"apple\0\0\0", 2.5, b"\0\xff")
+OTHER = (-1, b"", 0.0, b"")
+
+
+def flags(where: str, *records: tuple[Any, ...]) -> list[bool]:
+    """Whether each record is selected."""
+    found = selection(where, parse(TEXT))
+    block = b"".join(struct.pack("<i3x8sd2s", *values) for values in records)
+    return [True] * len(records) if found is None else list(found(block))
 
 
 def test_fields_have_their_values() -> None:
@@ -66,7 +74,7 @@ def test_other_descriptions_are_refused(described: str) -> None:
     ],
 )
 def test_conditions_select(where: str, is_selected: bool) -> None:
-    assert selection(where, parse(TEXT))(VALUES) is is_selected
+    assert flags(where, VALUES, OTHER)[0] is is_selected
 
 
 @pytest.mark.parametrize(
@@ -81,5 +89,4 @@ def test_other_conditions_are_refused(where: str) -> None:
 
 
 def test_a_hostile_condition_is_data() -> None:
-    values: tuple[Any, ...] = (7, b"", 0.0, b"")
-    assert not selection("text = '__import__(''os'')'", parse(TEXT))(values)
+    assert flags("text = '__import__(''os'')'", (7, b"", 0.0, b"")) == [False]
