@@ -8,7 +8,8 @@ Swift.
 Commands:
 
 ``cluster``      ``up``, ``down``, ``status``, ``start``, ``stop``
-``demo``         the sample storlets, run and shown; ``client`` is its HTTP client
+``demo``         the sample storlets, run and shown; ``client`` is its HTTP client;
+                 ``demo_library``: SQL over a prefix, and a picture
 ``checks``       ``make check`` and ``make test``; ``sessions``: runs pytest, repeats failed tests
 ``release``      ``make release``: version, notes, commit and tag
 ``box``          the one-box image, and its main process

@@ -1,6 +1,7 @@
 """The demo: upload every sample of ``storlets/``, run it by GET, compare with the expected output.
 
-Then one PUT and one COPY with a storlet, and commands to paste into a shell.
+Then one PUT and one COPY with a storlet, a query and a picture (:mod:`demo_library`), and commands
+to paste into a shell.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote, urlencode
 
-from . import java, programs
+from . import demo_library, java, programs
 from .client import Answer, Client, log_in
 from .home import Home
 from .progress import AioError, say
@@ -97,6 +98,7 @@ def show(home: Home) -> int:
     for name in absent:
         say(f"{name} was not built on this machine")
     good = run_put_and_copy(client, samples) and good
+    good = demo_library.show(client, CONTAINER) and good
     say_what_next(home, cluster, samples)
     return 0 if good else 1
 
@@ -214,6 +216,7 @@ Try next (user {USER}, key {key}):
       | tr -d '\\r' | sed -n 's/^X-Auth-Token: //p')
   URL={url}
   curl -i -H "X-Auth-Token: $TOKEN" -H 'X-Run-Storlet: {sample.name}' {target}
+  curl -H "X-Auth-Token: $TOKEN" "$URL/{CONTAINER}/{demo_library.PICTURE}" -o histogram.svg
   curl -s {cluster["auth_url"].removesuffix("/auth/v1.0")}/info
 
   {swift} list storlet

@@ -81,6 +81,7 @@ def test_the_box_shows_the_demo_and_leaves_nothing(docker: Docker, image: str, h
         assert "NOT AS EXPECTED" not in shown
         assert shown.count(" python ") > 5
         assert shown.count(" java ") > 5
+        assert "bytes of SVG in demo/histogram.svg" in shown
         assert docker("ps", "-q", "--filter", f"label=org.storlets={node_id}")
         docker("stop", "-t", "60", name)
         assert "\ndown" in docker("logs", name)

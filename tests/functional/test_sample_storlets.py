@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,11 @@ from urllib.parse import quote
 
 import pytest
 
+from storlet_middleware.aio import demo_library
+from storlet_middleware.aio.client import log_in
+from storlet_middleware.aio.demo import USER
 from tests.support.accounts import remove_container, unique
+from tests.support.cluster import Cluster
 from tests.support.http import Client
 from tests.support.storlets import Dependency, Tool, declaration
 
@@ -150,3 +155,16 @@ def test_partitions_of_csv_filter_return_each_line_once(
         assert answer.status == 200, answer
         got += answer.body
     assert got == data
+
+
+def test_the_demo_ends_with_sql_over_a_prefix_and_a_picture(
+    owner: Client, cluster: Cluster, container: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    client = log_in(cluster.auth_url, USER, cluster.description["users"][USER])
+    assert demo_library.show(client, container)
+    shown = capsys.readouterr().out
+    for row in demo_library.expected_rows():
+        assert re.search(r"^  " + r" +".join(map(re.escape, row)) + "$", shown, re.MULTILINE), shown
+    assert re.search(r"^  12 to 15 \|#+ +\d+$", shown, re.MULTILINE), shown
+    picture = owner.get(f"{container}/{demo_library.PICTURE}")
+    assert picture.headers["Content-Type"] == "image/svg+xml"
