@@ -32,7 +32,7 @@ class SqlError(ValueError):
     """The query is wrong, or the object does not fit it."""
 
 
-def trimmed(query: str) -> str:
+def trimmed(query: str, most_characters: int = MOST_QUERY_CHARACTERS) -> str:
     """The query without the semicolon at its end.
 
     :raises SqlError: it is empty or too long.
@@ -40,8 +40,8 @@ def trimmed(query: str) -> str:
     kept = _END.sub("", query)
     if not kept:
         raise SqlError(f"query: is empty: {_ONE}")
-    if len(kept) > MOST_QUERY_CHARACTERS:
-        raise SqlError(f"query: has more than {MOST_QUERY_CHARACTERS} characters")
+    if len(kept) > most_characters:
+        raise SqlError(f"query: has more than {most_characters} characters")
     return kept
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from packages import reason
-from sql_check import SqlError, check, trimmed
+from sql_check import MOST_QUERY_CHARACTERS, SqlError, check, trimmed
 
 try:
     import duckdb
@@ -89,8 +89,12 @@ class Engine:
         return duckdb.sqltype(text)
 
     def register(self, file_system: Any) -> None:
-        """Give the engine a file system of ``fsspec``; its paths must be allowed, too."""
+        """Give the engine a file system of ``fsspec``; its paths must be allowed, too.
+
+        Its files must not change: the engine reads the footer of Parquet once.
+        """
         self._connection.register_filesystem(file_system)
+        self.rows("SET parquet_metadata_cache = true")
 
     def close_in(self, paths: list[str]) -> None:
         """Leave ``paths`` as the only files that can be opened, for good."""
@@ -99,12 +103,12 @@ class Engine:
         self.rows("SET enable_external_access = false")
         self.rows("SET lock_configuration = true")
 
-    def checked(self, query: str) -> str:
+    def checked(self, query: str, most_characters: int = MOST_QUERY_CHARACTERS) -> str:
         """The query as it may run.
 
         :raises SqlError: it is not one SELECT over the table.
         """
-        kept = trimmed(query)
+        kept = trimmed(query, most_characters)
         check(kept, self.rows("SELECT json_serialize_sql(?::VARCHAR)", [kept])[0][0])
         return kept
 

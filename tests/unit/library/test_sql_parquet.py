@@ -14,7 +14,8 @@ import pytest
 
 from storlet_daemon.author import StorletLogger
 from storlet_daemon.author.seekable import SeekableFile
-from tests.unit.library.support import LibraryStorlet, filled
+from tests.unit.library.parquet_objects import WIDE_DECIMAL
+from tests.unit.library.support import LibraryStorlet, filled, shared
 
 STORLET = LibraryStorlet("sql-parquet")
 ERROR: Any = STORLET.module.Engine.rows.__globals__["SqlError"]
@@ -126,8 +127,14 @@ def test_sums_are_exact_in_parquet(tmp_path: Path) -> None:
     )
 
 
+def test_decimals_that_the_engine_reads_as_other_numbers_are_refused() -> None:
+    expected = "the object: column d: decimals of over 38 digits are refused"
+    assert failure(WIDE_DECIMAL, "SELECT id FROM input") == expected
+
+
 def test_a_short_read_is_an_error() -> None:
-    handle = STORLET.module.Handle(Sized(b"abc"), threading.Lock())
+    parquet_object: Any = shared("parquet_object")
+    handle = parquet_object.Handle(Sized(b"abc"), threading.Lock(), parquet_object.no_report)
     assert handle.read(2) == b"ab"
     with pytest.raises(ERROR, match="ends before byte 4"):
         handle.read(2)
@@ -142,7 +149,7 @@ class Sized(io.BytesIO):
 def test_an_image_without_fsspec_names_what_is_missing(
     wide: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(STORLET.module, "fsspec", None)
+    monkeypatch.setattr(shared("parquet_object"), "fsspec", None)
     assert "needs the Python package fsspec" in failure(wide, "SELECT 1")
     monkeypatch.setitem(STORLET.module.Engine.__init__.__globals__, "duckdb", None)
     assert "std:sql-parquet needs the Python package duckdb" in failure(wide, "SELECT 1")
