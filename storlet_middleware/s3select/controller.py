@@ -1,5 +1,7 @@
 """``SelectObjectContent``: a GET of the object, in the caller's name, that runs ``std:s3-select``.
 
+Of Parquet it runs ``std:s3-select-parquet``, which reads parts of the object.
+
 The GET has the pipeline of the client's own ones, so its authorization and its rules are those of
 GetObject.  The client's signature covers the operation and the object.  It need not cover the
 query: a caller that may select may read all of the object, and the query reaches nothing else.
@@ -26,6 +28,7 @@ from storlet_middleware.s3select.fault_codes import SelectFault, answer_of
 from storlet_middleware.wsgi import delegation, s3_errors, s3_request
 
 STORLET: Final = "std:s3-select"
+PARQUET_STORLET: Final = "std:s3-select-parquet"
 _CONTENT_TYPE: Final = "application/vnd.amazon.eventstream"
 #: Bound of a document without its expression, in bytes; real ones have about 2,000.
 _MOST_OTHER_BYTES: Final = 16 * 1024
@@ -74,10 +77,10 @@ class SelectController(Controller):
         # Only the controllers of Swift's filter and this one can set it.
         req.environ[s3_request.SELECT] = True
         headers = {
-            names.RUN_STORLET: STORLET,
+            names.RUN_STORLET: PARQUET_STORLET if select.is_parquet else STORLET,
             f"{names.PARAMETER_PREFIX}1": quote(f"request:{select.parameter(start, end)}", safe=""),
         }
-        if start:
+        if start and not select.is_parquet:
             # One byte more shows whether a record begins at the first offset.
             headers[names.RANGE] = f"bytes={start - 1}-"
         return req.get_response(self.app, "GET", headers=headers, body=b"")

@@ -8,9 +8,6 @@ from swift.common.middleware.s3api.s3response import ErrorResponse
 
 from storlet_middleware.wsgi.s3_errors import xml_text
 
-#: Codes that are not a fault of the client's.
-_STATUSES: Final = {"InternalError": 500, "NotImplemented": 501}
-_REASONS: Final = {400: "Bad Request", 500: "Internal Server Error", 501: "Not Implemented"}
 _INTERNAL: Final = "InternalError"
 #: All codes that a query can have.
 CODES: Final = frozenset(
@@ -25,18 +22,19 @@ CODES: Final = frozenset(
     InvalidExpressionType InvalidFileHeaderInfo InvalidJsonType InvalidQuoteFields
     InvalidRequestParameter InvalidScanRange InvalidTableAlias JSONParsingError LexerInvalidChar
     LexerInvalidIONLiteral LexerInvalidLiteral LexerInvalidOperator LikeInvalidInputs MalformedXML
-    MissingHeaders MissingRequiredParameter MultipleDataSourcesUnsupported NotImplemented
-    ObjectSerializationConflict OverMaxColumn OverMaxRecordSize ParseAsteriskIsNotAloneInSelectList
-    ParseCastArity ParseEmptySelect ParseExpectedArgumentDelimiter ParseExpectedDatePart
-    ParseExpectedExpression ParseExpectedIdentForAlias ParseExpectedKeyword
-    ParseExpectedLeftParenAfterCast ParseExpectedLeftParenBuiltinFunctionCall
-    ParseExpectedLeftParenValueConstructor ParseExpectedNumber
-    ParseExpectedRightParenBuiltinFunctionCall ParseExpectedTypeName ParseExpectedWhenClause
-    ParseInvalidContextForWildcardInSelectList ParseInvalidPathComponent ParseInvalidTypeParam
-    ParseNonUnaryAgregateFunctionCall ParseSelectMissingFrom ParseUnExpectedKeyword
-    ParseUnexpectedToken ParseUnsupportedCallWithStar ParseUnsupportedSelect ParseUnsupportedSyntax
-    TruncatedInput UnsupportedFunction UnsupportedRangeHeader UnsupportedScanRangeInput
-    UnsupportedSqlOperation UnsupportedSqlStructure ValueParseFailure
+    MissingHeaders MissingRequiredParameter MultipleDataSourcesUnsupported
+    ObjectSerializationConflict OverMaxColumn OverMaxRecordSize ParquetParsingError
+    ParseAsteriskIsNotAloneInSelectList ParseCastArity ParseEmptySelect
+    ParseExpectedArgumentDelimiter ParseExpectedDatePart ParseExpectedExpression
+    ParseExpectedIdentForAlias ParseExpectedKeyword ParseExpectedLeftParenAfterCast
+    ParseExpectedLeftParenBuiltinFunctionCall ParseExpectedLeftParenValueConstructor
+    ParseExpectedNumber ParseExpectedRightParenBuiltinFunctionCall ParseExpectedTypeName
+    ParseExpectedWhenClause ParseInvalidContextForWildcardInSelectList ParseInvalidPathComponent
+    ParseInvalidTypeParam ParseNonUnaryAgregateFunctionCall ParseSelectMissingFrom
+    ParseUnExpectedKeyword ParseUnexpectedToken ParseUnsupportedCallWithStar ParseUnsupportedSelect
+    ParseUnsupportedSyntax TruncatedInput UnsupportedFunction UnsupportedParquetType
+    UnsupportedRangeHeader UnsupportedScanRangeInput UnsupportedSqlOperation
+    UnsupportedSqlStructure ValueParseFailure
     """.split()  # noqa: SIM905 - a table of words
 )
 
@@ -60,6 +58,6 @@ def known(code: str) -> str:
 def answer_of(fault: SelectFault) -> Any:
     """The exception of ``s3api`` that answers a request with ``fault``."""
     code = known(fault.code)
-    status = _STATUSES.get(code, 400)
-    kind = type(code, (ErrorResponse,), {"_code": code, "_status": f"{status} {_REASONS[status]}"})
+    status = "500 Internal Server Error" if code == _INTERNAL else "400 Bad Request"
+    kind = type(code, (ErrorResponse,), {"_code": code, "_status": status})
     return kind(xml_text(str(fault)), "s3_select")

@@ -56,6 +56,7 @@ _RECORDS: Final = ("\n", "\r\n", "\r")
 class SelectRequest:
     """One valid request.
 
+    :ivar is_parquet: whether the object is Parquet, whose ``source`` is empty.
     :ivar start: the first offset of the scan range.
     :ivar end: its last offset, both included; ``None``: the end of the object.
     :ivar last: the range is that many bytes at the end of the object; ``None``: it is not.
@@ -66,6 +67,7 @@ class SelectRequest:
     target: Mapping[str, Any]
     compression: str
     wants_progress: bool
+    is_parquet: bool = False
     start: int = 0
     end: int | None = None
     last: int | None = None
@@ -109,10 +111,9 @@ def parse(root: Any) -> SelectRequest:
         "InvalidCompressionFormat",
         "CompressionType",
     )
-    if source == "Parquet":
-        raise SelectFault("NotImplemented", "Parquet: use std:sql-parquet, with Swift's API")
-    options = given["InputSerialization"][source]
-    form = _csv_input(options) if source == "CSV" else _json_input(options)
+    if source == "Parquet" and compression != "NONE":
+        raise SelectFault("InvalidCompressionFormat", "CompressionType: Parquet wants NONE")
+    form = _INPUTS[source](given["InputSerialization"][source])
     outputs = given["OutputSerialization"][target]
     enabled = given.get("RequestProgress", {}).get("Enabled", "false")
     start, end, last = _scan_range(given.get("ScanRange"), form, compression)
@@ -122,6 +123,7 @@ def parse(root: Any) -> SelectRequest:
         target=_csv_output(outputs) if target == "CSV" else _json_output(outputs),
         compression=compression,
         wants_progress=_flag(enabled, "RequestProgress.Enabled"),
+        is_parquet=source == "Parquet",
         start=start,
         end=end,
         last=last,
@@ -198,11 +200,13 @@ def _csv_input(options: Mapping[str, str]) -> Mapping[str, Any]:
         "FileHeaderInfo",
     )
     record = options.get("RecordDelimiter", "\n")
+    other = ""
     if record not in _RECORDS:
-        raise SelectFault(
-            "InvalidRequestParameter",
-            "RecordDelimiter: want LF, CR LF or CR, other ones are refused",
-        )
+        if len(record) != 1 or not record.isascii() or record == "\0":
+            raise SelectFault(
+                "InvalidRequestParameter", "RecordDelimiter: want CR LF or one ASCII character"
+            )
+        record, other = "\n", record
     quote = _character(options, "QuoteCharacter", '"', 0)
     escape = _character(options, "QuoteEscapeCharacter", '"', 0) if quote else ""
     form = {
@@ -215,12 +219,13 @@ def _csv_input(options: Mapping[str, str]) -> Mapping[str, Any]:
         "quoted_records": _flag(
             options.get("AllowQuotedRecordDelimiter", "false"), "AllowQuotedRecordDelimiter"
         ),
+        "other_record": other,
     }
     names = {"Comments": "comment", "FieldDelimiter": "delimiter", "QuoteCharacter": "quote"}
-    characters = {name: str(form[key]) for name, key in names.items()}
+    characters = {name: str(form[key]) for name, key in names.items()} | {"RecordDelimiter": other}
     if escape != quote:
         characters["QuoteEscapeCharacter"] = escape
-    if "Comments" not in options and form["comment"] in (form["delimiter"], quote, escape):
+    if "Comments" not in options and form["comment"] in (form["delimiter"], quote, escape, other):
         # The default gives way to a character that the client names.
         form["comment"] = characters["Comments"] = ""
     _require_different(characters)
@@ -231,6 +236,13 @@ def _json_input(options: Mapping[str, str]) -> Mapping[str, Any]:
     if "Type" not in options:
         raise _missing("InputSerialization.JSON.Type")
     return {"type": _choice(options["Type"], ("LINES", "DOCUMENT"), "InvalidJsonType", "Type")}
+
+
+def _parquet_input(_options: Mapping[str, str]) -> Mapping[str, Any]:
+    return {}
+
+
+_INPUTS: Final = {"CSV": _csv_input, "JSON": _json_input, "Parquet": _parquet_input}
 
 
 def _record_of_output(options: Mapping[str, str]) -> str:

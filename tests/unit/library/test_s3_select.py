@@ -127,6 +127,51 @@ def test_records_of_csv(query: str, source: dict[str, Any], expected: str) -> No
     assert result(PEOPLE, query, source) == expected
 
 
+OTHER = {"header": "USE", "other_record": "|", "comment": ""}
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"a,b|1,x|2,y|", [{"a": "1", "b": "x"}, {"a": "2", "b": "y"}]),
+        (b"a,b|1,x\ny|2,y", [{"a": "1", "b": "x\ny"}, {"a": "2", "b": "y"}]),
+        (b'a,b|"1\n",",|"|', "CSVEscapingRecordDelimiter"),
+        (b'a,b|"1\n",","|', [{"a": "1\n", "b": ","}]),
+        (b"a,b|1,x\r|2,y", "CSVParsingError"),
+    ],
+)
+def test_records_may_end_with_another_character(data: bytes, expected: list[Any] | str) -> None:
+    query = "SELECT s.a, s.b FROM S3Object s"
+    if isinstance(expected, str):
+        assert code(data, query, OTHER) == expected
+    else:
+        assert objects(data, query, OTHER) == expected
+        assert objects(data, "SELECT * FROM S3Object", OTHER) == expected
+
+
+def test_a_quoted_field_may_have_another_delimiter_of_records() -> None:
+    source = OTHER | {"quoted_records": True}
+    found = objects(b'a\nb,c|"1|\n",2|', 'SELECT s."a\nb", s.c FROM S3Object s', source)
+    assert found == [{"a\nb": "1|\n", "c": "2"}]
+
+
+def test_ranges_of_other_records() -> None:
+    data = b"".join(b"%d,x|" % number for number in range(100))
+    source = OTHER | {"header": "NONE"}
+    parts = [
+        result(
+            data[max(start - 1, 0) :], "SELECT s._1 FROM S3Object s", source, start=start, end=end
+        )
+        for start, end in ((0, 77), (78, 78), (79, None))
+    ]
+    assert "".join(parts).split() == [str(number) for number in range(100)]
+
+
+def test_hundreds_of_columns() -> None:
+    data = ",".join(str(number) for number in range(600)) + "\n"
+    assert result(data.encode(), "SELECT * FROM S3Object") == data
+
+
 def test_all_fields_are_quoted_on_request() -> None:
     target = {"quotes": "ALWAYS", "delimiter": ";", "record": "\r\n", "quote": "'", "escape": "'"}
     query = "SELECT s._1, s._2 FROM S3Object s WHERE s._2 = 'it''s'"

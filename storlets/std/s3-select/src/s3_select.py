@@ -6,26 +6,22 @@ of the result, each as one text, and leave in frames.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, closing
-from datetime import UTC, datetime
+from contextlib import ExitStack
 from typing import Any
 
 import packed
-import select_output
 import select_parser
+import select_run
 import select_streams
 import select_tables
 from select_errors import SelectError, from_engine
 from select_frames import Frames
-from select_request import CsvInput, Request, request_of
+from select_request import CsvInput, ParquetInput, Request, request_of
 from select_schema import TABLE
 from sql_check import SqlError
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, opened_pipes
 
-#: Bound of a record of the result, in characters.
-MOST_CHARACTERS = 1 << 20
-ROWS = 2048
 _COMPRESSIONS = {"NONE": "none", "GZIP": "gzip", "BZIP2": "bz2"}
 
 
@@ -62,6 +58,10 @@ class _Run:
         self, source: Any, frames: Frames, params: dict[str, str], stack: ExitStack
     ) -> None:
         self._request = request_of(params["request"])
+        form = self._request.source
+        if isinstance(form, ParquetInput):
+            raise SelectError("InvalidDataSource", "Parquet: use std:s3-select-parquet")
+        self._form = form
         self._query = select_parser.parsed(self._request.expression)
         self._engine = stack.enter_context(SelectEngine(int(params["memory-mib"])))
         self._frames = frames
@@ -71,10 +71,11 @@ class _Run:
 
     def run(self) -> None:
         request = self._request
-        source: select_streams.Stream = select_streams.Ranged(
-            self._plain, request.start, request.end
-        )
-        form = request.source
+        form = self._form
+        source: select_streams.Stream = self._plain
+        if isinstance(form, CsvInput) and form.other_record:
+            source = select_streams.OtherRecords(source, form.other_record)
+        source = select_streams.Ranged(source, request.start, request.end)
         if isinstance(form, CsvInput):
             source = select_streams.CsvText(source, form)
             if form.header != "NONE" and request.start == 0:
@@ -85,7 +86,7 @@ class _Run:
         feeder = Feeder(source, head, pipes.taken("input_writer"), self._report)
         feeder.start()
         try:
-            self._send()
+            select_run.send(self._engine, self._statement, self._frames.records)
         finally:
             pipes.close("input_reader")
             feeder.join()
@@ -96,22 +97,11 @@ class _Run:
         """Make the table, and check the query."""
         request = self._request
         table = select_tables.table_of(
-            self._query, request.source, head, pipe, is_begin=request.start == 0
+            self._query, self._form, head, pipe, is_begin=request.start == 0
         )
-        now = f"CAST('{datetime.now(tz=UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
-        statement = select_output.statement(self._query, table.schema, request.target, now)
-        self._statement = self._engine.checked(statement)
+        self._statement = select_run.checked(self._engine, self._query, table.schema, request)
         self._engine.close_in([pipe])
         self._engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {table.select}")
-
-    def _send(self) -> None:
-        """Send the records."""
-        # Closed at once: the engine's end of the pipe is open until then.
-        with closing(self._engine.batches(self._statement, ROWS)) as batches:
-            for rows in batches:
-                if max(len(record) for (record,) in rows) > MOST_CHARACTERS:
-                    raise SelectError("OverMaxRecordSize", "a record of the result has over 1 MiB")
-                self._frames.records("".join(record for (record,) in rows).encode())
 
     def _report(self) -> None:
         self._frames.progress(self._raw.count, self._plain.count)

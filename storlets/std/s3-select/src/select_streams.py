@@ -82,6 +82,27 @@ class Ranged:
         return data
 
 
+class OtherRecords:
+    """CSV whose records end with some other character, with that one and LF in each other's place.
+
+    The engine's records end with LF or CR.  ``select_schema`` changes both back in values.
+
+    :param delimiter: one ASCII character.
+    """
+
+    def __init__(self, source: Stream, delimiter: str) -> None:
+        self._source = source
+        other = delimiter.encode()
+        self._table = bytes.maketrans(other + b"\n", b"\n" + other)
+
+    def read(self, size: int) -> bytes:
+        data = self._source.read(size)
+        if b"\r" in data:
+            # The engine would take it, before the delimiter, for a part of that.
+            raise SelectError("CSVParsingError", "a CR in an object whose records end otherwise")
+        return data.translate(self._table)
+
+
 class CsvText:
     """CSV without comments, in which each quote has its place.
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import select_syntax as tree
 from select_errors import SelectError, quoted
 from select_request import CsvInput, JsonInput
-from select_schema import CsvSchema, JsonSchema, Schema
+from select_schema import LF, CsvSchema, JsonSchema, Schema
 from select_streams import MOST_RECORD_BYTES
 
 #: The number of columns comes from this much.
@@ -48,7 +48,11 @@ def table_of(
         raise SelectError(
             "UnsupportedScanRangeInput", "FileHeaderInfo USE wants a range from the first byte"
         )
-    schema = CsvSchema(width, names if form.header == "USE" else None, query.alias)
+    other = form.other_record
+    if other:
+        names = [name.translate(str.maketrans(other + LF, LF + other)) for name in names]
+    used = names if form.header == "USE" else None
+    schema = CsvSchema(width, used, query.alias, other)
     return Table(_read_csv(form, head, pipe, width, has_header=has_header), schema)
 
 

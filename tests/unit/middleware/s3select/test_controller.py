@@ -57,6 +57,18 @@ def test_the_get_is_the_callers_with_the_query_as_a_parameter() -> None:
     assert request.environ["wsgi.input"].read() == b""
 
 
+def test_parquet_has_a_storlet_that_seeks_and_no_range_of_the_get() -> None:
+    app = app_of(ROWS, END)
+    body = SCAN % b"<Start>7</Start><End>9</End>"
+    body = body.replace(b"<CSV/></Input", b"<Parquet/></Input")
+    assert send(app, body).status_int == 200
+    (request,) = app.requests
+    assert request.headers["X-Run-Storlet"] == "std:s3-select-parquet"
+    assert not {"Range", "X-Storlet-Range", "X-Storlet-Run-On-Proxy"} & set(request.headers)
+    given = json.loads(unquote(request.headers["X-Storlet-Parameter-1"]).partition(":")[2])
+    assert (given["input"], given["start"], given["end"]) == ({}, 7, 9)
+
+
 def test_a_result_without_records_has_its_stats() -> None:
     assert [kind for kind, _ in events(send(app_of(END)))] == ["Stats", "End"]
 

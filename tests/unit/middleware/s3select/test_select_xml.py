@@ -40,6 +40,7 @@ def test_a_short_request_has_the_defaults_of_s3() -> None:
         "record": "\n",
         "delimiter": ",",
         "quoted_records": False,
+        "other_record": "",
     }
     assert found.target == {
         "quotes": "ASNEEDED",
@@ -76,9 +77,26 @@ def test_all_options() -> None:
         "record": "\r\n",
         "delimiter": " ",
         "quoted_records": True,
+        "other_record": "",
     }
     assert found.target == {"record": ";"}
     assert (found.compression, found.wants_progress) == ("GZIP", True)
+
+
+def test_parquet_has_no_options_and_may_have_a_range() -> None:
+    source = (
+        "<InputSerialization><CompressionType>NONE</CompressionType><Parquet/></InputSerialization>"
+    )
+    more = "<ScanRange><Start>5</Start><End>9</End></ScanRange>"
+    found = parsed(QUERY + source + OUTPUT.format("") + more)
+    assert (found.is_parquet, found.source, found.start, found.end) == (True, {}, 5, 9)
+    assert json.loads(found.parameter(5, 9))["input"] == {}
+
+
+def test_any_other_character_may_end_a_record() -> None:
+    options = CSV.format("<RecordDelimiter>#</RecordDelimiter>")
+    source = parsed(QUERY + options + OUTPUT.format("")).source
+    assert (source["record"], source["other_record"], source["comment"]) == ("\n", "#", "")
 
 
 def test_the_default_comment_gives_way() -> None:
@@ -102,7 +120,10 @@ def test_the_default_comment_gives_way() -> None:
         (QUERY + CSV.format(""), "MissingRequiredParameter"),
         (QUERY + "<InputSerialization/>" + OUTPUT.format(""), "MissingRequiredParameter"),
         (QUERY + BOTH.replace("<CSV></CSV></Input", "<CSV/><Parquet/></Input"), "ObjectSerializationConflict"),
-        (QUERY + BOTH.replace("<CSV></CSV></Input", "<Parquet/></Input"), "NotImplemented"),
+        (
+            QUERY + BOTH.replace("<CSV></CSV></Input", "<CompressionType>GZIP</CompressionType><Parquet/></Input"),
+            "InvalidCompressionFormat",
+        ),
         (QUERY + BOTH.replace("<CSV></CSV></Input", "<JSON/></Input"), "MissingRequiredParameter"),
         (QUERY + LINES.replace("LINES", "TREE") + OUTPUT.format(""), "InvalidJsonType"),
         (QUERY + BOTH.replace("<CSV>", "<CompressionType>ZIP</CompressionType><CSV>", 1), "InvalidCompressionFormat"),
@@ -110,7 +131,8 @@ def test_the_default_comment_gives_way() -> None:
         (QUERY + CSV.format("<FieldDelimiter>ab</FieldDelimiter>") + OUTPUT.format(""), "InvalidRequestParameter"),
         (QUERY + CSV.format('<FieldDelimiter>"</FieldDelimiter>') + OUTPUT.format(""), "InvalidRequestParameter"),
         (QUERY + CSV.format("<FieldDelimiter>é</FieldDelimiter>") + OUTPUT.format(""), "InvalidRequestParameter"),
-        (QUERY + CSV.format("<RecordDelimiter>|</RecordDelimiter>") + OUTPUT.format(""), "InvalidRequestParameter"),
+        (QUERY + CSV.format("<RecordDelimiter>,</RecordDelimiter>") + OUTPUT.format(""), "InvalidRequestParameter"),
+        (QUERY + CSV.format("<RecordDelimiter>||</RecordDelimiter>") + OUTPUT.format(""), "InvalidRequestParameter"),
         (QUERY + CSV.format("<Comments>,</Comments>") + OUTPUT.format(""), "InvalidRequestParameter"),
         (QUERY + CSV.format("<Delimiter>,</Delimiter>") + OUTPUT.format(""), "MalformedXML"),
         (QUERY + CSV.format("<Comments/><Comments/>") + OUTPUT.format(""), "MalformedXML"),

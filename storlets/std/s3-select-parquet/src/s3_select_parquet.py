@@ -1,0 +1,70 @@
+"""One query of S3's SelectObjectContent over Parquet, with DuckDB shut in.
+
+The input is seekable, so that only the column chunks are read that the query needs.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import select_parser
+import select_run
+from parquet_object import PATH, file_system
+from select_errors import SelectError, from_engine
+from select_frames import Frames
+from select_parquet import schema_of, table_of
+from select_request import ParquetInput, request_of
+from select_schema import TABLE
+from sql_check import SqlError
+from sql_engine import Engine, identifier
+
+
+class ParquetEngine(Engine):
+    """The engine of this storlet."""
+
+    storlet = "std:s3-select-parquet"
+
+
+class S3SelectParquet:
+    """See the README."""
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        out_files[0].set_metadata({"Content-Type": "application/octet-stream"})
+        frames = Frames(out_files[0])
+        try:
+            with ExitStack() as stack:
+                _run(in_files[0], frames, params, stack)
+        except SelectError as error:
+            frames.error(error.code, str(error))
+        except SqlError as error:
+            failure = from_engine(str(error), "ParquetParsingError")
+            frames.error(failure.code, str(failure))
+
+
+def _run(source: Any, frames: Frames, params: dict[str, str], stack: ExitStack) -> None:
+    request = request_of(params["request"])
+    if not isinstance(request.source, ParquetInput):
+        raise SelectError("InvalidDataSource", "CSV and JSON: use std:s3-select")
+    if request.compression != "NONE":
+        raise SelectError("InvalidCompressionFormat", "Parquet wants CompressionType NONE")
+    query = select_parser.parsed(request.expression)
+    if query.steps:
+        raise SelectError("ParseInvalidPathComponent", "S3Object: a record of Parquet has no parts")
+    # The engine seeks and reads in two calls, between which another thread could seek.
+    engine = stack.enter_context(ParquetEngine(int(params["memory-mib"]), most_threads=1))
+
+    def report() -> None:
+        frames.progress(source.bytes_read, source.bytes_read)
+
+    engine.register(file_system(source, engine.storlet, report))
+    engine.close_in([PATH])
+    schema = schema_of(engine, query.alias)
+    table = table_of(engine, request, schema)
+    engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {table}")
+    statement = select_run.checked(engine, query, schema, request)
+    select_run.send(engine, statement, frames.records)
+    frames.end(source.bytes_read, source.bytes_read)

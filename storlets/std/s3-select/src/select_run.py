@@ -1,0 +1,1 @@
+../../shared/select_run.py

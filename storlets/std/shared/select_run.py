@@ -1,0 +1,47 @@
+"""The part of a run that does not depend on the format of the object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from datetime import UTC, datetime
+
+import select_output
+import select_syntax as tree
+from select_errors import SelectError
+from select_request import Request
+from select_schema import Schema
+from sql_engine import Engine
+
+#: Bound of a record of the result, in characters.
+MOST_CHARACTERS = 1 << 20
+ROWS = 2048
+#: Bound of a statement: it names each column that ``SELECT *`` has.
+MOST_STATEMENT_CHARACTERS = 400_000
+
+
+def checked(engine: Engine, query: tree.Query, schema: Schema, request: Request) -> str:
+    """The statement of a query, for :func:`send`.
+
+    :raises SelectError: the query is not valid.
+    :raises sql_check.SqlError: its statement is too long.
+    """
+    for definition in select_output.definitions(request.target):
+        engine.rows(definition)
+    now = f"CAST('{datetime.now(tz=UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
+    statement = select_output.statement(query, schema, request.target, now)
+    return engine.checked(statement, MOST_STATEMENT_CHARACTERS)
+
+
+def send(engine: Engine, statement: str, write: Callable[[bytes], None]) -> None:
+    """Run a statement, and write its records.
+
+    :raises SelectError: a record is too long, or the query has failed.
+    :raises sql_check.SqlError: the engine has failed.
+    """
+    # Closed at once: the engine's end of a pipe is open until then.
+    with closing(engine.batches(statement, ROWS)) as batches:
+        for rows in batches:
+            if max(len(record) for (record,) in rows) > MOST_CHARACTERS:
+                raise SelectError("OverMaxRecordSize", "a record of the result has over 1 MiB")
+            write("".join(record for (record,) in rows).encode())
