@@ -159,6 +159,38 @@ class Evaluation:
         decision, asked = evaluator.decide(asked, explicit=self.operation.runs_storlet)
         return decision.rule, asked
 
+    def decide_restored(self) -> Rule | None:
+        """The rule that would apply to a PUT of the version that the query names, with the facts of
+        the version.
+        """
+        subject = self.subject
+        if self._evaluator is None or self.is_exempt(subject):
+            return None
+        asked = request_facts.of_request(self.environ, "PUT", subject.container, subject.name)
+        return self._evaluator.decide(asked)[0].rule
+
+    def decide_deletion(self, written: SwiftPath, compiled: Compiled) -> Rule | None:
+        """The rule of ``compiled`` that would apply to a DELETE of ``written``, with the facts that
+        the object has after this operation.
+        """
+        if self.is_exempt(written):
+            return None
+
+        def look_up() -> ObjectState:
+            if self.method == "PUT":
+                return ObjectState(request_facts.incoming_facts(self.environ))
+            stored = self.source_state()
+            if self.method == "POST":
+                facts = request_facts.changed_facts(self.environ, stored)
+            else:
+                facts = request_facts.copied_facts(self.environ, stored.facts, written.name or "")
+            return dataclasses.replace(stored, facts=facts)
+
+        place = (written.version, written.account, written.container)
+        evaluator = Evaluator(self.app, self.environ, compiled, place, look_up)
+        asked = request_facts.of_request(self.environ, "DELETE", written.container, written.name)
+        return evaluator.decide(asked)[0].rule
+
     def decide_reverse(self, facts: Facts) -> tuple[str, tuple[Step, ...], Facts]:
         """The rule whose storlets ran when the object was stored and must be reversed for this
         caller, with the reversing steps.

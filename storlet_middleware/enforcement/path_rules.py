@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from rules import template
 from rules.engine import Compiled
-from rules.facts import ObjectFacts
 from rules.model import Deny
 from storlet_middleware.enforcement import request_facts
 from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
@@ -148,20 +147,14 @@ class RequestPathRules:
             return mandatory.name, "it requires a storlet of its own for what is stored there"
         return None
 
-    def denial(
-        self, method: str, place: SwiftPath, stored: ObjectFacts | None = None
-    ) -> tuple[str, str] | None:
+    def denial(self, method: str, place: SwiftPath) -> tuple[str, str] | None:
         """The name and the message of the rule that denies the caller ``method`` on the object at
         ``place``, or ``None``.
-
-        :param stored: the facts of the object; by default those of the stored one, if they matter.
         """
         loaded = self._store.of(self._environ, self._version, place.account)
         if loaded is None or place.container == self._rules_container:
             return None
         facts = request_facts.of_request(self._environ, method, place.container, place.name)
-        if stored is not None:
-            facts = dataclasses.replace(facts, stored=stored)
         evaluator = evaluator_for(self._app, self._environ, place, loaded.compiled)
         rule = evaluator.decide(facts)[0].rule
         if rule is None or not isinstance(rule.action, Deny):

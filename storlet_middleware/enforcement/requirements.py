@@ -134,10 +134,7 @@ def require_no_later_delete(evaluation: Evaluation) -> None:
         written = evaluation.subject
     if written is None or written.name is None:
         return
-    denial = evaluation.path_rules.denial("DELETE", written)
-    if denial is None and evaluation.method == "PUT":
-        incoming = request_facts.incoming_facts(environ)
-        denial = evaluation.path_rules.denial("DELETE", written, incoming)
+    denial = _denial_of_deletion(evaluation, written)
     if denial is not None:
         rule, message = denial
         raise evaluation.refusal(rule, f"an expiry deletes the object: {message}")
@@ -178,11 +175,25 @@ def require_no_expiring_copy(evaluation: Evaluation) -> None:
     target = evaluation.copy_target
     if target is None or evaluation.operation.runs_storlet:
         return
-    denial = evaluation.path_rules.denial("DELETE", target)
+    denial = _denial_of_deletion(evaluation, target)
     if denial is not None and evaluation.source_state().expires:
         rule, message = denial
         text = f"the source expires, and so would its copy: {message}"
         raise evaluation.refusal(rule, text)
+
+
+def _denial_of_deletion(evaluation: Evaluation, written: SwiftPath) -> tuple[str, str] | None:
+    """The name and the message of the rule that denies a DELETE of ``written``, as it is or as the
+    operation stores it; ``None`` if there is none.
+    """
+    denial = evaluation.path_rules.denial("DELETE", written)
+    loaded = evaluation.store.of(evaluation.environ, written.version, written.account)
+    if denial is not None or loaded is None or not loaded.has_denials:
+        return denial
+    rule = evaluation.decide_deletion(written, loaded.compiled)
+    if rule is None or not isinstance(rule.action, Deny):
+        return None
+    return rule.name, rule.action.message
 
 
 def require_no_restore(evaluation: Evaluation) -> None:
@@ -231,6 +242,22 @@ def require_own_bytes(evaluation: Evaluation, rule: Rule) -> None:
             " would not see their bytes: upload the bytes themselves"
         )
         raise evaluation.refusal(rule.name, text)
+
+
+def require_restorable_version(evaluation: Evaluation) -> None:
+    """Apply the rules about PUT to a version that a PUT makes the current one again, with the facts
+    of the version: Swift ignores the headers of the request.
+
+    A cluster without versions ignores the query, and stores the body.  So the rules are evaluated
+    for the request as well.
+    """
+    is_restored = evaluation.method == "PUT" and evaluation.operation.version_id
+    if not is_restored or not evaluation.is_object or evaluation.loaded is None:
+        return
+    rule = evaluation.decide_restored()
+    require_not_denied(evaluation, rule)
+    if rule is not None and rule.is_mandatory:
+        require_own_bytes(evaluation, rule)
 
 
 def require_no_links(evaluation: Evaluation) -> None:

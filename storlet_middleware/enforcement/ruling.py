@@ -245,6 +245,7 @@ class Enforcement:
         if write_rule is not None and evaluation.copy_target is not None:
             self._hits.count(evaluation.copy_target.account, write_rule)
         requirements.require_not_denied(evaluation, rule, write_rule)
+        requirements.require_restorable_version(evaluation)
         requirements.require_no_moves(evaluation)
         requirements.require_no_quota(evaluation)
         requirements.require_no_later_delete(evaluation)

@@ -320,6 +320,39 @@ def test_a_copy_brings_no_expiry_to_a_kept_object(ward: Ward) -> None:
     assert ward.researcher.request("COPY", expiring, copy).status == 201
 
 
+def test_an_expiry_deletes_nothing_that_a_rule_keeps_after_the_request(
+    ward: Ward, own_rules: None
+) -> None:
+    kept = 'when: {method: DELETE, metadata: {keep: "1"}}, deny: it is kept'
+    ward.rule(f"version: 1\nrules:\n- {{name: keep, {kept}}}\n")
+    expiry, label = {"X-Delete-At": "4000000000"}, {"X-Object-Meta-Keep": "1"}
+    plain, expiring, target = unique("open/o"), unique("open/o"), unique("open/o")
+    assert ward.researcher.put(plain, b"x").status == 201
+    assert ward.researcher.put(expiring, b"x", expiry).status == 201
+    for method, path, headers in (
+        ("PUT", target, expiry), ("COPY", plain, {"Destination": target} | expiry),
+        ("COPY", expiring, {"Destination": target}), ("POST", plain, expiry),
+    ):  # fmt: skip
+        assert_closed(ward.researcher.request(method, path, headers | label), "keep")
+        assert ward.researcher.request(method, path, headers).status in (201, 202)
+
+
+def test_a_restored_version_is_judged_by_its_own_facts(ward: Ward, own_rules: None) -> None:
+    container = unique("versions")
+    rights = {"X-Container-Read": RESEARCHER, "X-Container-Write": RESEARCHER}
+    assert ward.admin.put(container, b"", rights | {"X-Versions-Enabled": "true"}).status == 201
+    path = f"{container}/o"
+    versions = [
+        ward.admin.put(path, b"x", headers).headers["X-Object-Version-Id"]
+        for headers in ({"X-Object-Meta-Class": "secret"}, {}, {})
+    ]
+    shut = "{name: shut, when: {method: PUT, metadata: {class: secret}}, deny: it is shut}"
+    ward.rule(f"version: 1\nrules:\n- {shut}\n")
+    secret, plain, _ = ({"version-id": version or ""} for version in versions)
+    assert_closed(ward.researcher.put(path, b"", query=secret), "shut")
+    assert ward.researcher.put(path, b"", query=plain).status == 201
+
+
 def test_a_segment_that_was_replaced_is_not_described(ward: Ward, own_rules: None) -> None:
     """The manifest still has the hash and length of the covered object."""
     ward.rule(RULES.replace("container: {prefix: patients}", "metadata: {patient: SECRET}"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 from swift.common.swob import Request
 
@@ -88,6 +90,14 @@ def test_a_manifest_or_link_is_not_stored_where_a_storlet_must_run(
     ruled.rule(rule("hide", "method: PUT, container: c", "run: up.py"))
     assert_closed(ruled.proxy.call("PUT", path, headers, body=b"x"))
     assert ruled.proxy.call("PUT", "c/new", body=b"x").status == 201
+
+
+@pytest.mark.parametrize("action", ["run: up.py", "deny: it is closed"])
+def test_a_restored_version_is_judged_by_its_own_facts(ruled: Ruled, action: str) -> None:
+    ruled.rule(rule("hide", "method: PUT, metadata: {class: secret}", action))
+    assert ruled.proxy.call("PUT", "c/o?version-id=1.2").status == 201
+    ruled.swift.containers["c"].objects["o"].headers["X-Object-Meta-Class"] = "secret"
+    assert_closed(ruled.proxy.call("PUT", "c/o?version-id=1.2"))
 
 
 @pytest.mark.parametrize("action", ["run: up.py", "deny: it is closed"])
@@ -201,6 +211,27 @@ def test_a_copy_brings_no_expiry_where_a_rule_denies_delete(
     ruled.seen()
     ruled.proxy.call("COPY", "c/o", {"Destination": "other/x"})
     assert ruled.seen() == ["COPY c/o"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("PUT", "c/x", {"X-Delete-At": "4000000000"}),
+        ("POST", "c/o", {"X-Delete-At": "4000000000"}),
+        ("COPY", "c/o", {"X-Delete-At": "4000000000", "Destination": "c/x"}),
+        ("COPY", "c/expiring", {"Destination": "c/x"}),
+    ],
+)
+def test_an_expiry_is_refused_for_what_the_request_makes_a_kept_object(
+    ruled: Ruled, method: str, path: str, headers: dict[str, str]
+) -> None:
+    ruled.rule(rule("keep", 'method: DELETE, metadata: {keep: "1"}', "deny: it is kept", False))
+    objects = ruled.swift.containers["c"].objects
+    objects["expiring"] = copy.deepcopy(objects["o"])
+    objects["expiring"].headers["X-Delete-At"] = "4000000000"
+    label = {"X-Object-Meta-Keep": "1"}
+    assert_closed(ruled.proxy.call(method, path, headers | label), "keep")
+    assert ruled.proxy.call(method, path, headers).status // 100 == 2
 
 
 def test_a_link_itself_is_not_copied_where_a_rule_wants_bytes(ruled: Ruled) -> None:
