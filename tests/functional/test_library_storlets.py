@@ -12,6 +12,7 @@ import lzma
 import re
 import struct
 import subprocess
+import tarfile
 import time
 import zipfile
 from collections.abc import Callable
@@ -242,6 +243,9 @@ def test_aggregate(owner: Client, container: str, ward: Ward) -> None:
     chart = got(owner, path, "std:aggregate", **plain, histogram="0,1", output="svg")
     assert chart.headers["Content-Type"] == "image/svg+xml"
     assert chart.body.startswith(b"<svg ")
+    chart = got(owner, path, "std:aggregate", **plain, histogram="0,1", output="png")
+    assert chart.headers["Content-Type"] == "image/png"
+    assert PIL.Image.open(io.BytesIO(chart.body)).size == (720, 360)
     refused = owner.put(
         f"{container}/wrong", lines, run_headers("std:aggregate", {"column": "degrees"})
     )
@@ -443,6 +447,35 @@ def test_archive(owner: Client, container: str, ward: Ward) -> None:
     assert "the archive is not valid" in refused.text
 
 
+def test_archive_pack(owner: Client, container: str) -> None:
+    members = {"notes/a": TEXT, f"notes/{HEBREW}": b"x", "notes/sub/": b""}
+    for name, body in (members | {"other": b"y"}).items():
+        assert owner.put(f"{container}/{name}", body).status == 201
+    given = {"container": container, "prefix": "notes/"}
+    for form, opened in (("zip", unzipped), ("tar", untarred)):
+        archive = stored(
+            owner, f"{container}/packed", "std:archive-pack", b"", **given, format=form
+        )
+        assert opened(archive.body) == members, archive
+    refused = owner.put(f"{container}/none", b"x", run_headers("std:archive-pack", given))
+    assert (refused.status, "the input is not empty" in refused.text) == (422, True)
+    assert owner.get(f"{container}/none").status == 404
+
+
+def unzipped(archive: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(archive)) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def untarred(archive: bytes) -> dict[str, bytes]:
+    with tarfile.open(fileobj=io.BytesIO(archive)) as file:
+        contents = {member.name: file.extractfile(member) for member in file}
+        return {
+            name + "/" * (data is None): b"" if data is None else data.read()
+            for name, data in contents.items()
+        }
+
+
 @pytest.mark.parametrize(
     ("storlet", "parameters"), [("std:xor", {"key": "5a0f01"}), ("std:bitrev", {})]
 )
@@ -489,7 +522,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 16
+    assert len(commands) == 17
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],

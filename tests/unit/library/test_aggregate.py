@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import PIL.Image
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -38,7 +39,7 @@ def output(data: bytes, block: int | None = None, **parameters: object) -> bytes
             patch.setattr(LINES, "BLOCK_BYTES", block)
         given = {name: str(value) for name, value in parameters.items()}
         ran = STORLET.run(data, given)
-    kind = "image/svg+xml" if given.get("output") == "svg" else "application/json"
+    kind = KINDS[given.get("output", "json")]
     assert ran.metadata == {"Content-Type": kind}
     return ran.output
 
@@ -227,6 +228,7 @@ def test_all_faults_of_the_parameters() -> None:
     assert text == "type=text: has no percentiles; type=text: has no histogram"
 
 
+KINDS = {"json": "application/json", "svg": "image/svg+xml", "png": "image/png"}
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -263,6 +265,43 @@ def test_a_picture_has_a_bar_for_each_bin(name: str, values: list[int], edges: l
     assert len(texts) < 20
 
 
+@settings(deadline=None, max_examples=30)
+@given(
+    name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80),
+    values=st.lists(st.integers(-20, 120), max_size=20),
+    edges=st.lists(st.integers(-10, 110), min_size=2, max_size=40, unique=True).map(sorted),
+)
+def test_a_png_has_the_bars_and_the_words(name: str, values: list[int], edges: list[int]) -> None:
+    data = b"".join(json.dumps({name: value}).encode() + b"\n" for value in values)
+    given = {"column": name, "format": "jsonl", "histogram": ",".join(map(str, edges))}
+    report = figures(data, **given)["histogram"]
+    picture = PIL.Image.open(io.BytesIO(output(data, **given, output="png")))
+    assert (picture.format, picture.size) == ("PNG", (720, 360))
+    assert picture.text["Title"] == name.replace("\0", "\ufffd")  # type: ignore[attr-defined]
+    caption = f"values: {len(values)}, below: {report['below']}, above: {report['above']}"
+    assert picture.text["Description"] == caption  # type: ignore[attr-defined]
+    pixels = picture.convert("RGB")
+    counts = [each["count"] for each in report["bins"]]
+    most = max(counts) or 1
+    for place, count in enumerate(counts):
+        middle = 70 + (2 * place + 1) * 630 // (2 * len(counts))
+        blue = [y for y in range(360) if pixels.getpixel((middle, y)) == (0x48, 0x78, 0xA8)]
+        assert blue == list(range(300 - -(-250 * count // most), 300))
+
+
+def test_a_png_has_the_figures_of_its_axes() -> None:
+    data = b"x\n" + b"1\n" * 7
+    pictures = [
+        PIL.Image.open(io.BytesIO(output(data, column="x", histogram=edges, output="png")))
+        for edges in ("0,5", "0,6", "-1.5,1e30")
+    ]
+    first, second, third = (picture.crop((0, 301, 720, 360)).tobytes() for picture in pictures)
+    assert len({first, second, third}) == 3
+    shades = pictures[0].convert("L").crop((0, 0, 70, 360)).histogram()
+    assert shades[0] > 50
+    assert shades[0] + shades[255] == 360 * 70
+
+
 def test_the_name_of_a_column_is_text_in_a_picture() -> None:
     name = "<script>alert(1)</script>&\x01"
     data = json.dumps({name: 3}).encode()
@@ -279,6 +318,7 @@ def test_a_picture_has_no_other_figures() -> None:
     text = failure(b"x\n1\n", **given, percentiles="50", distinct="true")
     assert text == "output=svg: has no percentiles; output=svg: has no distinct"
     assert output(b"x\n1\n", **given, distinct="false").startswith(b"<svg")
+    assert failure(b"", column="x", output="png") == "output=png: want a histogram"
 
 
 def test_the_memory_does_not_depend_on_the_size_of_the_object() -> None:

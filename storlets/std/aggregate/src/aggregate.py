@@ -7,18 +7,25 @@ once, and more of these than ``MOST_VALUES`` are an error: no figure is an estim
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from columns import AggregateError, Compound, Number, csv_values, json_values
 from figures import MEAN, Figure, Histogram, Total, json_text, number_of, percentile
 from histogram_picture import svg_of
+from histogram_png import png_of
 from parameters import shown
 from wanted import Wanted, wanted_of
 
 #: Bounds of the different values that percentiles and distinct values keep.
 MOST_VALUES = 100_000
 MOST_VALUE_CHARACTERS = 8 << 20
+#: The content type of each output, and the output of a report.
+OUTPUTS: dict[str, tuple[str, Callable[[dict[str, Any]], bytes]]] = {
+    "json": ("application/json", lambda facts: json_text(facts).encode() + b"\n"),
+    "svg": ("image/svg+xml", lambda facts: svg_of(facts).encode() + b"\n"),
+    "png": ("image/png", png_of),
+}
 
 
 class Aggregate:
@@ -30,13 +37,12 @@ class Aggregate:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         source, target = in_files[0], out_files[0]
         wanted = wanted_of(params)
-        kind = "image/svg+xml" if wanted.is_picture else "application/json"
+        kind, write = OUTPUTS[wanted.output]
         target.set_metadata({"Content-Type": kind})
         report = TextColumn(wanted) if wanted.is_text else NumberColumn(wanted)
         for value in values_of(source, wanted, report.skipped):
             report.add(value)
-        text = (svg_of if wanted.is_picture else json_text)(report.facts())
-        target.write(text.encode() + b"\n")
+        target.write(write(report.facts()))
 
 
 def values_of(source: Any, wanted: Wanted, skipped: dict[str, int]) -> Iterator[Any]:

@@ -29,7 +29,7 @@ class Wanted:
     percentiles: dict[str, Figure]
     is_distinct: bool
     edges: list[Figure]
-    is_picture: bool
+    output: str
 
 
 def wanted_of(params: dict[str, str]) -> Wanted:
@@ -58,21 +58,21 @@ def wanted_of(params: dict[str, str]) -> Wanted:
         faults += [
             f"type=text: has no {name}" for name in ("percentiles", "histogram") if params[name]
         ]
-    is_picture = params["output"] == "svg"
-    if is_picture:
+    output = params["output"]
+    if output != "json":
         if params["percentiles"]:
-            faults.append("output=svg: has no percentiles")
+            faults.append(f"output={output}: has no percentiles")
         if is_true(params, "distinct"):
-            faults.append("output=svg: has no distinct")
+            faults.append(f"output={output}: has no distinct")
         if not params["histogram"]:
-            faults.append("output=svg: want a histogram")
+            faults.append(f"output={output}: want a histogram")
     dialect = dialect_of(params, faults) if is_csv else {}
     if faults:
         raise AggregateError("; ".join(faults))
     skips = {"fail": (), "skip-missing": ("missing",), "skip": ("missing", "invalid")}
     return Wanted(
         column, is_csv, has_header, dialect, is_text, skips[params["wrong"]],
-        percentiles, is_true(params, "distinct"), edges, is_picture,
+        percentiles, is_true(params, "distinct"), edges, output,
     )  # fmt: skip
 
 
