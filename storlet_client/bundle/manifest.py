@@ -28,6 +28,8 @@ _COMPARISON = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9.]+)")
 _CLASS = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*")
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
+#: The least and the most bytes of a secret of the account.
+_SECRET_BYTES = (8, 4096)
 #: The type of a parameter that names a secret of the account, and the form of such a name.
 SECRET = "secret"  # noqa: S105  a type, no password
 _SECRET_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
@@ -341,7 +343,6 @@ def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
         ("build", "native"),
         ("files", "native"),
         ("arguments", "native"),
-        ("secrets", "python"),
     ):
         if document.get(key) and language != owner:
             faults.append(Fault((key,), f"is of {owner} storlets only; the language is {language}"))
@@ -355,10 +356,32 @@ def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
     faults += _faults_of_outputs(document)
     for name, row in document.get("parameters", {}).items():
         faults += _of_parameter(("parameters", name), row)
-        if row["type"] == SECRET and language != "python":
-            text = f"only python storlets have secrets; the language is {language}"
-            faults.append(Fault(("parameters", name, "type"), text))
+    for index, case in enumerate(document.get("tests", ())):
+        faults += _faults_of_secrets(document, ("tests", index, "secrets"), case)
     return faults
+
+
+def _faults_of_secrets(
+    document: Mapping[str, Any], path: Sequence[str | int], case: Mapping[str, Any]
+) -> list[Fault]:
+    """The faults of the secrets of a test case: a run has no others than these."""
+    values = {name: text_of(value) for name, value in case.get("parameters", {}).items()}
+    named = secrets_named(document.get("parameters", {}), values)
+    known = [*document.get("secrets", ()), *named]
+    least, most = _SECRET_BYTES
+    faults = []
+    for name, text in case.get("secrets", {}).items():
+        if name not in known:
+            wanted = "is in neither secrets nor a parameter of the type secret"
+            faults.append(Fault((*path, name), wanted))
+        elif not least <= len(text.encode()) <= most:
+            faults.append(Fault((*path, name), f"want {least} to {most} bytes"))
+    return faults
+
+
+def secrets_of(case: Mapping[str, Any]) -> dict[str, bytes]:
+    """The secrets of the run of a test case."""
+    return {name: text.encode() for name, text in case.get("secrets", {}).items()}
 
 
 def _faults_of_outputs(document: Mapping[str, Any]) -> list[Fault]:

@@ -155,7 +155,10 @@ class InSandbox:
             further = _further_files(self._project.document, case, Path(folder))
             for path in further:
                 path.touch(mode=0o600)
-            outcome = self._node.run(self._bundle, sources, _parameters(case), further=further)
+            outcome = self._node.run(
+                self._bundle, sources, _parameters(case), further=further,
+                secrets=manifest.secrets_of(case),
+            )  # fmt: skip
             self._output.seek(0)
             return Ran(outcome, _contents(case, self._output.read(), further))
 
@@ -189,6 +192,7 @@ class InProcesses:
             "source": str(self._source),
             "inputs": [str(self._project.folder / file) for file in manifest.inputs_of(case)],
             "parameters": _parameters(case),
+            "secrets": case.get("secrets", {}),
             "output": str(output),
             "further": [str(path) for path in further],
             "outcome": str(outcome),
@@ -285,7 +289,10 @@ def _main() -> None:
     try:
         inputs = [Input(Path(path)) for path in asked["inputs"]]
         further = [Path(path) for path in asked["further"]]
-        outcome = run_here(subject, inputs, output, asked["parameters"], further=further)
+        secrets = manifest.secrets_of(asked)
+        outcome = run_here(
+            subject, inputs, output, asked["parameters"], further=further, secrets=secrets
+        )
     except ProjectError as error:
         outcome = Outcome("bad_request", "; ".join(error.faults))
     place = Path(asked["outcome"])

@@ -11,17 +11,19 @@ from storlet_client.local.run import Input, Outcome, run
 from storlet_client.local.subject import Subject
 
 
-def run_here(
+def run_here(  # noqa: PLR0913, PLR0917  the parts of a run
     subject: Subject,
     inputs: Sequence[Input],
     output: int,
     parameters: Mapping[str, str],
     tell: jvm.Tell | None = None,
     further: Sequence[Path] = (),
+    secrets: Mapping[str, bytes] | None = None,
 ) -> Outcome:
     """Run the storlet, and write its output to a descriptor that this call closes in any case.
 
     :param further: files for the further outputs.
+    :param secrets: those of the run; none if it is not given.
     :param tell: a JVM waits for a debugger, and this is called with its address.
     :raises OSError: an input cannot be opened.
     :raises ProjectError: the project cannot be built, a parameter does not fit, or the number of
@@ -29,9 +31,9 @@ def run_here(
     """
     if subject.document["language"] != "java":
         with subject.as_project() as project:
-            return run(project, inputs, output, parameters, further)
+            return run(project, inputs, output, parameters, further, secrets)
     try:
         with subject.as_built() as project:
-            return jvm.run(project, inputs, output, parameters, tell, further)
+            return jvm.run(project, inputs, output, parameters, tell, further, secrets)
     finally:
         os.close(output)

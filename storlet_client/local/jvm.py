@@ -6,6 +6,7 @@ limit but that of the metadata.
 
 from __future__ import annotations
 
+import base64
 import os
 import socket
 import subprocess
@@ -27,17 +28,19 @@ _METADATA, _FURTHER = "metadata.", "further."
 Tell = Callable[[str], object]
 
 
-def run(
+def run(  # noqa: PLR0913, PLR0917  the parts of a run
     project: Project,
     inputs: Sequence[Input],
     output: int,
     parameters: Mapping[str, str],
     tell: Tell | None = None,
     further: Sequence[Path] = (),
+    secrets: Mapping[str, bytes] | None = None,
 ) -> Outcome:
     """Run the storlet, whose jars are below ``src/``; its output goes to a descriptor.
 
     :param further: files for the further outputs.
+    :param secrets: those of the run; none if it is not given.
     :param tell: if given, the JVM waits for a debugger, and this is called with its address.
     :raises ProjectError: a parameter does not fit, or a program is missing.
     """
@@ -48,7 +51,8 @@ def run(
         work = Path(folder)
         path = os.pathsep.join([*jars.runtime(work, _SOURCES), f"{code}/*"])
         asked, ended, log = work / "asked", work / "ended", work / "log"
-        asked.write_bytes(_packed(project.document, inputs, further, values, log))
+        packed = _packed(project.document, inputs, further, values, log)
+        asked.write_bytes(packed + _secrets(secrets or {}))
         command = ["java", *_debugger(tell), "-cp", path, _CLASS, str(asked), str(ended)]
         status = _execute(command, output)
         text = log.read_text(encoding="utf-8", errors="replace") if log.exists() else ""
@@ -103,6 +107,12 @@ def _packed(
     pairs.update({f"output.{n}": str(path.resolve()) for n, path in enumerate(further, 1)})
     pairs.update({f"parameter.{key}": text for key, text in parameters.items()})
     return "".join(f"{key}\0{text}\0" for key, text in pairs.items()).encode()
+
+
+def _secrets(values: Mapping[str, bytes]) -> bytes:
+    """Pairs with the values in base64."""
+    pairs = ((name.encode(), base64.b64encode(value)) for name, value in values.items())
+    return b"".join(b"secret.%s\0%s\0" % pair for pair in pairs)
 
 
 def _outcome(packed: bytes, log: str, further: int) -> Outcome:

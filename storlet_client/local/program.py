@@ -31,19 +31,26 @@ def run(
     inputs: Sequence[tuple[Path, Mapping[str, str]]],
     outputs: Sequence[int],
     parameters: Mapping[str, str],
+    secrets: Mapping[str, bytes] | None = None,
 ) -> Ended:
     """Run ``program`` on files with their metadata; it writes to the descriptors ``outputs``.
 
+    :param secrets: those of the run, each of which fits into a pipe.
     :raises OSError: an input cannot be opened, or the program cannot be started.
     """
     opened = [os.open(path, os.O_RDONLY | os.O_CLOEXEC) for path, _ in inputs]
     # Files, so that no program waits for this process, and no process that it leaves delays it.
     with tempfile.TemporaryFile() as log, tempfile.TemporaryFile() as written:
         try:
-            # 0, 1, 2, further inputs, further outputs, metadata.
+            # 0, 1, 2, further inputs, further outputs, metadata, secrets.
             given = [opened[0], outputs[0], log.fileno(), *opened[1:], *outputs[1:]]
             given.append(written.fileno())
             environment = _environment(inputs, len(outputs), parameters)
+            for name, value in (secrets or {}).items():
+                key = "STORLET_SECRET_FD_" + name.upper().replace("-", "_")
+                environment[key] = str(len(given))
+                opened.append(_pipe_with(value))
+                given.append(opened[-1])
             status = _start(program, arguments, given, environment)
         finally:
             for number in opened:
@@ -73,6 +80,14 @@ def _environment(
         ),
         "STORLET_METADATA_FD": str(further + outputs - 1),
     }
+
+
+def _pipe_with(value: bytes) -> int:
+    """The reading end of a pipe that has ``value``."""
+    reading, writing = os.pipe()
+    with os.fdopen(writing, "wb") as pipe:
+        pipe.write(value)
+    return reading
 
 
 def _start(

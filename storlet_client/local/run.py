@@ -22,7 +22,13 @@ from storlet_client.builder import native, rights
 from storlet_client.builder.project import SOURCE, Project, ProjectError
 from storlet_client.bundle import archive, manifest
 from storlet_client.local import author, program
-from storlet_client.local.author import failure_text, output_metadata, seekable, services
+from storlet_client.local.author import (
+    account_secrets,
+    failure_text,
+    output_metadata,
+    seekable,
+    services,
+)
 
 OK, FAILED, LOAD = "ok", "storlet.failed", "storlet.load"
 METADATA_LIMIT = "storlet.limit.metadata"
@@ -68,17 +74,19 @@ def run(
     output: int,
     parameters: Mapping[str, str],
     further: Sequence[Path] = (),
+    secrets: Mapping[str, bytes] | None = None,
 ) -> Outcome:
     """Run the storlet, and write its output to a descriptor that this call closes in any case.
 
     :param further: files for the further outputs.
+    :param secrets: those of the run; none if it is not given.
     :raises OSError: an input cannot be opened.
     :raises ProjectError: the project is of another language, a parameter does not fit, or the
         number of inputs or outputs is not one of the manifest.
     """
     document = project.document
     if document["language"] == "native":
-        return _run_program(project, inputs, output, parameters, further)
+        return _run_program(project, inputs, output, parameters, further, secrets or {})
     metadata = _Metadata(1 + len(further))
     with ExitStack() as opened:
         targets: list[author.StorletOutputFile] = []
@@ -104,6 +112,8 @@ def run(
         writer = author.LogFile(log.fileno(), _LOG_BYTES)
         opened.callback(writer.end)
         values["storlet_execution_path"] = str(project.folder / SOURCE)
+        account_secrets.begin(secrets or {})
+        opened.callback(account_secrets.end)
         try:
             logger = author.StorletLogger(document["main"], writer)
             storlet_class(logger)(sources, list(targets), values)
@@ -158,6 +168,7 @@ def _run_program(
     output: int,
     parameters: Mapping[str, str],
     further: Sequence[Path],
+    secrets: Mapping[str, bytes],
 ) -> Outcome:
     """Build a native project, and run its program."""
     document = project.document
@@ -176,7 +187,8 @@ def _run_program(
         files = [(each.path, each.metadata) for each in inputs]
         try:
             fds = [target.fileno() for target in targets]
-            ended = program.run(path.resolve(), document.get("arguments", ()), files, fds, values)
+            words = document.get("arguments", ())
+            ended = program.run(path.resolve(), words, files, fds, values, secrets)
         except OSError as error:
             if error.filename not in (None, str(path.resolve())):
                 raise

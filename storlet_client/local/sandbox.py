@@ -8,6 +8,7 @@ when this process closes the pipe or ends.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import importlib.util
 import json
@@ -92,10 +93,12 @@ class LocalNode:
         parameters: Mapping[str, str],
         limits: Mapping[str, str] | None = None,
         further: Sequence[Path] = (),
+        secrets: Mapping[str, bytes] | None = None,
     ) -> Outcome:
         """One run of a bundle.
 
         :param further: files for the further outputs, which exist.
+        :param secrets: those of the run; none if it is not given.
         :raises ConfigurationError: no sandbox can be started; the text has the remedy.
         """
         with tempfile.TemporaryDirectory() as folder:
@@ -104,11 +107,17 @@ class LocalNode:
                  "metadata": dict(each.metadata)}
                 for number, each in enumerate(inputs)
             ]  # fmt: skip
-            # An older storlet-local does not know "outputs".
-            outputs = {"outputs": [str(path.resolve()) for path in further]} if further else {}
+            # An older storlet-local does not know "outputs" and "secrets".
+            more: dict[str, Any] = {}
+            if further:
+                more["outputs"] = [str(path.resolve()) for path in further]
+            if secrets:
+                more["secrets"] = {
+                    name: base64.b64encode(value).decode() for name, value in secrets.items()
+                }
             return self._ask(
                 {"do": "run", "bundle": str(bundle.resolve()), "inputs": files,
-                 "parameters": dict(parameters), "limits": dict(limits or {}), **outputs}
+                 "parameters": dict(parameters), "limits": dict(limits or {}), **more}
             )  # fmt: skip
 
     def load(self, bundle: Path) -> Outcome:

@@ -33,6 +33,7 @@ class Case:
     :param outputs: the expected outputs from the first one on, each with the name of its file; any
         content will do for others.
     :param output_count: the number of outputs of the run.
+    :param secrets: the values of the run's secrets.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Case:
     output_count: int = 1
     metadata: Mapping[str, str] = field(default_factory=dict)
     error: str = ""
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,7 @@ def _case(row: Mapping[str, Any], files: Mapping[str, bytes], least_outputs: int
             output_count=max(least_outputs, len(outputs)),
             metadata=row.get("metadata", {}),
             error=row.get("error", ""),
+            secrets=manifest.secrets_of(row),
         )
     except KeyError as error:
         raise RegistrationCheckFailed(

@@ -177,7 +177,8 @@ class UploadCheck:
             return Outcome(BadRequest.code, "; ".join(faults))
         task = self._task(id_, version, values)
         total = min(task.deadlines.total, left)
-        task = replace(task, deadlines=replace(task.deadlines, total=total))
+        deadlines = replace(task.deadlines, total=total)
+        task = replace(task, deadlines=deadlines, secrets=case.secrets)
         with contextlib.ExitStack() as opened:
             inputs = [
                 opened.enter_context(files.open(content, {}, is_seekable=version.seekable))

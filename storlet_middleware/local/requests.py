@@ -8,7 +8,7 @@ there that has ``fault`` ends the session: no sandbox can be started, or the req
 ::
 
     {"do": "run", "bundle": "/tmp/fruit.storlet", "inputs": [{"path": "a", "metadata": {}}],
-     "parameters": {"text": "apple"}, "limits": {"Memory": "64M"}}
+     "parameters": {"text": "apple"}, "limits": {"Memory": "64M"}, "secrets": {"key": "YmFzZTY0"}}
     {"do": "load", "bundle": "/tmp/fruit.storlet"}
 
     {"code": "ok", "message": "", "traceback": "", "metadata": {}, "log": "", "usage": "cpu=0.01"}
@@ -17,6 +17,7 @@ there that has ``fault`` ends the session: no sandbox can be started, or the req
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
@@ -43,6 +44,7 @@ class Request:
     """``run``: one run.  ``load``: load the code and end before the run.
 
     :param outputs: files for the further outputs.
+    :param secrets: the values of the run's secrets.
     """
 
     do: str
@@ -51,6 +53,7 @@ class Request:
     parameters: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, str] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
+    secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,11 @@ def parse(line: bytes) -> Request:
         fields: dict[str, Any] = json.loads(line)
         inputs = tuple(InputFile(**each) for each in fields.pop("inputs", ()))
         outputs = tuple(fields.pop("outputs", ()))
-        request = Request(inputs=inputs, outputs=outputs, **fields)
+        secrets = {
+            name: base64.b64decode(text, validate=True)
+            for name, text in fields.pop("secrets", {}).items()
+        }
+        request = Request(inputs=inputs, outputs=outputs, secrets=secrets, **fields)
     except (ValueError, TypeError, AttributeError) as error:
         raise Malformed(f"a malformed request: {error}") from error
     if request.do not in (RUN, LOAD):

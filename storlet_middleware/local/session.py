@@ -141,7 +141,8 @@ class Session:
             raise BadRequest("; ".join(faults))
         effective = self._launcher.effective(version, wanted)
         number = f"local-{next(self._numbers)}"
-        return self._launcher.task(number, parameters, effective, wants_log=True)
+        task = self._launcher.task(number, parameters, effective, wants_log=True)
+        return replace(task, secrets=request.secrets)
 
 
 def _fault_of_count(

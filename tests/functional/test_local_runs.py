@@ -58,6 +58,12 @@ class Fruit:
         if action == "hang":
             out_files[0].write(b"begun")
             time.sleep(60)
+        if params["text"] == "secret":
+            from storlet import secrets
+
+            self.logger.info(secrets.get("key").decode())
+            out_files[0].write(secrets.get("key"))
+            return
         out_files[0].write(in_files[0].read())
         self.logger.info("copied")
 """
@@ -123,6 +129,16 @@ def test_a_run_gives_output_metadata_log_and_usage(
     assert "copied" in outcome.log
     assert int(outcome.metadata["uid"]) >= 100_000
     assert outcome.usage.startswith("cpu=")
+
+
+def test_a_run_has_its_secrets(node: LocalNode, bundle: Path, output: Path) -> None:
+    source = Input(bundle.parent.parent / "sample.txt")
+    given = {"key": b"a value of a test"}
+    outcome = node.run(bundle, [source], {"text": "secret"}, secrets=given)
+    assert outcome.is_ok, outcome
+    assert output.read_bytes().endswith(given["key"])
+    assert "INFO: [secret]" in outcome.log
+    assert run(node, bundle, "secret").code == "storlet.failed"
 
 
 def test_a_sandbox_has_no_network(node: LocalNode, bundle: Path) -> None:

@@ -170,6 +170,23 @@ def test_any_value_of_a_field_gives_faults_or_a_normal_form(key: str, value: Any
 KEY = {"key": {"type": "secret", "required": True, "help": "h"}}
 
 
+def test_a_case_has_the_secrets_that_its_run_would_have() -> None:
+    case = {"name": "a", "input": "a", "parameters": {"key": "backup-key"}}
+    case |= {"secrets": {"backup-key": "of a test", "api-token": "שלום"}}
+    document = {**GOOD, "secrets": ["api-token"], "parameters": KEY, "tests": [case]}
+    assert manifest.faults_of(document) == []
+    expected = {"backup-key": b"of a test", "api-token": "שלום".encode()}
+    assert manifest.secrets_of(case) == expected
+    assert manifest.secrets_of({"name": "a", "input": "a"}) == {}
+
+
+def test_all_languages_have_secrets() -> None:
+    for language, main in (("java", "org.example.Up"), ("native", "up")):
+        document = {**GOOD, "language": language, "main": main, "secrets": ["a"]}
+        document |= {"files": ["up"], "parameters": KEY} if language == "native" else {}
+        assert not [fault for fault in manifest.faults_of(document) if "secret" in str(fault)]
+
+
 def test_a_manifest_names_secrets_and_parameters_that_name_one() -> None:
     document = {**GOOD, "secrets": ["api-token"], "parameters": KEY}
     assert manifest.faults_of(document) == []
@@ -189,8 +206,14 @@ def test_a_manifest_names_secrets_and_parameters_that_name_one() -> None:
         ({"secrets": ["A"]}, "secrets.0: 'A': want: a lower-case letter"),
         ({"secrets": list("abcdefghi")}, "more than 8 items"),
         ({"secrets": ["a", "a"]}, "has an item twice"),
-        ({"language": "java", "secrets": ["a"]}, "secrets: is of python storlets only"),
-        ({"language": "java", "parameters": KEY}, "parameters.key.type: only python storlets"),
+        (
+            {"tests": [{"name": "a", "input": "a", "secrets": {"b": "12345678"}}]},
+            "tests.0.secrets.b: is in neither secrets nor a parameter of the type secret",
+        ),
+        (
+            {"secrets": ["b"], "tests": [{"name": "a", "input": "a", "secrets": {"b": "short"}}]},
+            "tests.0.secrets.b: want 8 to 4096 bytes",
+        ),
         ({"parameters": {"k": {"type": "secret", "default": "A"}}}, "want the name of a secret"),
     ],
 )

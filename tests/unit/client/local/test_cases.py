@@ -143,6 +143,17 @@ def test_a_case_can_have_several_inputs(project: Project) -> None:
     assert "takes 2" in faults_of(with_case(changed))[0]
 
 
+def test_a_case_has_its_secrets(project: Project) -> None:
+    with_code(project, "from storlet import secrets\nout_files[0].write(secrets.get('key'))")
+    (project.folder / "wanted").write_text("of a test")
+    row = {"name": "a", "input": "sample.txt", "parameters": {"text": "x"}}
+    first = {**row, "output": "wanted", "secrets": {"key": "of a test"}}
+    rows = [first, {**row, "name": "b", "error": "storlet.failed"}]
+    changed = Project(project.folder, {**project.document, "tests": rows})
+    found = list(cases.results(changed, "", cases.InProcesses(changed)))
+    assert [each.faults for each in found] == [(), ()]
+
+
 class Node:
     """A node whose storlet repeats its parameter, after what was in the file before."""
 
@@ -150,9 +161,14 @@ class Node:
         self._output = output.fileno()
 
     def run(
-        self, bundle: Path, inputs: list[Input], parameters: dict[str, str], further: list[Path]
+        self,
+        bundle: Path,
+        inputs: list[Input],
+        parameters: dict[str, str],
+        further: list[Path],
+        secrets: dict[str, bytes],
     ) -> Outcome:
-        assert further == []
+        assert (further, secrets) == ([], {"key": parameters["text"].encode()})
         assert inputs[0].path.read_bytes()
         os.write(self._output, parameters["text"].encode())
         return Outcome("ok", log="seen\n")
@@ -162,9 +178,10 @@ def test_cases_in_a_sandbox_get_the_output_of_their_own_run(
     project: Project, tmp_path: Path
 ) -> None:
     rows = [
-        {"name": text, "input": "sample.txt", "parameters": {"text": text}, "output": "wanted"}
+        {"name": text, "input": "sample.txt", "parameters": {"text": text}, "output": "wanted",
+         "secrets": {"key": text}}
         for text in ("one apple\n", "pears")
-    ]
+    ]  # fmt: skip
     (project.folder / "wanted").write_text("pears")
     changed = Project(project.folder, {**project.document, "tests": rows})
     with (tmp_path / "out").open("w+b") as output:

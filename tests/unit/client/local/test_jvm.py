@@ -68,6 +68,15 @@ def test_a_run_has_the_code_the_files_and_the_parameters(project: Project) -> No
     assert "jdwp" not in outcome.log
 
 
+def test_a_run_has_its_secrets(project: Project) -> None:
+    source = Input(project.folder / "in")
+    source.path.write_bytes(b"x")
+    with (project.folder / "out").open("wb") as output:
+        given = ([source], output.fileno(), {"text": "ok"}, None, ())
+        outcome = jvm.run(project, *given, {"mac-key": b"\0value"})
+    assert outcome.metadata["secret.mac-key"] == "AHZhbHVl"
+
+
 def test_a_storlet_that_seeks_is_known(project: Project) -> None:
     assert "seekable" not in run(project, "ok")[0].metadata
     project = Project(project.folder, {**DOCUMENT, "input": "seekable"})

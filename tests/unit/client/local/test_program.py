@@ -64,6 +64,15 @@ def test_a_program_gets_arguments_parameters_and_inputs(tmp_path: Path) -> None:
     assert (outcome.is_ok, outcome.log) == (True, "log\n")
 
 
+def test_a_secret_is_read_from_its_descriptor(tmp_path: Path) -> None:
+    script = 'eval "exec 9<&$STORLET_SECRET_FD_MAC_KEY"; cat <&9; env | grep -c a-value'
+    made = project_of(tmp_path, script + " || true")
+    fd = os.open(tmp_path / "out", os.O_WRONLY | os.O_CREAT)
+    secrets = {"other": b"b" * 4096, "mac-key": b"a-value\n"}
+    assert run(made, [Input(tmp_path / "in")], fd, {}, secrets=secrets).is_ok
+    assert (tmp_path / "out").read_text() == "a-value\n0\n"
+
+
 def test_metadata_is_written_to_its_descriptor(tmp_path: Path) -> None:
     script = 'eval "exec 9>&$STORLET_METADATA_FD"; echo \'{"a": "b", "n": 1, "no": null}\' >&9'
     outcome, _ = outcome_of(tmp_path, script)

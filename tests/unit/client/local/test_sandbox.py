@@ -46,7 +46,8 @@ def test_requests_are_answered_and_output_comes(
     assert outcome.is_ok
     assert '"metadata": {"k": "v"}' in outcome.log
     assert str(source) in outcome.log
-    assert "outputs" not in outcome.log, "an older storlet-local does not know it"
+    unknown = [name for name in ("outputs", "secrets") if name in outcome.log]
+    assert unknown == [], "an older storlet-local does not know it"
 
 
 def test_files_for_further_outputs_are_named(
@@ -56,8 +57,10 @@ def test_files_for_further_outputs_are_named(
     source, further = tmp_path / "in", tmp_path / "further"
     source.write_bytes(b"x")
     with LocalNode(2) as node:
-        log = node.run(tmp_path / "b", [Input(source)], {}, further=[further]).log
+        secrets = {"key": b"\0value"}
+        log = node.run(tmp_path / "b", [Input(source)], {}, further=[further], secrets=secrets).log
     assert f'"outputs": ["{further}"]' in log
+    assert '"secrets": {"key": "AHZhbHVl"}' in log
 
 
 def test_a_file_that_every_user_may_write_is_given_as_a_copy(

@@ -26,6 +26,8 @@ FORMS = [
     urllib.parse.quote(VALUE).encode(),
     urllib.parse.quote(VALUE, safe="").encode(),
     urllib.parse.quote_plus(VALUE).encode(),
+    str(list(VALUE)).strip("[]").encode(),
+    b"112, 97, 115, 115, -1, 119, 111, 114, 100, 43, 47, 39, 34, 10, 92, 101, 110, 100",
 ]
 
 

@@ -199,6 +199,15 @@ def test_cases_run_one_after_the_other(proxy: Proxy, node: Node) -> None:
     assert [each.invoke.parameters["word"] for each in (first, second)] == ["a", "b"]
 
 
+def test_a_case_has_its_own_secrets_only(proxy: Proxy, node: Node) -> None:
+    packed = with_cases({"secrets": {"key": "of a test"}}, {"name": "second"}, secrets=["key"])
+    assert check(proxy, packed).status == 201
+    node.workers.settle()
+    _, first, second = node.workers.runs
+    assert first.invoke.secret_values == {"key": b"of a test"}
+    assert second.invoke.secret_values == {}
+
+
 def test_inputs_are_written_once_and_the_storlet_can_only_read_them(
     make_proxy: Callable[..., Proxy],
 ) -> None:

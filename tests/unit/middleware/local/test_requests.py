@@ -22,6 +22,13 @@ def test_files_for_further_outputs_are_known_where_there_are_some() -> None:
     assert json.loads(Reply("ok", further_metadata=({},)).line())["further_metadata"] == [{}]
 
 
+def test_secrets_are_in_no_text_of_a_request() -> None:
+    line = {"do": "run", "bundle": "/b", "secrets": {"key": "AHZhbHVl"}}
+    request = requests.parse(json.dumps(line).encode())
+    assert request.secrets == {"key": b"\0value"}
+    assert "value" not in repr(request)
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -31,6 +38,7 @@ def test_files_for_further_outputs_are_known_where_there_are_some() -> None:
         b'{"do": "stop", "bundle": "/b"}',
         b'{"do": "run", "bundle": "/b", "colour": "red"}',
         b'{"do": "run", "bundle": "/b", "inputs": [{"path": "/a"}]}',
+        b'{"do": "run", "bundle": "/b", "secrets": {"key": "*"}}',
     ],
 )
 def test_another_line_is_malformed(line: bytes) -> None:

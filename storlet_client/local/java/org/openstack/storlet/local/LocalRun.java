@@ -13,6 +13,7 @@ import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.ArrayList;
+import java.util.Base64;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -25,6 +26,7 @@ import org.openstack.storlet.common.StorletInputStream;
 import org.openstack.storlet.common.StorletLogger;
 import org.openstack.storlet.common.StorletObjectOutputStream;
 import org.openstack.storlet.common.StorletOutputStream;
+import org.openstack.storlet.secrets.Secrets;
 
 /**
  * Runs a storlet once, in this JVM and without a sandbox, for a debugger.
@@ -108,6 +110,9 @@ public final class LocalRun {
         }
         parameters.putAll(below(asked, "parameter."));
         ArrayList<StorletOutputStream> outputs = new ArrayList<>(all);
+        Map<String, byte[]> secrets = new HashMap<>();
+        below(asked, "secret.").forEach((name, text) -> secrets.put(name, Base64.getDecoder().decode(text)));
+        Given.begin(secrets);
         try (FileOutputStream log = new FileOutputStream(asked.get("log"))) {
             storlet.invoke(inputs, outputs, parameters, new StorletLogger(log.getFD()));
         }
@@ -167,6 +172,17 @@ public final class LocalRun {
 
         LoadFailure(Throwable cause) {
             super(cause);
+        }
+    }
+
+    /** The secrets of the run. */
+    private static final class Given extends Secrets {
+        private Given(Map<String, byte[]> values) {
+            super(values);
+        }
+
+        static void begin(Map<String, byte[]> values) {
+            setCurrent(new Given(values));
         }
     }
 
