@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import io
+import tomllib
+import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from storlet_client.bundle import manifest
+from tests.functional.test_library_storlets import run_headers, set_secret
 from tests.functional.test_seekable import SEEKING, upload_seeker
 from tests.functional.test_services import SUFFIXES, ask, md5, outcomes, upload
 from tests.functional.wards import (
@@ -19,7 +25,7 @@ from tests.functional.wards import (
     make_ward,
 )
 from tests.support.accounts import unique, users_of
-from tests.support.cluster import Cluster
+from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.http import Client
 from tests.support.storlets import Tool, Toolbox, seen
 
@@ -92,6 +98,69 @@ def test_a_stored_result_is_encrypted_again(
     for name in ("c/put", "c/copied"):
         assert there.client.get(name).body == word * 500
     assert holding(other_cluster, word) == holding(other_cluster, SECRET[:200]) == []
+
+
+# --- the system library
+
+
+LIBRARY = CHECKOUT / "storlets/std"
+#: Their outputs are not the same each time, or need objects of the cluster.
+WITHOUT_OUTPUT = {"encrypt", "archive-pack"}
+
+
+def library_cases() -> dict[str, tuple[Path, dict[str, Any], dict[str, Any]]]:
+    """The folder, the manifest and the first case with an output of each storlet."""
+    found = {}
+    for path in sorted(LIBRARY.glob("*/storlet.toml")):
+        document = tomllib.loads(path.read_text("utf-8"))
+        cases = (case for case in document["tests"] if isinstance(case.get("output"), str))
+        case = next(cases, None)
+        if case is not None:
+            found[document["name"]] = (path.parent, document, case)
+    return found
+
+
+CASES = library_cases()
+
+
+def test_each_storlet_of_the_library_has_a_case() -> None:
+    names = {path.parent.name for path in LIBRARY.glob("*/storlet.toml")}
+    assert names - set(CASES) == WITHOUT_OUTPUT
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_storlet_of_the_library_runs_on_encrypted_objects(other_owner: Client, name: str) -> None:
+    folder, document, case = CASES[name]
+    data, expected = ((folder / case[key]).read_bytes() for key in ("input", "output"))
+    for secret, value in case.get("secrets", {}).items():
+        set_secret(other_owner, secret, value.encode())
+    parameters = {key: manifest.text_of(value) for key, value in case.get("parameters", {}).items()}
+    headers = run_headers(f"std:{name}", parameters)
+    assert other_owner.put("c/library", data).status == 201
+    answer = other_owner.get("c/library", headers)
+    assert (answer.status, answer.is_broken, answer.body) == (200, False, expected), answer
+    assert answer.headers["X-Storlet-Ran-On"] == "proxy"
+    copy = other_owner.put("c/copied", b"", headers | {"X-Copy-From": "c/library"})
+    assert (copy.status, other_owner.get("c/copied").body) == (201, expected), copy
+    # The body of a PUT cannot seek.
+    if "input" not in document:
+        put = other_owner.put("c/made", data, headers)
+        assert (put.status, other_owner.get("c/made").body) == (201, expected), put
+
+
+def test_objects_are_encrypted_twice_and_packed(
+    other_owner: Client, other_cluster: Cluster, secret: str
+) -> None:
+    set_secret(other_owner, "backup-key", bytes(range(32)))
+    key = {"key": "backup-key"}
+    assert other_owner.put("c/twice", SECRET, run_headers("std:encrypt", key)).status == 201
+    assert SECRET[:20] not in other_owner.get("c/twice").body
+    assert other_owner.get("c/twice", run_headers("std:decrypt", key)).body == SECRET
+    given = {"container": "c", "prefix": "secret", "compress": "false"}
+    assert other_owner.put("c/packed", b"", run_headers("std:archive-pack", given)).status == 201
+    with zipfile.ZipFile(io.BytesIO(other_owner.get("c/packed").body)) as archive:
+        assert {name: archive.read(name) for name in archive.namelist()} == {secret[2:]: SECRET}
+    assert holding(other_cluster, SECRET[:200]) == []
 
 
 # --- rules
