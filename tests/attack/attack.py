@@ -26,8 +26,8 @@ class Attack:
     limited by Swift's ratelimit, so responses and leftovers are judged and times only shown.
     ``by_median``: the attacker keeps Swift and the cores busy with requests as an ordinary tenant
     may, so the neighbour's median is judged, not its slowest requests.
-    ``once``: each run creates worker groups that stay until they are idle, so ``make attack`` does
-    not repeat it.
+    ``once``: each run creates worker groups that stay until they are idle, or accounts, which only
+    an operator creates; so ``make attack`` does not repeat it.
     ``is_timed``: compares times of requests, so nothing else may run beside it.
     """
 

@@ -220,5 +220,5 @@ ROWS: Final = (
     Attack("storlet metadata: paths, CR/LF, non-Latin-1", "400", manifests, HTTP, once=True),
     Attack("backend headers from a client", "ignored", backend_headers, HTTP),
     Attack("limits raised by a request", "400, or no more than before", raised_limits, HTTP),
-    Attack("account names", "work", account_names, HTTP),
+    Attack("account names", "work", account_names, HTTP, once=True),
 )  # fmt: skip

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import shutil
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +17,9 @@ from typing import Any
 import pytest
 
 from storlet_daemon.protocol import framing, messages
-from tests.conformance.conftest import new_sandbox
+from tests.conformance.conftest import new_sandbox, public_folder
 from tests.conformance.daemon_harness import (
+    REPOSITORY,
     Code,
     HostSandbox,
     InputFile,
@@ -145,7 +149,7 @@ def test_programs_leave_no_descriptor_and_no_process(program: Storlet) -> None:
     counts = {pid: count_descriptors(pid) for pid in workers}
     for _ in range(50):
         assert program.run(InputFile(b"abc", start=1, end=1), log_limit=100).output == b"b"
-    until(lambda: program.sandbox.descendants() == workers)
+    until(lambda: not any(_name(pid) == "program" for pid in program.sandbox.descendants()))
     until(lambda: {pid: count_descriptors(pid) for pid in workers} == counts)
 
 
@@ -165,6 +169,70 @@ def test_a_program_that_cannot_be_started_is_an_error_of_its_run(
     done = storlet.run(b"in").done
     assert done.code == messages.LOAD
     assert "gone.sh is missing" in (done.message or "")
+
+
+_MARKING = """#!/bin/sh
+: > "$STORLET_PARAM_mark"
+exec cat
+"""
+
+#: Executes a worker to which the kernel refuses ``pidfd_open``.
+_WITHOUT_PIDFD_OPEN = """#!{python}
+import ctypes, os, struct, sys
+sys.path.insert(0, {repository!r})
+from storlet_daemon import kernel
+rows = ((0x20, 0, 0, 0), (0x15, 0, 1, 434), (0x06, 0, 0, 0x50001), (0x06, 0, 0, 0x7FFF0000))
+code = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *row) for row in rows))
+kernel.filter_calls(struct.pack("@HP", len(rows), ctypes.addressof(code)))
+os.execv({worker!r}, [{worker!r}, *sys.argv[1:]])
+"""
+
+
+def _executable(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_program_runs_without_a_second_call_for_the_descriptor_of_its_exit(
+    native_dir: Path, native_code: Path, tmp_path: Path
+) -> None:
+    """That call may fail, and the program would run although its run has failed."""
+    worker = str(native_dir / "storlet-worker")
+    text = _WITHOUT_PIDFD_OPEN.format(
+        python=sys.executable, repository=str(REPOSITORY), worker=worker
+    )
+    _executable(native_code / "marking.sh", _MARKING)
+    with public_folder("st-") as folder:
+        refused = _executable(folder / "worker", text)
+        with HostSandbox(folder, ("--native-worker", refused)) as sandbox:
+            storlet = sandbox.load(Code(native_code, "marking.sh", "marking.sh", "native"))
+            result = storlet.run(b"in", mark=str(tmp_path / "mark"))
+    assert result.done.is_ok, result.done
+    assert result.output == b"in"
+
+
+def test_no_program_runs_if_its_run_fails_for_lack_of_a_descriptor(
+    sandbox: HostSandbox, native_code: Path, tmp_path: Path
+) -> None:
+    """Each descriptor of the run is missing once, also the one that shows the program's exit."""
+    _executable(native_code / "marking.sh", _MARKING)
+    code = Code(native_code, "marking.sh", "marking.sh", "native")
+    storlet = sandbox.load(code, workers_max=1)
+    reasons = []
+    for spare in range(1, 14):
+        assert storlet.run(b"in", mark=str(tmp_path / "before")).output == b"in"
+        [pid] = until(lambda: found if len(found := sandbox.descendants()) == 1 else None)
+        limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (count_descriptors(pid) + spare, limits[1]))
+        mark = tmp_path / str(spare)
+        done = storlet.run(b"in", mark=str(mark)).done
+        assert mark.exists() == done.is_ok
+        reasons.append(done.message)
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    assert "the program cannot be started: Too many open files" in reasons
+    assert reasons[-1] is None
 
 
 def _name(pid: int) -> str:

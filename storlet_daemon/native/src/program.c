@@ -21,11 +21,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -358,47 +358,56 @@ static char **environment_of(struct run *run, const struct program *program) {
 /* --- start -------------------------------------------------------------------------------------
  */
 
-/* Why the child of `spawn` did not become the program. It sets this in this process's memory. */
-static volatile int spawn_error;
+#define CHILD_STACK_BYTES 16384
+
+/* The argument of the child of `spawn`. */
+struct start {
+    const struct program *program;
+    char *const *arguments;
+    char *const *environment;
+    int error; /* why it did not */
+};
 
 /* In the child: take the descriptors, and execute the program. */
-__attribute__((noreturn, noinline)) static void become(const struct program *program,
-                                                       char *const *arguments,
-                                                       char *const *environment) {
+static int become(void *given) {
     static const struct sigaction defaults = {.sa_handler = SIG_DFL};
+    struct start *start = given;
+    const struct program *program = start->program;
     bool has_all = sigaction(SIGPIPE, &defaults, NULL) == 0;
     for (size_t number = 0; number < program->given_count && has_all; number++) {
         has_all = dup2(program->given[number], (int)number) >= 0;
     }
     if (has_all) {
-        execve(program_path, arguments, environment);
+        execve(program_path, start->arguments, start->environment);
     }
-    spawn_error = errno;
+    start->error = errno;
     _exit(127);
 }
 
 /*
  * Start the program; 0 or an error. This process waits until its child executes the program or
- * fails. Until then the child uses this process's memory and stack, so it makes system calls only.
- * It has no other threads, and no signal handlers that could run in the child. posix_spawn makes
- * the same child, with a stack of its own and a system call for each of 64 signals.
+ * fails. Until then the child uses this process's memory, so it makes system calls only. It has no
+ * other threads, and no signal handlers that could run in the child. posix_spawn makes the same
+ * child, with a system call for each of 64 signals.
+ *
+ * The child and the descriptor that shows its exit come from one call: without a descriptor for it,
+ * no program starts that this process would lose.
  */
-__attribute__((noinline)) static int spawn(const struct config *config, struct program *program,
-                                           char **environment) {
+static int spawn(const struct config *config, struct program *program, char **environment) {
+    static char stack[CHILD_STACK_BYTES] __attribute__((aligned(16)));
+    struct start start = {
+        .program = program, .arguments = config->arguments, .environment = environment};
     config->arguments[0] = program_name;
-    spawn_error = 0;
-    program->pid = vfork();
-    if (program->pid == 0) {
-        become(program, config->arguments, environment);
-    }
+    program->pid = clone(become, stack + sizeof stack,
+                         CLONE_VM | CLONE_VFORK | CLONE_PIDFD | SIGCHLD, &start, &program->exit);
     if (program->pid < 0) {
         return errno;
     }
-    if (spawn_error != 0) {
+    if (start.error != 0) {
         while (waitpid(program->pid, NULL, 0) < 0 && errno == EINTR) {
         }
     }
-    return spawn_error;
+    return start.error;
 }
 
 static bool start(struct run *run, struct program *program) {
@@ -413,10 +422,6 @@ static bool start(struct run *run, struct program *program) {
         close(program->given[i]);
     }
     program->given_count = 0;
-    if (is_started) {
-        program->exit = (int)syscall(SYS_pidfd_open, program->pid, 0);
-        is_started = program->exit >= 0 || system_failed(run, "the program cannot be watched");
-    }
     return is_started;
 }
 
