@@ -150,7 +150,8 @@ def test_programs_leave_no_descriptor_and_no_process(program: Storlet) -> None:
     for _ in range(50):
         assert program.run(InputFile(b"abc", start=1, end=1), log_limit=100).output == b"b"
     until(lambda: not any(_name(pid) == "program" for pid in program.sandbox.descendants()))
-    until(lambda: {pid: count_descriptors(pid) for pid in workers} == counts)
+    # The first count may include the connection of the run before, which is about to be closed.
+    until(lambda: all(count_descriptors(pid) <= counts[pid] for pid in workers))
 
 
 def test_a_program_that_cannot_be_started_is_an_error_of_its_run(
