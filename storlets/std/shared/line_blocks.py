@@ -30,7 +30,8 @@ def whole_lines(source: Any) -> Iterator[bytes]:
     for block in blocks(source):
         end = block.rfind(b"\n") + 1
         if end:
-            yield rest + block[:end]
+            # One copy: that of a slice, and that of a sum, would be two.
+            yield b"".join((rest, memoryview(block)[:end]))
             rest = block[end:]
         else:
             rest += block

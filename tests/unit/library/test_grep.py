@@ -101,6 +101,16 @@ def test_context_and_places_are_those_of_gnu_grep(
     assert output(data, block, pattern="a", before=before, after=after, **given) == expected
 
 
+@given(
+    block=st.lists(st.sampled_from([b"a", b"b", b"\0"]), max_size=30).map(b"".join),
+    text=st.lists(st.sampled_from([b"a", b"b", b"\0"]), max_size=4).map(b"".join),
+    start=st.integers(0, 30),
+)
+def test_places_are_those_of_find(block: bytes, text: bytes, start: int) -> None:
+    start = min(start, len(block))
+    assert shared("matching").searcher(block)(text, start) == block.find(text, start)
+
+
 def test_the_last_line_of_a_limit_has_its_context() -> None:
     text = b"a\nb\na\nc\nd\n"
     found = output(text, pattern="a", max_count=1, after=3, line_numbers=True)
