@@ -29,7 +29,7 @@ SECTION: Final = re.compile(
     r"^Speed\n-+\n(.*?)(?=^\S[^\n]*\n[-=]{4,}\n|\Z)", re.MULTILINE | re.DOTALL
 )
 ROW: Final = re.compile(
-    r"^   \* - (?P<text>.*?)\n     - (?P<number>.*?)\n     - (?P<measured>.*?)\n     - (?P<shown>[^\n]*)",
+    r"^   \* - (?P<text>.*(?:\n {7}.*)*)\n     - (?P<number>.*?)\n     - (?P<measured>.*?)\n     - (?P<shown>[^\n]*)",
     re.MULTILINE,
 )
 _SHOWN: Final = re.compile(r"``make bench ROWS=([a-z]+)``((?: ``[a-z0-9_.*]+``)+)")
@@ -103,7 +103,8 @@ def promise_of(row: re.Match[str]) -> Promise:
     least = float(low) if low else float(bound) if side == "at least" else float("-inf")
     most = float(high) if high else float(bound) if side == "at most" else float("inf")
     patterns = tuple(re.findall(r"``([^`]+)``", shown[2]))
-    return Promise(row["text"], row["number"], shown[1], patterns, least, most, unit)
+    text = " ".join(row["text"].split())
+    return Promise(text, row["number"], shown[1], patterns, least, most, unit)
 
 
 def verdicts(promises: Iterable[Promise], figures: Sequence[Figure]) -> dict[str, Verdict]:

@@ -4,8 +4,8 @@ The pattern is searched in each line without its line break, that is ``\\r`` and
 A call of Python for each line would dominate the cost, so where the result is the same, a whole
 block is searched, and calls are made for lines that match only:
 
-* Plain texts, such as ``WARN|ERROR``, are found by ``memmem`` of the C library, which needs half the
-  time of ``bytes.find``.
+* Plain texts, such as ``WARN|ERROR``, are found by ``memmem`` of the C library, which needs half
+  the time of ``bytes.find``.
 * An expression is searched in the block with ``re.MULTILINE``.  This finds all lines if each match
   within a line is one within the block, too (:func:`is_fit_for_blocks`).  If a match may have a
   line feed, the line where it begins is searched, too.
