@@ -121,6 +121,13 @@ def library_cases() -> dict[str, tuple[Path, dict[str, Any], dict[str, Any]]]:
 
 
 CASES = library_cases()
+#: The head of the statistics of S3 Select. Of Parquet they count the bytes that were read, and
+#: other parts of an object are read at the proxy server than of a file.
+STATISTICS = b"S\0\0\0\x10"
+
+
+def comparable(name: str, output: bytes) -> bytes:
+    return output.partition(STATISTICS)[0] if name == "s3-select-parquet" else output
 
 
 def test_each_storlet_of_the_library_has_a_case() -> None:
@@ -132,16 +139,19 @@ def test_each_storlet_of_the_library_has_a_case() -> None:
 def test_a_storlet_of_the_library_runs_on_encrypted_objects(other_owner: Client, name: str) -> None:
     folder, document, case = CASES[name]
     data, expected = ((folder / case[key]).read_bytes() for key in ("input", "output"))
+    expected = comparable(name, expected)
     for secret, value in case.get("secrets", {}).items():
         set_secret(other_owner, secret, value.encode())
     parameters = {key: manifest.text_of(value) for key, value in case.get("parameters", {}).items()}
     headers = run_headers(f"std:{name}", parameters)
     assert other_owner.put("c/library", data).status == 201
     answer = other_owner.get("c/library", headers)
-    assert (answer.status, answer.is_broken, answer.body) == (200, False, expected), answer
+    assert (answer.status, answer.is_broken) == (200, False), answer
+    assert comparable(name, answer.body) == expected
     assert answer.headers["X-Storlet-Ran-On"] == "proxy"
     copy = other_owner.put("c/copied", b"", headers | {"X-Copy-From": "c/library"})
-    assert (copy.status, other_owner.get("c/copied").body) == (201, expected), copy
+    assert copy.status == 201, copy
+    assert comparable(name, other_owner.get("c/copied").body) == expected
     # The body of a PUT cannot seek.
     if "input" not in document:
         put = other_owner.put("c/made", data, headers)
