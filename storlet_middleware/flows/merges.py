@@ -5,6 +5,9 @@ merged in the same way, until one is left: a tree, so ``merge`` must be associat
 in the order of the objects.  With one object the storlet runs, too, on one input.  An input has the
 metadata that its storlet set, as a stored object would have it.
 
+A storlet may declare the parameter ``merge-stage``. It is ``inner`` where the output is merged
+again, and ``last`` where it is the result: a mean is the quotient of two sums only at the end.
+
 A merge begins when all its inputs are complete, in the worker whose split was the last of them.  So
 it holds no slot while it waits for a split, which could deadlock.
 """
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from storlet_middleware import names
 from storlet_middleware.catalog.library import LibraryFetcher
@@ -34,6 +37,11 @@ from storlet_middleware.proxy.steps import Step
 from storlet_middleware.services.nesting import nesting_of
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.storlet_request import StorletRequest
+
+#: The parameter that a flow sets, and its values.
+STAGE: Final = "merge-stage"
+INNER: Final = "inner"
+LAST: Final = "last"
 
 
 class Merges:
@@ -83,11 +91,20 @@ class Merges:
         self.most_inputs = min(most, declared[1]) if declared else most
         if self.most_inputs < 2:
             raise BadRequest(f"merge: {part.storlet} takes one input only: want two or more")
+        self._has_stages = STAGE in self._step.storlet.parameters
+        if self._has_stages and STAGE in part.parameters:
+            raise BadRequest(f"merge: {STAGE}: is set by {names.DISTRIBUTED}: leave it out")
 
-    def merge(self, inputs: Sequence[Spool]) -> Spool:
-        """The storlet's output; closes ``inputs``."""
+    def merge(self, inputs: Sequence[Spool], stage: str) -> Spool:
+        """The storlet's output; closes ``inputs``.
+
+        :param stage: ``inner`` or ``last``.
+        """
         self._count += 1
-        step = replace(self._step, id=f"{self._run_id}.{self._count}")
+        request = self._step.request
+        if self._has_stages:
+            request = replace(request, parameters={**request.parameters, STAGE: stage})
+        step = replace(self._step, id=f"{self._run_id}.{self._count}", request=request)
         others = ProxyFetcher(self._proxy.app, self._environ, self._request.version)
         fetcher = LibraryFetcher(self._proxy.catalog.library, others)
         steps, times = [step], Times(monotonic())
@@ -145,10 +162,10 @@ class Tree:
 
     An object that was not selected has no output.
 
-    :param merge: the output of several, or of one.
+    :param merge: the output of several, or of one, for a stage.
     """
 
-    def __init__(self, count: int, width: int, merge: Callable[[Sequence[Any]], Any]) -> None:
+    def __init__(self, count: int, width: int, merge: Callable[[Sequence[Any], str], Any]) -> None:
         self._width = width
         self._merge = merge
         #: The number of outputs of each level, and those of each group that is not complete.
@@ -172,7 +189,7 @@ class Tree:
             if len(found) == 1 and not is_root:
                 output = found[0]
             else:
-                output = self._merge(found) if found else None
+                output = self._merge(found, LAST if is_root else INNER) if found else None
             number = group
         self.root = output
 

@@ -602,6 +602,35 @@ def test_merges_are_a_tree_in_the_order_of_the_objects(
     assert_ended(proxy, data)
 
 
+def test_a_merge_is_told_whether_it_is_the_last(
+    swift: FakeSwift, data: FakeSwift, node: Node, short_dir: Path
+) -> None:
+    """``std:sql-merge`` declares the parameter ``merge-stage``, and ``std:sum`` does not."""
+    seen: list[str] = []
+
+    def script(worker: WorkerRun) -> None:
+        seen.append(worker.invoke.parameters.get("merge-stage", ""))
+        joining(worker)
+
+    proxy = Proxy(swift, make_config(short_dir, limits__inputs="5"))
+    node.workers.script = script
+    merge = {"storlet": "std:sql-merge", "parameters": {"output": "jsonl"}}
+    answer = distribute(proxy, {**MERGED, "merge": merge})
+    assert (answer.status, answer.data) == (200, b"((0,1,2,3,4),(5,6,7,8,9),(10,11))")
+    assert sorted(seen) == [""] * 12 + ["inner"] * 3 + ["last"]
+    seen.clear()
+    assert distribute(proxy, {**MERGED, "objects": ["/c/a/07.txt"], "merge": merge}).status == 200
+    assert seen == ["", "last"]
+    seen.clear()
+    assert distribute(proxy, MERGED).status == 200
+    assert set(seen) == {""}
+    merge["parameters"] = {"merge-stage": "inner"}
+    answer = distribute(proxy, {**MERGED, "merge": merge})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert b"merge-stage: is set by std:distributed" in answer.data
+    assert_ended(proxy, data)
+
+
 def test_one_object_is_merged_too(proxy: Proxy, data: FakeSwift, node: Node) -> None:
     node.workers.script = joining
     answer = distribute(proxy, {**MERGED, "objects": ["/c/a/07.txt"]})

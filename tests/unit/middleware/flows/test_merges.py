@@ -8,24 +8,28 @@ from typing import Any
 
 import pytest
 
-from storlet_middleware.flows.merges import Tree
+from storlet_middleware.flows.merges import INNER, LAST, Tree
 
 
 class Output:
     """An output of the numbers that it was made of."""
 
-    def __init__(self, numbers: list[int]) -> None:
+    def __init__(self, numbers: list[int], stage: str = "") -> None:
         self.numbers = numbers
+        self.stage = stage
         self.is_closed = False
 
     def close(self) -> None:
         self.is_closed = True
 
 
-def merge(outputs: Any) -> Output:
+def merge(outputs: Any, stage: str) -> Output:
     for output in outputs:
+        # The output of the last merge is not merged again.
+        assert output.stage in ("", INNER)
         output.close()
-    return Output(list(itertools.chain.from_iterable(output.numbers for output in outputs)))
+    numbers = itertools.chain.from_iterable(output.numbers for output in outputs)
+    return Output(list(numbers), stage)
 
 
 @pytest.mark.parametrize("width", [2, 3, 16])
@@ -40,6 +44,7 @@ def test_every_output_is_merged_once_and_in_order(count: int, width: int) -> Non
         tree.add(number, None if number % 5 == 4 else Output([number]))
     assert tree.root.numbers == [number for number in range(count) if number % 5 != 4]
     assert not tree.root.is_closed
+    assert tree.root.stage == LAST
 
 
 def test_outputs_that_were_not_merged_are_released() -> None:
