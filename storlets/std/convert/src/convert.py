@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import csv_table
 import record_input
 import record_output
 import sql_input
@@ -54,7 +55,7 @@ class Convert:
             if params["format"] == RECORDS:
                 source = record_input.AsCsv(source, params["struct"])
                 head = source.head
-                select = record_input.select_of(source, pipes.paths["input"])
+                select = csv_table.select_of(source.columns, pipes.paths["input"])
             else:
                 form = sql_input.format_of(params, types)
                 head = sql_input.head_of(source)

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
+from late_keys import Known
 from parameters import shown
 from sql_check import SqlError
 from sql_input import MOST_LINE_BYTES
@@ -35,8 +36,7 @@ class Checked:
         :raises SqlError: a line of the head loses a value.
         """
         self._source = source
-        self._known = {name: known_keys(kind) for name, kind in types.items()}
-        self._nested = {name: known for name, known in self._known.items() if known is not None}
+        self._known = Known(types, types, has_all=True)
         self._decimals = {
             name: str(kind) for name, kind in types.items() if str(kind).startswith("DECIMAL")
         }
@@ -76,32 +76,10 @@ class Checked:
             return
         if not isinstance(row, dict):
             raise SqlError(f"line {self._number}: is no JSON object")
-        if not row.keys() <= self._known.keys():
-            raise self._unknown(min(row.keys() - self._known.keys()), "")
-        for name, known in self._nested.items():
-            if name in row:
-                self._require_known(name, row[name], known)
+        self._known.require(row, self._number)
         if is_long:
             for name, value in row.items():
                 self._require_kept(name, value)
-
-    def _require_known(self, name: str, value: Any, known: Any) -> None:
-        todo = [(value, known)]
-        while todo:
-            value, known = todo.pop()
-            if isinstance(known, list) and isinstance(value, (list, dict)):
-                items = value if isinstance(value, list) else value.values()
-                todo += [(each, known[0]) for each in items]
-            elif isinstance(known, dict) and isinstance(value, dict):
-                if not value.keys() <= known.keys():
-                    raise self._unknown(min(value.keys() - known.keys()), f" of {shown(name)}")
-                todo += [(each, known[key]) for key, each in value.items()]
-
-    def _unknown(self, key: str, where: str) -> SqlError:
-        return SqlError(
-            f"line {self._number}: the key {shown(key)}{where} is not in the first MiB, which has"
-            " the columns"
-        )
 
     def _require_kept(self, name: str, value: Any) -> None:
         kind = self._decimals.get(name, "DOUBLE")
@@ -115,20 +93,6 @@ class Checked:
                 )
             if isinstance(each, (list, dict)):
                 todo += each if isinstance(each, list) else each.values()
-
-
-def known_keys(kind: Any) -> Any:
-    """The keys that a value of the type may have.
-
-    A dictionary has those of a ``STRUCT``, with the same for their values.  A list of one has that
-    of the items of a list or a map, and ``None`` is any value.
-    """
-    if kind.id == "struct":
-        return {key: known_keys(each) for key, each in kind.children}
-    if kind.id in ("list", "map"):
-        known = known_keys(kind.children[-1][1])
-        return None if known is None else [known]
-    return None
 
 
 class Written(float):
