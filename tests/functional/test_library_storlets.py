@@ -280,6 +280,36 @@ def test_sql(owner: Client, container: str, ward: Ward) -> None:
     assert got(owner, f"{container}/packed", "std:sql", **back).body == b"n\n50000\n"
 
 
+def test_sql_over_many_objects(owner: Client, container: str) -> None:
+    """18 objects are more than a merge has inputs; one is empty, and one has names only."""
+    folder = f"{container}/parts"
+    bodies = [b"k,v\n%c,%d\n%c,%d\n" % (97 + n % 3, n, 98, -n) for n in range(16)]
+    for number, body in enumerate([b"", b"k,v\n", *bodies]):
+        assert owner.put(f"{folder}/{number:02}", body).status == 201
+    query = "SELECT k, avg(v) AS mean, count(*) AS n FROM input GROUP BY k HAVING n > 4 ORDER BY k"
+    document: dict[str, object] = {
+        "objects": {"container": container, "prefix": "parts/"},
+        "split": {"storlet": "std:sql", "parameters": {"query": query, "output": "partial"}},
+        "merge": "std:sql-merge",
+    }
+    rows = [line.split(b",") for body in bodies for line in body.split()[1:]]
+    groups = {key: [int(v) for k, v in rows if k == key] for key in (b"a", b"b", b"c")}
+    wanted = "".join(
+        f"{key.decode()},{sum(values) / len(values)},{len(values)}\n"
+        for key, values in groups.items()
+    )
+    headers = {"X-Run-Storlet": "std:distributed"}
+    answer = owner.request("POST", "", headers=headers, body=json.dumps(document).encode())
+    assert (answer.status, answer.body.decode()) == (200, f"k,mean,n\n{wanted}")
+    assert answer.headers["Content-Type"] == "text/csv; charset=utf-8"
+    assert owner.put(f"{folder}/00", b"k,v\na,x\n").status == 201
+    document["objects"] = [f"/{folder}/00", f"/{folder}/02"]
+    answer = owner.request("POST", "", headers=headers, body=json.dumps(document).encode())
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert "parts/00" in answer.text
+    assert "avg" in answer.text
+
+
 def test_sql_parquet(owner: Client, container: str, ward: Ward) -> None:
     path = f"{container}/table.parquet"
     data = PARQUET.read_bytes()
@@ -522,7 +552,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 17
+    assert len(commands) == 19
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],

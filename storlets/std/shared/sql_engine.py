@@ -37,6 +37,7 @@ _SETTINGS = {
 }
 _EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^", re.DOTALL)
 _PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input|/\S+/sample)[\"']?")
+_CALL = re.compile(r"(\w+)\(")
 #: So begins a message about a value of the object: the query is not wrong.
 OBJECT = "the object"
 _VALUE = re.compile(rf"{OBJECT}: column .*", re.DOTALL)
@@ -111,6 +112,31 @@ class Engine:
         kept = trimmed(query, most_characters)
         check(kept, self.rows("SELECT json_serialize_sql(?::VARCHAR)", [kept])[0][0])
         return kept
+
+    def tree(self, query: str) -> Any:
+        """The syntax tree of a checked query, or of one of ours."""
+        return json.loads(self.rows("SELECT json_serialize_sql(?::VARCHAR)", [query])[0][0])
+
+    def text_of(self, tree: Any) -> str:
+        """The SQL of a syntax tree.
+
+        :raises SqlError: it has a constant that the engine does not write.
+        """
+        return str(self.rows("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)])[0][0])
+
+    def aggregates(self) -> frozenset[str]:
+        """The names of all aggregates, and of the macros that use one."""
+        rows = self.rows(
+            "SELECT function_name, function_type, macro_definition FROM duckdb_functions()"
+            " WHERE function_type IN ('aggregate', 'macro')"
+        )
+        found = {"count_star"} | {name for name, kind, _ in rows if kind == "aggregate"}
+        macros = {
+            name: set(_CALL.findall(text or "")) for name, kind, text in rows if kind == "macro"
+        }
+        while more := {name for name, used in macros.items() if used & found} - found:
+            found |= more
+        return frozenset(found)
 
     def columns(self, query: str) -> list[tuple[str, str]]:
         """Names and types in SQL of the columns of a checked query.

@@ -36,6 +36,7 @@ class Format:
     :param dialect: the options of CSV, in SQL.
     :param reader: those of them that ``csv.reader`` needs to count columns.
     :param columns: the types in SQL of the columns that have a given one.
+    :param has_header: the first line of CSV has the names of the columns.
     """
 
     is_csv: bool
@@ -43,6 +44,7 @@ class Format:
     dialect: str = ""
     reader: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
+    has_header: bool = False
 
 
 def format_of(params: dict[str, str], columns: Mapping[str, str] | None = None) -> Format:
@@ -81,7 +83,7 @@ def format_of(params: dict[str, str], columns: Mapping[str, str] | None = None) 
     reader = {"delimiter": delimiter, "quotechar": quote or None, "quoting": quoting}
     if params["escape"]:
         reader |= {"escapechar": escape, "doublequote": False}
-    return Format(True, is_text, dialect, reader, columns)
+    return Format(True, is_text, dialect, reader, columns, has_header=header == "true")
 
 
 def head_of(source: Any) -> bytes:
@@ -90,10 +92,22 @@ def head_of(source: Any) -> bytes:
     while left and (part := bytes(source.read(left))):
         parts.append(part)
         left -= len(part)
-    head = b"".join(parts)
-    if not head.strip():
-        raise SqlError("the object is empty: it has no columns")
-    return head
+    return b"".join(parts)
+
+
+def has_no_rows(head: bytes, form: Format) -> bool:
+    """Whether the object is empty, or has the names of columns only."""
+    if len(head) >= HEAD_BYTES:
+        return False
+    if not head.removeprefix(b"\xef\xbb\xbf").strip():
+        return True
+    if not form.has_header:
+        return False
+    csv.field_size_limit(HEAD_BYTES)
+    with suppress(csv.Error):
+        rows = csv.reader(io.StringIO(head.decode("latin-1"), newline=""), **form.reader)
+        return next(rows, None) is not None and next(rows, None) is None
+    return False
 
 
 def select_of(engine: Engine, form: Format, head: bytes, sample: Path, pipe: str) -> str:
@@ -101,6 +115,8 @@ def select_of(engine: Engine, form: Format, head: bytes, sample: Path, pipe: str
 
     :param sample: a file that this makes for the inference of types, and removes.
     """
+    if not head.strip():
+        raise SqlError("the object is empty: it has no columns")
     if form.is_csv and not head.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf").strip(b" \r"):
         raise SqlError("the object begins with an empty line: want the first row")
     start = _whole_rows(head, form)

@@ -12,10 +12,13 @@ from sql_check import TABLE
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes
 
+#: A part of the result of a query over many objects (``sql_partial``).
+PARTIAL = "partial"
 TYPES = {
     "csv": "text/csv; charset=utf-8",
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
+    PARTIAL: "application/x-storlet-sql-partial",
 }
 #: Rows of a group of Parquet, which the engine keeps in memory.
 GROUP_ROWS = 30_720
@@ -23,6 +26,7 @@ OPTIONS = {
     "csv": "FORMAT csv, HEADER true, USE_TMP_FILE false",
     "jsonl": "FORMAT json, USE_TMP_FILE false",
     "parquet": f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP_ROWS}, USE_TMP_FILE false",
+    PARTIAL: r"FORMAT csv, HEADER false, FORCE_QUOTE *, NULLSTR '\N', USE_TMP_FILE false",
 }
 
 #: A part of the names of both types that the writer of Parquet rounds.

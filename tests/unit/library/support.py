@@ -6,7 +6,7 @@ import importlib.util
 import os
 import sys
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,8 +56,9 @@ class LibraryStorlet:
         given: Mapping[str, str],
         metadata: Mapping[str, str] | None = None,
         secrets: Mapping[str, bytes] | None = None,
+        further: Sequence[bytes] = (),
     ) -> Ran:
-        """The output for ``data``."""
+        """The output for ``data``, and for ``further`` inputs."""
         found: dict[str, str] = {}
         account_secrets.begin(secrets or {})
         with ExitStack() as opened:
@@ -68,12 +69,15 @@ class LibraryStorlet:
             else:
                 source = StorletInputFile(metadata or {}, descriptor)
             opened.callback(source.close)
+            sources = [source, *(StorletInputFile({}, filled(each)) for each in further)]
+            for each in sources[1:]:
+                opened.callback(each.close)
             read = os.memfd_create("output")
             opened.callback(os.close, read)
             target = StorletOutputFile(os.dup(read), METADATA_BYTES, found.update)
             opened.callback(target.abandon)
             storlet: Any = getattr(self.module, self._class)(StorletLogger("", None))
-            storlet([source], [target], self.values(given))
+            storlet(sources, [target], self.values(given))
             target.close()
             size = os.fstat(read).st_size
             return Ran(os.pread(read, size, 0), found)

@@ -10,6 +10,7 @@ import io
 import json
 import lzma
 import sqlite3
+import struct
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -194,6 +195,152 @@ def test_dialects(data: bytes, parameters: dict[str, str], expected: bytes) -> N
     assert output(data, "SELECT * FROM input", **parameters) == expected
 
 
+# --- records and log lines ------------------------------------------------------------------------
+
+ACCESS = '192.0.2.7 - %s [10/Oct/2000:13:55:36 -0730] "%s" %s %s'
+
+
+def test_records_have_the_types_of_their_fields() -> None:
+    packed = b"".join(struct.pack(">hxd4s", n, n / 2, b"a,%d" % n) for n in range(-2, 500))
+    given = {"format": "records", "struct": "> i2 id, x1, f8 half, s4 name"}
+    query = (
+        "SELECT typeof(id) AS t, sum(id) AS s, max(half) AS h, min(name) AS n FROM input GROUP BY 1"
+    )
+    assert rows(packed, query, **given) == [{"t": "SMALLINT", "s": 124747, "h": 249.5, "n": "a,-1"}]
+    twice = "SELECT count(*) AS n FROM input a JOIN input b ON a.id = b.id + 1"
+    assert output(packed, twice, **given) == b"n\n501\n"
+    assert output(b"", "SELECT count(*) AS n FROM input", **given) == b"n\n0\n"
+    assert "no multiple of 15" in failure(packed[:-1], query, **given)
+    assert "struct: is missing" in failure(packed, query, format="records")
+    assert "struct: is for format=records" in failure(packed, query, struct="i2 id")
+    assert "columns and types" in failure(packed, query, **given, types="text")
+    with pytest.raises(shared("structure").StructureError):
+        output(packed, query, format="records", struct="q id")
+
+
+FIELD = st.text(st.sampled_from("abc/?=&é €|,[]'"), min_size=1, max_size=6)
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    lines=st.lists(
+        st.tuples(FIELD, st.integers(100, 599), st.integers(0, 10**15), st.none() | FIELD),
+        min_size=1,
+        max_size=5,
+    ),
+    compression=st.sampled_from(["none", "gzip"]),
+)
+def test_lines_of_apache_come_back(
+    lines: list[tuple[str, int, int, str | None]], compression: str
+) -> None:
+    data = "".join(
+        ACCESS % ("me", request, status, size)
+        + (f' "https://example.org/" "{agent}"\r\n' if agent else "\n")
+        for request, status, size, agent in lines
+    ).encode()
+    given = {"format": "apache", "compression": compression}
+    data = gzip.compress(data) if compression == "gzip" else data
+    found = rows(data, "SELECT request, status, bytes, agent FROM input", **given)
+    assert [tuple(row.values()) for row in found] == lines
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            ACCESS % ("frank", "GET /a?q=1 HTTP/1.0", "200", "2326"),
+            {
+                "host": "192.0.2.7", "ident": None, "user": "frank",
+                "time": "2000-10-10 21:25:36+00", "request": "GET /a?q=1 HTTP/1.0", "method": "GET",
+                "path": "/a?q=1", "protocol": "HTTP/1.0", "status": 200, "bytes": 2326,
+                "referer": None, "agent": None,
+            },
+        ),
+        (
+            ACCESS % ("-", r"\x16\x03", "400", "-") + r' "-" "a \"b\" \\"',
+            {
+                "user": None, "request": r"\x16\x03", "method": None, "path": None, "bytes": None,
+                "referer": None, "agent": r"a \"b\" \\",
+            },
+        ),
+    ],
+)  # fmt: skip
+def test_lines_of_apache(line: str, expected: dict[str, Any]) -> None:
+    [found] = rows(line.encode(), "SELECT * FROM input", format="apache")
+    assert found | expected == found
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        (
+            "<34>1 2003-10-11T22:14:15.003+02:00 host.example su 17 ID47"
+            r' [a@1 x="1" y="q\"\]"][b] ' + "\ufeff'su root' failed: é",
+            {
+                "facility": 4, "severity": 2, "stamp": "2003-10-11T22:14:15.003+02:00",
+                "time": "2003-10-11 20:14:15.003+00", "host": "host.example", "app": "su",
+                "process": "17", "message_id": "ID47", "data": r'[a@1 x="1" y="q\"\]"][b]',
+                "message": "'su root' failed: é",
+            },
+        ),
+        (
+            "<191>1 - - - - - -",
+            dict.fromkeys(["stamp", "time", "host", "app", "process", "data", "message"])
+            | {"facility": 23, "severity": 7},
+        ),
+        (
+            "<13>Oct  1 22:14:15 host su[17]: 'su root' failed",
+            {
+                "facility": 1, "severity": 5, "stamp": "Oct  1 22:14:15", "time": None,
+                "host": "host", "app": "su", "process": "17", "message": "'su root' failed",
+            },
+        ),
+        (
+            "Oct 11 22:14:15 host last message repeated 3 times",
+            {
+                "facility": None, "severity": None, "app": None, "process": None,
+                "message": "last message repeated 3 times",
+            },
+        ),
+        (
+            "Oct 11 22:14:15 host kernel: [ 12.3] eth0: up",
+            {"app": "kernel", "process": None, "message": "[ 12.3] eth0: up"},
+        ),
+    ],
+)  # fmt: skip
+def test_lines_of_syslog(line: str, expected: dict[str, Any]) -> None:
+    found = rows(f"\n{line}\n{line}".encode(), "SELECT * FROM input", format="syslog")
+    assert len(found) == 2
+    assert found[1] | expected == found[0]
+
+
+@pytest.mark.parametrize(
+    ("form", "line", "text"),
+    [
+        ("apache", b"example.org:80 192.0.2.7 - - [10/Oct/2000:13:55:36 -0700]", "want a line of"),
+        ("apache", (ACCESS % ("a b", "x", 200, 1)).encode(), "want a line of the common or"),
+        ("apache", (ACCESS % ("-", 'x"y', 200, 1)).encode(), "want a line of the common or"),
+        ("apache", (ACCESS % ("-", "x", 200, 1)).replace("10/", "32/").encode(), "day is out of"),
+        ("apache", (ACCESS % ("-", "x", 200, 1)).replace("Oct", "Okt").encode(), "the month Okt"),
+        ("apache", (ACCESS % ("-", "é", 200, 1)).encode("latin-1"), "is no UTF-8"),
+        ("apache", (ACCESS % ("-", "\0", 200, 1)).encode(), "a NUL in a line"),
+        ("apache", b"x" * 300_000, "has more than 262144 bytes"),
+        ("syslog", b"<192>1 - - - - - -", "the priority 192"),
+        ("syslog", b"<1>1 2003-02-30T22:14:15Z - - - - -", "day is out of range"),
+        ("syslog", b'<1>1 - - - - - [a x="]"]', "want a line of RFC 5424"),
+        ("syslog", b"<1>2 - - - - - -", "want a line of RFC 5424"),
+        ("syslog", b"2024-05-01T12:00:00+02:00 host app: m", "want a line of RFC 5424"),
+    ],
+)
+def test_a_line_of_another_form_is_an_error_with_its_number(
+    form: str, line: bytes, text: str
+) -> None:
+    good = b"<1>1 - - - - - -" if form == "syslog" else (ACCESS % ("-", "x", 200, 1)).encode()
+    found = failure(good + b"\n\n" + line + b"\n", "SELECT count(*) FROM input", format=form)
+    assert found.startswith("line 3: ")
+    assert text in found
+
+
 # --- a value that does not fit is never another value ---------------------------------------------
 
 STAMP = "2025-06-01T10:00:00"
@@ -269,6 +416,55 @@ def test_a_late_value_of_another_type_is_an_error_in_json(
     query = "SELECT count(DISTINCT a) AS n FROM input"
     assert "types=text" in failure(data, query, format="jsonl")
     assert output(data, query, format="jsonl", types="text") == b"n\n2\n"
+
+
+@pytest.mark.parametrize(
+    ("query", "late", "key"),
+    [
+        ("SELECT * FROM input", '{"a": 1, "b": 2}', "'b'"),
+        ("SELECT COLUMNS(*) FROM input", '{"A": 1}', "'A'"),
+        ("FROM input", '{"a": 1, "b": null}', "'b'"),
+        ("SELECT input FROM input", '{"b": 1}', "'b'"),
+        ("SELECT t FROM input AS t", '{"b": 1}', "'b'"),
+        ("SELECT c FROM input", '{"c": {"x": 1, "y": 2}}', "'y' of 'c'"),
+        ("SELECT c['x'] AS x FROM input", '{"c": {"y": 2}}', "'y' of 'c'"),
+        ("SELECT l FROM input", '{"l": [{"z": 1}, {"y": 2}]}', "'y' of 'l'"),
+        ("SELECT * FROM input", '{"l": [{"y": 1}]}', "'y' of 'l'"),
+        ("SELECT * FROM input", f'{{"b": {"9" * 5000}}}', "'b'"),
+        ("SELECT * FROM input", '{"b": "\udcff"}', "'b'"),
+    ],
+)
+@pytest.mark.parametrize("end", ["", "\n", "\n\n"])
+def test_a_late_key_that_the_result_would_show_is_an_error(
+    small_head: int, query: str, late: str, key: str, end: str
+) -> None:
+    line = '{"a": 1, "c": {"x": 1}, "l": [{"z": 1}]}\n'
+    count = 1 + small_head // len(line)
+    data = f"{line * count}{late}{end}".encode("utf-8", "surrogateescape")
+    found = failure(data, query, format="jsonl")
+    assert found == (
+        f"line {count + 1}: the key {key} is not in the first MiB, which has the columns"
+    )
+
+
+@pytest.mark.parametrize("late", ["[1]x", '{"a": 1} {"b": 2}', '{"a": 1,}', '{"a": ' + "[" * 600])
+def test_a_late_line_that_cannot_be_checked_is_an_error(small_head: int, late: str) -> None:
+    data = '{"a": 1}\n' * small_head + f"{late}\n"
+    assert failure(data.encode(), "SELECT * FROM input", format="jsonl").startswith("line 4097: ")
+
+
+def test_a_query_that_names_its_columns_reads_lines_with_late_keys(small_head: int) -> None:
+    line = '{"a": 1, "c": {"x": 1}}\n'
+    data = (line * small_head + '{"a": 2, "b": 3, "c": {"x": 4, "y": 5}}\n').encode()
+    for query, expected in (
+        ("SELECT max(a) AS t FROM input ORDER BY t", b"t\n2\n"),
+        ("SELECT max(c.x) AS x FROM input i WHERE i.c.x > 1", b"x\n4\n"),
+        ("SELECT count(*) AS n FROM input", b"n\n4097\n"),
+    ):
+        assert output(data, query, format="jsonl") == expected
+    assert '"b" not found' in failure(data, "SELECT b FROM input", format="jsonl")
+    found = rows(data, "SELECT c FROM input WHERE a = 2", format="jsonl", types="text")
+    assert json.loads(found[0]["c"]) == {"x": 4, "y": 5}
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import sql_partial
 import sql_run
 from parquet_object import PATH, TOO_WIDE, file_system
 from sql_check import TABLE, SqlError
@@ -43,9 +44,14 @@ class SqlParquet:
                 raise SqlError(f"the object is no valid Parquet: {error}") from None
             _require_exact(engine)
             engine.scans(query)
-            out_files[0].set_metadata({"Content-Type": sql_run.TYPES[params["output"]]})
-            work = sql_run.Work(engine, query, pipes, params["output"], "")
-            sql_run.run(work, None, pipes, out_files[0])
+            output, target = params["output"], out_files[0]
+            target.set_metadata({"Content-Type": sql_run.TYPES[output]})
+            if output == sql_run.PARTIAL:
+                header, plan = sql_partial.split(engine, query)
+                target.write(header.line())
+                query = plan.split
+            work = sql_run.Work(engine, query, pipes, output, "")
+            sql_run.run(work, None, pipes, target)
 
 
 def _require_exact(engine: Engine) -> None:

@@ -1,4 +1,4 @@
-"""One SELECT over an object of CSV or JSON lines, with DuckDB shut in.
+"""One SELECT over an object of CSV, JSON lines, records or log lines, with DuckDB shut in.
 
 The object streams through a pipe into the engine, and the result through another one out of it, so
 neither is kept whole.  A query that reads the table more than once needs it in memory.
@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import csv_table
+import late_keys
+import log_input
+import record_input
 import sql_input
+import sql_partial
 import sql_run
+from column_types import types_of
 from packed import Unpacked
-from sql_check import TABLE
+from sql_check import TABLE, SqlError
 from sql_engine import Engine, identifier
-from sql_pipes import Feeder, opened_pipes
+from sql_pipes import Feeder, Pipes, opened_pipes
+
+RECORDS = "records"
+#: Formats whose lines declare no columns, so the parameters of types have no meaning.
+TYPED = (RECORDS, *log_input.FORMS)
 
 
 class Sql:
@@ -26,22 +37,108 @@ class Sql:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        form = sql_input.format_of(params)
+        require_sense(params)
+        output, target = params["output"], out_files[0]
         with ExitStack() as stack:
             engine = stack.enter_context(Engine(int(params["memory-mib"])))
             query = engine.checked(params["query"])
             source, compression = in_files[0], params["compression"]
             if compression != "none":
                 source = Unpacked(source, compression)
-            head = sql_input.head_of(source)
             pipes = stack.enter_context(opened_pipes("input", "output"))
-            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="sql-"))
-            sample = Path(folder, "sample")
-            select = sql_input.select_of(engine, form, head, sample, pipes.paths["input"])
-            engine.close_in([pipes.paths["input"], pipes.paths["output"]])
-            engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {select}")
-            kept = select if engine.scans(query) > 1 else ""
-            out_files[0].set_metadata({"Content-Type": sql_run.TYPES[params["output"]]})
-            work = sql_run.Work(engine, query, pipes, params["output"], kept)
-            feeder = Feeder(source, head, pipes.taken("input_writer"))
-            sql_run.run(work, feeder, pipes, out_files[0])
+            table = _Table(engine, pipes, source, params)
+            target.set_metadata({"Content-Type": sql_run.TYPES[output]})
+            kept = ""
+            if output != sql_run.PARTIAL:
+                select = table.opened()
+                kept = select if engine.scans(query) > 1 else ""
+            elif table.has_no_rows():
+                target.write(_without_rows(table, query).line())
+                return
+            else:
+                table.opened()
+                header, plan = sql_partial.split(engine, query)
+                target.write(header.line())
+                query = plan.split
+            work = sql_run.Work(engine, query, pipes, output, kept)
+            feeder = Feeder(table.watched(query), table.head, pipes.taken("input_writer"))
+            sql_run.run(work, feeder, pipes, target)
+
+
+def require_sense(params: dict[str, str]) -> None:
+    """Raise :class:`SqlError` for parameters that exclude each other."""
+    form, faults = params["format"], []
+    if form == RECORDS and not params["struct"]:
+        faults.append("struct: is missing: records need one, such as: i4 id, s96 text")
+    if form != RECORDS and params["struct"]:
+        faults.append("struct: is for format=records only")
+    if form in TYPED and (params["columns"] or params["types"] == "text"):
+        faults.append(f"columns and types: are for CSV and JSON lines: {form} has types of its own")
+    if faults:
+        raise SqlError("; ".join(faults))
+
+
+class _Table:
+    """The object as the table of the engine.
+
+    :ivar head: the first bytes for the engine.
+    """
+
+    def __init__(self, engine: Engine, pipes: Pipes, source: Any, params: dict[str, str]) -> None:
+        """Read the head.
+
+        :raises SqlError: with all faults of the parameters.
+        """
+        self.engine = engine
+        self._pipes = pipes
+        self._source = source
+        form = params["format"]
+        self._made: Any = None
+        self._form: Any = None
+        if form == RECORDS:
+            self._made = record_input.AsCsv(self._source, params["struct"])
+        elif form in log_input.FORMS:
+            self._made = log_input.LogLines(self._source, form)
+        else:
+            self._form = sql_input.format_of(params, types_of(params["columns"]))
+        self.head: bytes = self._made.head if self._made else sql_input.head_of(self._source)
+
+    def opened(self) -> str:
+        """Make the table, and give the SELECT that reads the object.
+
+        :raises SqlError: the object does not have the format.
+        """
+        engine, path = self.engine, self._pipes.paths["input"]
+        if self._made:
+            select = csv_table.select_of(self._made.columns, path)
+        else:
+            with tempfile.TemporaryDirectory(prefix="sql-") as folder:
+                sample = Path(folder, "sample")
+                select = sql_input.select_of(engine, self._form, self.head, sample, path)
+        engine.close_in([path, self._pipes.paths["output"]])
+        engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {select}")
+        return select
+
+    def has_no_rows(self) -> bool:
+        """Whether the object has no row, and so its columns have no types."""
+        return not self._made and sql_input.has_no_rows(self.head, self._form)
+
+    def watched(self, query: str) -> Any:
+        """The rest of the object, which fails where ``query`` would show a key without a column."""
+        if self._made:
+            return self._made
+        if self._form.is_csv or len(self.head) < sql_input.HEAD_BYTES:
+            return self._source
+        columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
+        types = {name: self.engine.type_of(kind) for name, kind in columns}
+        known = late_keys.shown_by(self.engine.tree(query), types)
+        return self._source if known.is_empty else late_keys.Watched(self._source, self.head, known)
+
+
+def _without_rows(table: _Table, query: str) -> sql_partial.Header:
+    """The header of an object without rows: its columns are texts, which the query may not fit."""
+    try:
+        table.opened()
+        return replace(sql_partial.split(table.engine, query)[0], has_rows=False)
+    except SqlError:
+        return sql_partial.Header(query)

@@ -1,0 +1,540 @@
+"""A query over many objects, split into a part for each object and two that merge partial results.
+
+The parts are made from DuckDB's own syntax tree, never from the text.  There are two kinds:
+
+* *groups*: an object gives one row for each of its groups, with partial aggregates.  A merge
+  aggregates these again, and the last one computes the expressions over aggregates, ``HAVING``,
+  ``ORDER BY`` and ``LIMIT``.
+* *rows*: an object gives its rows, and behind them the values that ``ORDER BY`` compares.
+
+With ``LIMIT`` an object gives its first rows only.  This is right for rows, and for groups only if
+``ORDER BY`` has exactly the groups: else a group that is cut at one object would lack a part.
+
+A query whose parts would not give the result of the whole is refused, and the error names the part
+that cannot be split.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from parameters import shown
+from sql_check import TABLE, SqlError, place
+from sql_engine import Engine, identifier
+
+Tree = dict[str, Any]
+Columns = Sequence[tuple[str, str]]
+#: Aggregates that are merged by another one, by their names.
+_SAME = {"sum": "sum", "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or"}
+_COUNTS = ("count", "count_star")
+_MEANS = ("avg", "mean")
+_WANTED = "an aggregate over many objects is count, sum, min, max, avg, bool_and or bool_or"
+#: Classes of expressions that no part may have.
+_REFUSED = {
+    "SUBQUERY": "a subquery would see the rows of one object only: run it as a query of its own",
+    "WINDOW": "a window function would see the rows of one object only: it runs on one object",
+    "COLLATE": "COLLATE is refused over many objects: use lower(...)",
+    "POSITIONAL_REFERENCE": "a position is no name: name the column",
+    "PARAMETER": "a parameter has no value: write the value",
+}
+_ORDERS = {"ASCENDING": " ASC", "DESCENDING": " DESC"}
+_NULLS = {"NULLS FIRST": " NULLS FIRST", "NULLS LAST": " NULLS LAST"}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The parts of a query, as SQL over the table ``input``.
+
+    :ivar split: runs at each object.
+    :ivar inner: merges partial results into one.
+    :ivar last: merges partial results into the result.
+    :ivar used: the columns of the object that the query reads.
+    """
+
+    split: str
+    inner: str
+    last: str
+    used: tuple[str, ...]
+
+
+def plan_of(engine: Engine, query: str, names: Sequence[str], columns: Columns) -> Plan:
+    """The parts of a checked query.
+
+    :param names: the columns of the object, or those of them that the query reads.
+    :param columns: names and types of the columns of the result.
+    :raises SqlError: the query cannot be split.
+    """
+    return _Splitter(engine, query, names, columns).plan()
+
+
+class _Splitter:
+    def __init__(self, engine: Engine, query: str, names: Sequence[str], columns: Columns) -> None:
+        self._engine = engine
+        self._query = query
+        self._names = {name.casefold() for name in names}
+        self._columns = columns
+        self._node = node = engine.tree(query)["statements"][0]["node"]
+        self._require_simple(node)
+        self._table = str(node["from_table"]["alias"] or TABLE).casefold()
+        read = set(self._read_names())
+        self._used = tuple(name for name in names if name.casefold() in read)
+        self.aggregates = engine.aggregates()
+        self._select: list[Tree] = node["select_list"]
+        self._is_distinct = False
+        self._orders: list[Tree] = []
+        self._limit: int | None = None
+        self._offset = 0
+        for modifier in node["modifiers"]:
+            self._take_modifier(modifier)
+
+    # --- what may be split ------------------------------------------------------------------------
+
+    def refused(self, text: str, node: Tree | None = None) -> SqlError:
+        at = (node or {}).get("query_location")
+        where = place(self._query, at) if isinstance(at, int) else ""
+        return SqlError(f"query: {where}{text}")
+
+    def _require_simple(self, node: Tree) -> None:
+        if node["type"] != "SELECT_NODE":
+            raise self.refused("UNION, EXCEPT and INTERSECT are refused over many objects")
+        if node["cte_map"]["map"]:
+            raise self.refused("WITH is refused over many objects: want one SELECT")
+        table = node["from_table"]
+        if table["type"] != "BASE_TABLE":
+            raise self.refused(
+                f"over many objects FROM has the table {TABLE} alone, no join", table
+            )
+        if table["column_name_alias"] or table["sample"] or node["sample"]:
+            raise self.refused("samples and other names of columns are refused over many objects")
+        if node["qualify"]:
+            raise self.refused("QUALIFY is refused over many objects: it needs a window function")
+        if node["aggregate_handling"] != "STANDARD_HANDLING":
+            raise self.refused("GROUP BY ALL is refused over many objects: name the groups")
+        if len(node["group_sets"]) > 1:
+            raise self.refused(
+                "ROLLUP, CUBE and GROUPING SETS are refused over many objects: run a query for each"
+            )
+        for each in _nodes(node):
+            reason = _REFUSED.get(str(each.get("class")))
+            if reason:
+                raise self.refused(reason, each)
+
+    def _take_modifier(self, modifier: Tree) -> None:
+        kind = modifier["type"]
+        if kind == "DISTINCT_MODIFIER" and not modifier["distinct_on_targets"]:
+            self._is_distinct = True
+        elif kind == "ORDER_MODIFIER":
+            self._orders = modifier["orders"]
+            for order in self._orders:
+                if order["expression"]["class"] == "STAR":
+                    raise self.refused("ORDER BY ALL is refused over many objects: name columns")
+        elif kind == "LIMIT_MODIFIER":
+            self._limit = self._count(modifier["limit"])
+            self._offset = self._count(modifier["offset"]) or 0
+        elif kind == "DISTINCT_MODIFIER":
+            raise self.refused("DISTINCT ON is refused over many objects")
+        else:
+            raise self.refused("a LIMIT in percent is refused over many objects")
+
+    def _count(self, node: Tree | None) -> int | None:
+        if node is None:
+            return None
+        value = _whole(node)
+        if value is None or value < 0:
+            raise self.refused("want a whole number after LIMIT and OFFSET", node)
+        return value
+
+    def _read_names(self) -> Iterator[str]:
+        """All names in the query that may be columns of the object."""
+        for node in _nodes(self._node):
+            if node.get("class") == "COLUMN_REF":
+                names = [str(name).casefold() for name in node["column_names"]]
+                yield from self._names if names == [self._table] else names
+            elif node.get("class") == "STAR":
+                yield from self._names
+
+    # --- expressions ------------------------------------------------------------------------------
+
+    def _text(self, expression: Tree) -> str:
+        """An expression in SQL, with its alias."""
+        statement = copy.deepcopy(self._engine.tree("SELECT 1"))
+        statement["statements"][0]["node"]["select_list"] = [expression]
+        return self._engine.text_of(statement).removeprefix("SELECT ")
+
+    def plain(self, expression: Tree) -> str:
+        return self._text({**expression, "alias": ""})
+
+    def parsed(self, text: str) -> Tree:
+        """The tree of an expression of ours."""
+        found: Tree = self._engine.tree(f"SELECT {text}")["statements"][0]["node"]["select_list"][0]
+        return found
+
+    def key(self, expression: Tree) -> str:
+        """Equal for expressions that have one meaning."""
+
+        def simple(node: Any) -> Any:
+            if isinstance(node, list):
+                return [simple(each) for each in node]
+            if not isinstance(node, dict):
+                return node
+            kept = {key: simple(each) for key, each in node.items() if key != "query_location"}
+            if node.get("class") == "COLUMN_REF":
+                names = [str(name).casefold() for name in node["column_names"]]
+                if len(names) > 1 and names[0] == self._table and names[0] not in self._names:
+                    del names[0]
+                kept["column_names"] = names
+            return kept
+
+        return json.dumps(simple({**expression, "alias": ""}), sort_keys=True)
+
+    def _has_aggregate(self, expression: Any) -> bool:
+        return any(
+            node.get("class") == "FUNCTION" and str(node["function_name"]) in self.aggregates
+            for node in _nodes(expression)
+        )
+
+    def _without_aliases(
+        self, expression: Tree, aliases: dict[str, Tree], *, is_clear: bool
+    ) -> Tree:
+        """The expression with the expressions of the result that it names.
+
+        :param is_clear: a column of the object comes before a name of the result, as in ``WHERE``;
+            else such a name is refused.
+        """
+
+        def replaced(node: Tree) -> Tree | None:
+            if node.get("class") != "COLUMN_REF" or len(node["column_names"]) != 1:
+                return None
+            name = str(node["column_names"][0])
+            found = aliases.get(name.casefold())
+            if found is None or self.key(found) == self.key(node):
+                return None
+            if name.casefold() in self._names:
+                if is_clear:
+                    return None
+                raise self.refused(
+                    f"{shown(name)} is a column of the object and of the result: give the one of"
+                    " the result another name",
+                    node,
+                )
+            return {**copy.deepcopy(found), "alias": ""}
+
+        return _changed(expression, replaced)
+
+    def _aliases(self) -> dict[str, Tree]:
+        """The expressions of the result by their names, without names of others."""
+        found: dict[str, Tree] = {}
+        for item in self._select:
+            if item["alias"]:
+                plain = self._without_aliases(item, found, is_clear=True)
+                found.setdefault(str(item["alias"]).casefold(), plain)
+        return found
+
+    def _ordinal(self, expression: Tree) -> int | None:
+        """The number of the column of the result that a part of ``ORDER BY`` names, from 1."""
+        value = _whole(expression)
+        if value is not None:
+            if not 1 <= value <= len(self._columns):
+                raise self.refused(f"ORDER BY {value}: there is no such column", expression)
+            return value
+        if expression["class"] == "COLUMN_REF" and len(expression["column_names"]) == 1:
+            name = str(expression["column_names"][0]).casefold()
+            places = [
+                n for n, item in enumerate(self._select, 1) if item["alias"].casefold() == name
+            ]
+            has_star = any(item["class"] == "STAR" for item in self._select)
+            if len(places) > 1:
+                raise self.refused(f"{shown(name)} names two columns of the result", expression)
+            if places and not has_star and name not in self._names:
+                return places[0]
+        return None
+
+    def _direction(self, order: Tree) -> str:
+        return _ORDERS.get(order["type"], "") + _NULLS.get(order["null_order"], "")
+
+    def _limited(self, texts: Sequence[str], *, is_last: bool) -> str:
+        """``ORDER BY`` and ``LIMIT``; a part that is not the last skips no rows."""
+        text = f" ORDER BY {', '.join(texts)}" if texts else ""
+        if self._limit is not None:
+            most = self._limit if is_last else self._limit + self._offset
+            text += f" LIMIT {most}"
+        if is_last and self._offset:
+            text += f" OFFSET {self._offset}"
+        return text
+
+    # --- the parts --------------------------------------------------------------------------------
+
+    def plan(self) -> Plan:
+        node = self._node
+        orders = [order["expression"] for order in self._orders]
+        is_grouped = node["group_sets"] or node["having"]
+        if is_grouped or self._has_aggregate([self._select, orders]):
+            return self._groups()
+        return self._rows()
+
+    def _from(self, where: Tree | None) -> str:
+        alias = self._node["from_table"]["alias"]
+        text = f" FROM {identifier(TABLE)}" + (f" AS {identifier(alias)}" if alias else "")
+        return text + (f" WHERE {self.plain(where)}" if where else "")
+
+    def _rows(self) -> Plan:
+        aliases, count = self._aliases(), len(self._columns)
+        hidden: list[Tree] = []
+        places: list[tuple[int, str]] = []
+        for order in self._orders:
+            number = self._ordinal(order["expression"])
+            if number is None and self._is_distinct:
+                number = self._selected(order["expression"])
+            if number is None:
+                self._require_clear_names(order["expression"])
+                hidden.append(self._without_aliases(order["expression"], aliases, is_clear=False))
+                number = count + len(hidden)
+            places.append((number, self._direction(order)))
+        needed = ""
+        if self._limit is not None:
+            needed = self._limited([f"{at}{how}" for at, how in places], is_last=False)
+        # The last part shows no hidden columns, so they have no number there.
+        ordered = [f"{_column(at - 1) if at > count else at}{how}" for at, how in places]
+        selected = [self._text(item) for item in self._select] + [
+            self.plain(each) for each in hidden
+        ]
+        distinct = "DISTINCT " if self._is_distinct else ""
+        table, where = identifier(TABLE), self._node["where_clause"]
+        result = ", ".join(
+            f"{_column(number)} AS {identifier(name)}"
+            for number, (name, _) in enumerate(self._columns)
+        )
+        return Plan(
+            f"SELECT {distinct}{', '.join(selected)}{self._from(where)}{needed}",
+            f"SELECT {distinct}* FROM {table}{needed}",  # noqa: S608
+            f"SELECT {distinct}{result} FROM {table}{self._limited(ordered, is_last=True)}",  # noqa: S608
+            self._used,
+        )
+
+    def _require_clear_names(self, expression: Tree) -> None:
+        """Refuse a part of ``ORDER BY`` that may name what a star has made of a column."""
+        for each in _nodes(self._select):
+            if each.get("class") == "STAR" and (
+                each["columns"] or each["replace_list"] or each["rename_list"]
+            ):
+                raise self.refused(
+                    "with COLUMNS, REPLACE or RENAME over many objects ORDER BY has numbers of"
+                    " columns only",
+                    expression,
+                )
+
+    def _selected(self, expression: Tree) -> int:
+        """The number of the column of the result that has this expression."""
+        keys = [self.key(item) for item in self._select]
+        if (
+            any(item["class"] == "STAR" for item in self._select)
+            or self.key(expression) not in keys
+        ):
+            raise self.refused(
+                "with DISTINCT over many objects ORDER BY names a column of the result, or its"
+                " number",
+                expression,
+            )
+        return keys.index(self.key(expression)) + 1
+
+    def _groups(self) -> Plan:
+        node, aliases = self._node, self._aliases()
+        for each in _nodes([self._select, node["having"], self._orders]):
+            if each.get("class") == "STAR":
+                raise self.refused("* beside aggregates is refused over many objects", each)
+        groups = self._group_expressions(aliases)
+        partial = _Partial(self, groups)
+        seen: dict[str, Tree] = {}
+        items = []
+        for item, (name, _) in zip(self._select, self._columns):
+            plain = self._without_aliases(item, seen, is_clear=True)
+            if item["alias"]:
+                seen.setdefault(str(item["alias"]).casefold(), plain)
+            items.append(f"{self.plain(partial.merged(plain))} AS {identifier(name)}")
+        having = ""
+        if node["having"]:
+            plain = self._without_aliases(node["having"], aliases, is_clear=False)
+            having = f" HAVING {self.plain(partial.merged(plain))}"
+        texts, keys = [], []
+        for order in self._orders:
+            number = self._ordinal(order["expression"])
+            plain = self._select[number - 1] if number else order["expression"]
+            plain = self._without_aliases(plain, aliases, is_clear=number is not None)
+            text = str(number) if number else self.plain(partial.merged(plain))
+            texts.append(text + self._direction(order))
+            keys.append((self.key(plain), self._direction(order)))
+        where = node["where_clause"]
+        if where:
+            where = self._without_aliases(where, aliases, is_clear=True)
+        partial.require_a_column()
+        needed = ""
+        known = [self.key(each) for each in groups]
+        is_ordered = bool(known) and {key for key, _ in keys} == set(known)
+        if self._limit is not None and is_ordered and not having and not self._is_distinct:
+            places = [f"{known.index(key) + 1}{direction}" for key, direction in keys]
+            needed = self._limited(places, is_last=False)
+        grouped = ", ".join(str(number + 1) for number in range(len(groups)))
+        by_groups = f" GROUP BY {grouped}" if groups else ""
+        last_groups = ", ".join(_column(number) for number in range(len(groups)))
+        if not groups and node["group_sets"]:
+            last_groups = "()"
+        distinct = "DISTINCT " if self._is_distinct else ""
+        table = identifier(TABLE)
+        return Plan(
+            f"SELECT {partial.split}{self._from(where)}{by_groups}{needed}",
+            f"SELECT {partial.inner} FROM {table}{by_groups}{needed}",  # noqa: S608
+            f"SELECT {distinct}{', '.join(items)} FROM {table}"  # noqa: S608
+            f"{f' GROUP BY {last_groups}' if last_groups else ''}{having}"
+            f"{self._limited(texts, is_last=True)}",
+            self._used,
+        )
+
+    def _group_expressions(self, aliases: dict[str, Tree]) -> list[Tree]:
+        found: dict[str, Tree] = {}
+        for expression in self._node["group_expressions"]:
+            value = _whole(expression)
+            if value is not None:
+                if not 1 <= value <= len(self._select):
+                    raise self.refused(f"GROUP BY {value}: there is no such column", expression)
+                item = self._select[value - 1]
+                plain = self._without_aliases(item, aliases, is_clear=True)
+            else:
+                plain = self._without_aliases(expression, aliases, is_clear=False)
+            found.setdefault(self.key(plain), plain)
+        return list(found.values())
+
+
+class _Partial:
+    """The columns of a partial result: the groups, then the partial aggregates.
+
+    :ivar split: the columns that an object selects.
+    :ivar inner: the columns that a merge selects of partial results.
+    """
+
+    def __init__(self, splitter: _Splitter, groups: Sequence[Tree]) -> None:
+        self._of = splitter
+        self._groups = {splitter.key(each): number for number, each in enumerate(groups)}
+        self._split = [splitter.plain(each) for each in groups]
+        self._inner = [_column(number) for number in range(len(groups))]
+        self._known: dict[str, int] = {}
+
+    @property
+    def split(self) -> str:
+        return ", ".join(self._split)
+
+    @property
+    def inner(self) -> str:
+        return ", ".join(self._inner)
+
+    def require_a_column(self) -> None:
+        """Give an object a column, also if the query needs none of its values."""
+        if not self._split:
+            self._added(self._of.parsed("count(*)"), _counted)
+
+    def merged(self, expression: Tree) -> Tree:
+        """The expression over the columns of partial results.
+
+        :raises SqlError: it has a column or an aggregate that these do not have.
+        """
+
+        def replaced(node: Tree) -> Tree | None:
+            if "class" not in node:
+                return None
+            number = self._groups.get(self._of.key(node))
+            if number is not None:
+                return self._of.parsed(_column(number))
+            if node["class"] == "COLUMN_REF":
+                name = ".".join(map(str, node["column_names"]))
+                raise self._of.refused(
+                    f"{shown(name)}: over many objects a column is in GROUP BY or in an aggregate",
+                    node,
+                )
+            if node["class"] == "FUNCTION" and node["function_name"] in self._of.aggregates:
+                return self._aggregate(node)
+            return None
+
+        return _changed(expression, replaced)
+
+    def _aggregate(self, node: Tree) -> Tree:
+        name = str(node["function_name"])
+        if node["distinct"]:
+            raise self._of.refused(
+                f"{name}(DISTINCT ...) is refused over many objects, which may share values: use"
+                " SELECT DISTINCT or GROUP BY, and count the result",
+                node,
+            )
+        if node["order_bys"]["orders"] or len(node["children"]) != (name != "count_star"):
+            raise self._of.refused(f"{name} with these arguments is refused: {_WANTED}", node)
+        if name in _COUNTS:
+            return self._of.parsed(_counted(self._added(node, _counted)))
+        if name in _SAME:
+            again = _again(_SAME[name])
+            return self._of.parsed(again(self._added(node, again)))
+        if name in _MEANS:
+            total = self._added({**node, "function_name": "sum"}, _again("sum"))
+            count = self._added({**node, "function_name": "count"}, _counted)
+            sums, counts = _again("sum")(total), _again("sum")(count)
+            return self._of.parsed(f"CAST({sums} AS DOUBLE) / {counts}")
+        raise self._of.refused(f"{name} is refused: {_WANTED}", node)
+
+    def _added(self, node: Tree, merge: Callable[[int], str]) -> int:
+        """The number of the column that has this partial aggregate."""
+        key = self._of.key(node)
+        if key not in self._known:
+            number = self._known[key] = len(self._split)
+            self._split.append(self._of.plain(node))
+            self._inner.append(merge(number))
+        return self._known[key]
+
+
+def _column(number: int) -> str:
+    """A column of partial results in SQL; with its table it is no name of the result."""
+    return f"{identifier(TABLE)}.c{number}"
+
+
+def column_names(count: int) -> list[str]:
+    """The names of the columns of partial results."""
+    return [f"c{number}" for number in range(count)]
+
+
+def _counted(number: int) -> str:
+    return f"CAST(coalesce(sum({_column(number)}), 0) AS BIGINT)"
+
+
+def _again(function: str) -> Callable[[int], str]:
+    return lambda number: f"{function}({_column(number)})"
+
+
+def _whole(node: Tree) -> int | None:
+    """The value of a constant that is a whole number; ``None`` for anything else."""
+    if node["class"] != "CONSTANT" or node["value"]["type"]["id"] not in ("INTEGER", "BIGINT"):
+        return None
+    value: int | None = node["value"].get("value")
+    return value
+
+
+def _changed(node: Any, replaced: Callable[[Tree], Tree | None]) -> Any:
+    """A copy of the tree; ``replaced`` gives a new node or ``None``."""
+    if isinstance(node, list):
+        return [_changed(each, replaced) for each in node]
+    if not isinstance(node, dict):
+        return node
+    found = replaced(node)
+    if found is not None:
+        return found
+    return {key: _changed(each, replaced) for key, each in node.items()}
+
+
+def _nodes(tree: Any) -> Iterator[Tree]:
+    todo = [tree]
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            yield value
+            todo.extend(value.values())
+        elif isinstance(value, list):
+            todo.extend(value)

@@ -1,0 +1,58 @@
+"""Merges partial results of one query, which ``std:sql`` and ``std:sql-parquet`` make.
+
+The query comes with the partial results.  Between the objects and the result there may be several
+merges: all but the last one make a partial result again.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from typing import Any
+
+import sql_partial
+import sql_run
+from sql_check import TABLE, SqlError
+from sql_engine import Engine, identifier
+from sql_pipes import BLOCK_BYTES, Feeder, opened_pipes
+from sql_split import plan_of
+
+
+class MergeEngine(Engine):
+    """The engine of this storlet."""
+
+    storlet = "std:sql-merge"
+
+
+class SqlMerge:
+    """See the README for the parameters."""
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        is_last = params["merge-stage"] == "last"
+        output, target = params["output"] if is_last else sql_run.PARTIAL, out_files[0]
+        inputs = sql_partial.Inputs(in_files)
+        header = sql_partial.common(inputs.headers)
+        with ExitStack() as stack:
+            engine = stack.enter_context(MergeEngine(int(params["memory-mib"])))
+            query = engine.checked(header.query)
+            target.set_metadata({"Content-Type": sql_run.TYPES[output]})
+            if not is_last:
+                target.write(header.line())
+            if not header.result:
+                if is_last:
+                    raise SqlError(
+                        "no object has a row, so the columns have no types: give types by columns"
+                    )
+                return
+            pipes = stack.enter_context(opened_pipes("input", "output"))
+            engine.close_in([pipes.paths["input"], pipes.paths["output"]])
+            table = sql_partial.table_of(header, pipes.paths["input"])
+            engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {table}")
+            plan = plan_of(engine, query, [name for name, _ in header.read], header.result)
+            part = plan.last if is_last else plan.inner
+            sql_partial.require_types(engine, header, part, is_last=is_last)
+            feeder = Feeder(inputs, inputs.read(BLOCK_BYTES), pipes.taken("input_writer"))
+            work = sql_run.Work(engine, part, pipes, output, "")
+            sql_run.run(work, feeder, pipes, target)
