@@ -12,6 +12,8 @@ import zlib
 from typing import Any
 
 import packages
+import seek_table
+from parameters import is_true
 
 BLOCK_BYTES = 1 << 20
 ITEM = "Compression"
@@ -42,6 +44,9 @@ class Compress:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         source, target = in_files[0], out_files[0]
         kind, policy = params["format"], params["policy"]
+        has_table = is_true(params, "seek-table")
+        if has_table and kind != "zstd":
+            raise CompressionError("seek-table: is of format=zstd only")
         block = source.read(BLOCK_BYTES)
         present = compression_of(source.get_metadata())
         if present not in ("", PLAIN):
@@ -55,11 +60,28 @@ class Compress:
             copy(block, source, target)
         else:
             target.set_metadata({ITEM: kind})
+            if has_table:
+                write_frames(block, source, target, policy)
+                return
             encoder = encoder_of(kind, policy)
             while block:
                 target.write(encoder.compress(block))
                 block = source.read(BLOCK_BYTES)
             target.write(encoder.flush())
+
+
+def write_frames(block: bytes, source: Any, target: Any, policy: str) -> None:
+    """A frame of zstd for each block, at least one, and the table of them."""
+    sizes: list[tuple[int, int]] = []
+    while block or not sizes:
+        if len(sizes) == seek_table.MOST_FRAMES:
+            raise CompressionError(f"seek-table: more than {seek_table.MOST_FRAMES} frames")
+        encoder = encoder_of("zstd", policy)
+        frame = encoder.compress(block) + encoder.flush()
+        target.write(frame)
+        sizes.append((len(frame), len(block)))
+        block = source.read(BLOCK_BYTES)
+    target.write(seek_table.encoded(sizes))
 
 
 def compression_of(metadata: dict[str, str]) -> str:
