@@ -428,10 +428,10 @@ def test_a_result_reads_back_as_it_was(table: list[tuple[str, str]]) -> None:
 
 @pytest.mark.parametrize("escape", ['"', "\\"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
-def test_threads_that_begin_within_quoted_fields_give_each_record_once(
+def test_each_record_is_there_once_in_any_buffers(
     escape: str, line_end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A buffer is where a thread begins.
+    # Threads of the engine would begin where a buffer does.
     monkeypatch.setattr("select_tables.BUFFER_BYTES", 2000)
     monkeypatch.setattr("select_tables.MOST_RECORD_BYTES", 1000)
     dice = random.Random(escape + line_end)  # noqa: S311 - the same objects each time
@@ -442,9 +442,39 @@ def test_threads_that_begin_within_quoted_fields_give_each_record_once(
             ("k", *dice.choices(some, k=dice.randrange(1, 4))) for _ in range(dice.randrange(6000))
         ]
         source = {"header": "NONE", "record": line_end, "escape": escape}
-        data = "".join(",".join(_quoted(each, escape) for each in row) + line_end for row in table)
+        empty = dice.choice([0.0, 0.1])
+        data = "".join(
+            ",".join(_quoted(each, escape) for each in row)
+            + line_end * (1 + (dice.random() < empty))
+            for row in table
+        )
         found = objects(data.encode(), "SELECT * FROM S3Object", source)
         assert found == [{f"_{n}": each for n, each in enumerate(row, 1)} for row in table]
+
+
+@given(
+    lines=st.lists(st.sampled_from([b"a", b"", b"b\r", b"\rc"]), max_size=8),
+    line_end=st.sampled_from([b"\n", b"\r\n"]),
+    size=st.integers(1, 9),
+)
+def test_line_ends_are_those_of_the_first_record(
+    lines: list[bytes], line_end: bytes, size: int
+) -> None:
+    streams: Any = MODULE.select_streams
+    data = b"first" + line_end + b"".join(line + line_end for line in lines) + b"\r"
+    stream = streams.LineFeeds(io.BytesIO(data), needs_crlf=False)
+    found = b"".join(iter(lambda: stream.read(size), b""))
+    assert found == (data.replace(b"\r\n", b"\n") if line_end == b"\r\n" else data)
+
+
+def test_a_line_feed_alone_ends_no_record_that_ends_with_two_characters() -> None:
+    source = {"header": "NONE", "record": "\r\n"}
+    assert result(b"a,b\r\nc,d\r\n", "SELECT * FROM S3Object", source) == "a,b\nc,d\n"
+    for data in (b"a,b\nc,d\n", b"a,b\r\nc,d\ne,f\r\n"):
+        assert code(data, "SELECT * FROM S3Object", source) == "CSVParsingError"
+    source = {"header": "NONE", "record": "\n"}
+    found = result(b"a,b\r\nc,d\ne,f\r\n", "SELECT * FROM S3Object", source)
+    assert found == "a,b\nc,d\ne,f\n"
 
 
 def _quoted(field: str, escape: str) -> str:

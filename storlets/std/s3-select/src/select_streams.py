@@ -239,6 +239,40 @@ def _field_patterns(form: CsvInput, line_end: bytes) -> tuple[bytes, bytes]:
     return mark + inner, whole
 
 
+class LineFeeds:
+    """CSV with LF at the ends of its records, if the first one ends with CR LF.
+
+    Where an empty line follows, and a buffer of the engine ends within CR LF, the engine takes the
+    LF for the first byte of a value.
+
+    :param source: has no line end within a field.
+    :param needs_crlf: a LF without CR is an error.
+    """
+
+    def __init__(self, source: Stream, *, needs_crlf: bool) -> None:
+        self._source = source
+        self._needs_crlf = needs_crlf
+        self._has_crlf: bool | None = True if needs_crlf else None
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        while data := self._source.read(size):
+            data, self._rest = self._rest + data, b""
+            if data.endswith(b"\r"):
+                data, self._rest = data[:-1], b"\r"
+            end = data.find(b"\n") if self._has_crlf is None else -1
+            if end >= 0:
+                self._has_crlf = data[:end].endswith(b"\r")
+            if self._has_crlf:
+                if self._needs_crlf and data.count(b"\n") != data.count(b"\r\n"):
+                    raise SelectError("CSVParsingError", "a line feed without a carriage return")
+                data = data.replace(b"\r\n", b"\n")
+            if data:
+                return data
+        rest, self._rest = self._rest, b""
+        return rest
+
+
 class Headed:
     """CSV without the empty lines before its first record.
 

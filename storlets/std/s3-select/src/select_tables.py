@@ -110,19 +110,21 @@ def _records(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
 def _read_csv(form: CsvInput, head: bytes, pipe: str, width: int, *, has_header: bool) -> str:
     names = [f"c{number}" for number in range(1, width + 1)]
     columns = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
-    # A file with CRLF is one whose delimiter is LF, too.
-    record = "\r\n" if form.record == "\n" and _has_crlf(form, head) else form.record
+    record = form.record
+    if record != "\r" and not form.quoted_records:
+        record = "\n"
+    elif record == "\n" and _has_crlf(form, head):
+        # A file with CRLF is one whose delimiter is LF, too.
+        record = "\r\n"
     written = {"\n": r"\n", "\r\n": r"\r\n", "\r": r"\r"}[record]
     escape = form.escape or form.quote
-    # Threads begin at line ends, each of which must end a record.  Within a field with an escape
-    # that is no quote they fail to find one.
-    parallel = str(not form.quoted_records and escape == form.quote).lower()
-    # A field that is not there is NULL; no field without quotes is a line's end.
+    # A field that is not there is NULL; no field without quotes is a line's end.  With
+    # null_padding, a thread that begins at an empty line makes a record of it: so one thread reads.
     return (
         f"SELECT * FROM read_csv({quoted(pipe)}, auto_detect=false, columns={{{columns}}},"  # noqa: S608
         f" delim={quoted(form.delimiter)}, quote={quoted(form.quote)}, escape={quoted(escape)},"
         f" header={str(has_header).lower()}, new_line={quoted(written)}, comment='', skip=0,"
-        f" null_padding=true, nullstr='\n', allow_quoted_nulls=false, parallel={parallel},"
+        f" null_padding=true, nullstr='\n', allow_quoted_nulls=false, parallel=false,"
         f" max_line_size={MOST_RECORD_BYTES}, buffer_size={BUFFER_BYTES})"
     )
 
