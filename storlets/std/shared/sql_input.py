@@ -167,8 +167,28 @@ def _call(form: Format, head: bytes, path: str, declared: Sequence[tuple[str, st
     options = f"auto_detect=false, columns={{{described}}}"
     if form.is_csv:
         line_end = r"\r\n" if b"\r\n" in head.partition(b"\n")[0] + b"\n" else r"\n"
-        return f"read_csv({literal(path)}, {options}, new_line={literal(line_end)}, {form.dialect})"
+        parallel = "true" if _has_plain_lines(head, form) else "false"
+        return (
+            f"read_csv({literal(path)}, {options}, new_line={literal(line_end)},"
+            f" parallel={parallel}, {form.dialect})"
+        )
     return f"read_json({literal(path)}, {options}, {_JSON})"
+
+
+def _has_plain_lines(head: bytes, form: Format) -> bool:
+    """Whether each line end of the head ends a row with values.
+
+    Threads of the engine begin at line ends; at another one it refuses the object.  With CR LF it
+    must have threads all the same: alone, it takes the LF of one that is divided between two
+    buffers, and has an empty line after it, for the first byte of a value.
+    """
+    if b"\r\n" in head:
+        return True
+    quote = (form.reader["quotechar"] or "").encode()
+    lines = head.split(b"\n")
+    return b"" not in lines[:-1] and not (
+        quote and any(line.count(quote) % 2 for line in lines[:-1])
+    )
 
 
 def _whole_rows(head: bytes, form: Format) -> bytes:

@@ -938,3 +938,24 @@ def test_plain_queries_run(query: str) -> None:
 def test_any_text_ends_in_rows_or_one_error(text: str) -> None:
     with suppress(ERROR):
         output(DATA, text)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+@pytest.mark.parametrize("lines", ["", "one\ntwo", "\n,"])
+def test_line_ends_that_end_no_row_are_read_by_one_thread(
+    empty: bool, lines: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A buffer is where a thread begins.
+    monkeypatch.setattr("sql_input.BUFFER_BYTES", 2000)
+    monkeypatch.setattr("sql_input.MOST_LINE_BYTES", 1000)
+    table = [(str(number), lines or "x", '",') for number in range(4000)]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    for number, row in enumerate(table):
+        writer.writerow(row)
+        if empty and number % 10 == 0:
+            text.write("\n")
+    found = output(text.getvalue().encode(), "SELECT * FROM input", header="false", types="text")
+    assert list(csv.reader(io.StringIO(found.decode(), newline="")))[1:] == [
+        list(row) for row in table
+    ]
