@@ -316,7 +316,7 @@ def test_a_missing_container_is_found_before_the_run(make_proxy: Make, swift: Fa
         ("PUT", "/dependency/x", "a storlet cannot write into dependency"),
         ("COPY", "/storletlog/x", "a storlet cannot write into"),
         ("GET", "/storlet_rules/rules", "a storlet cannot write into storlet_rules"),
-        ("GET", "/c/" + "x" * 1025, "names have at most 1024 bytes"),
+        ("GET", "/c/" + "x" * 1025, "has more than 1024 bytes"),
         ("GET", ", ".join(f"/c/{number}" for number in range(9)), "at most 8 are allowed"),
     ],
 )
