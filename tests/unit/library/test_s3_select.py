@@ -428,20 +428,25 @@ def test_a_result_reads_back_as_it_was(table: list[tuple[str, str]]) -> None:
 
 @pytest.mark.parametrize("escape", ['"', "\\"])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("quoted_records", [False, True])
 def test_each_record_is_there_once_in_any_buffers(
-    escape: str, line_end: str, monkeypatch: pytest.MonkeyPatch
+    quoted_records: bool, escape: str, line_end: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Threads of the engine would begin where a buffer does.
     monkeypatch.setattr("select_tables.BUFFER_BYTES", 2000)
     monkeypatch.setattr("select_tables.MOST_RECORD_BYTES", 1000)
     dice = random.Random(escape + line_end)  # noqa: S311 - the same objects each time
     texts = ["a", "", ",", ",,", ",a,", '"', '",', ',"', '","', 'x "y"', "longer, much longer"]
+    if quoted_records:
+        texts += ["two\nlines", "a\r\n,b", "\r\n", "\n", '"\r\n"', "c\rd"]
     for _ in range(8):
         some = dice.sample(texts, dice.randrange(2, len(texts)))
         table = [
             ("k", *dice.choices(some, k=dice.randrange(1, 4))) for _ in range(dice.randrange(6000))
         ]
-        source = {"header": "NONE", "record": line_end, "escape": escape}
+        source = {
+            "header": "NONE", "record": line_end, "escape": escape, "quoted_records": quoted_records,
+        }  # fmt: skip
         empty = dice.choice([0.0, 0.1])
         data = "".join(
             ",".join(_quoted(each, escape) for each in row)
@@ -450,6 +455,22 @@ def test_each_record_is_there_once_in_any_buffers(
         )
         found = objects(data.encode(), "SELECT * FROM S3Object", source)
         assert found == [{f"_{n}": each for n, each in enumerate(row, 1)} for row in table]
+
+
+@pytest.mark.parametrize("quoted_records", [False, True])
+@pytest.mark.parametrize("record", ["\n", "\r\n"])
+def test_an_empty_line_at_the_end_of_a_buffer_is_no_part_of_a_value(
+    record: str, quoted_records: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("select_tables.BUFFER_BYTES", 2000)
+    monkeypatch.setattr("select_tables.MOST_RECORD_BYTES", 1000)
+    source = {"header": "NONE", "record": record, "quoted_records": quoted_records}
+    begin = b'"p\r\nq",1\r\n' if quoted_records else b"p,1\r\n"
+    # Seven bytes: buffers of 2,000 bytes end after each of them.
+    data = begin + b"k,1\r\n\r\n" * 4000
+    found = objects(data, "SELECT s._1 FROM S3Object s", source)
+    assert found[0] == {"_1": "p\r\nq" if quoted_records else "p"}
+    assert found[1:] == [{"_1": "k"}] * 4000
 
 
 @given(
@@ -462,7 +483,7 @@ def test_line_ends_are_those_of_the_first_record(
 ) -> None:
     streams: Any = MODULE.select_streams
     data = b"first" + line_end + b"".join(line + line_end for line in lines) + b"\r"
-    stream = streams.LineFeeds(io.BytesIO(data), needs_crlf=False)
+    stream = streams.LineFeeds(io.BytesIO(data), MODULE.CsvInput())
     found = b"".join(iter(lambda: stream.read(size), b""))
     assert found == (data.replace(b"\r\n", b"\n") if line_end == b"\r\n" else data)
 

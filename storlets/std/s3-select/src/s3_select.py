@@ -78,8 +78,8 @@ class _Run:
         source = select_streams.Ranged(source, request.start, request.end)
         if isinstance(form, CsvInput):
             source = select_streams.CsvText(source, form)
-            if form.record != "\r" and not form.quoted_records:
-                source = select_streams.LineFeeds(source, needs_crlf=form.record == "\r\n")
+            if form.record != "\r":
+                source = select_streams.LineFeeds(source, form)
             if form.header != "NONE" and request.start == 0:
                 source = select_streams.Headed(source)
         head = select_streams.head_of(source, select_tables.HEAD_BYTES)

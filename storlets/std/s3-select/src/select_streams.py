@@ -245,14 +245,17 @@ class LineFeeds:
     Where an empty line follows, and a buffer of the engine ends within CR LF, the engine takes the
     LF for the first byte of a value.
 
-    :param source: has no line end within a field.
-    :param needs_crlf: a LF without CR is an error.
+    :param source: each of its blocks ends outside of quoted fields, as those of :class:`CsvText`.
+    :param form: with the record delimiter CR LF, a LF without CR is an error.
     """
 
-    def __init__(self, source: Stream, *, needs_crlf: bool) -> None:
+    def __init__(self, source: Stream, form: CsvInput) -> None:
         self._source = source
-        self._needs_crlf = needs_crlf
-        self._has_crlf: bool | None = True if needs_crlf else None
+        self._needs_crlf = form.record == "\r\n"
+        self._has_crlf: bool | None = True if self._needs_crlf else None
+        self._quote = form.quote.encode() if form.quoted_records else b""
+        begin, _ = _field_patterns(form, b"\n")
+        self._field = re.compile(b"(" + begin + self._quote + b")", re.DOTALL)
         self._rest = b""
 
     def read(self, size: int) -> bytes:
@@ -260,17 +263,27 @@ class LineFeeds:
             data, self._rest = self._rest + data, b""
             if data.endswith(b"\r"):
                 data, self._rest = data[:-1], b"\r"
-            end = data.find(b"\n") if self._has_crlf is None else -1
-            if end >= 0:
-                self._has_crlf = data[:end].endswith(b"\r")
-            if self._has_crlf:
-                if self._needs_crlf and data.count(b"\n") != data.count(b"\r\n"):
-                    raise SelectError("CSVParsingError", "a line feed without a carriage return")
-                data = data.replace(b"\r\n", b"\n")
+            if self._quote and self._quote in data:
+                parts = self._field.split(data)
+                parts[::2] = map(self._changed, parts[::2])
+                data = b"".join(parts)
+            else:
+                data = self._changed(data)
             if data:
                 return data
         rest, self._rest = self._rest, b""
         return rest
+
+    def _changed(self, text: bytes) -> bytes:
+        """A text outside of quoted fields with line ends within."""
+        end = text.find(b"\n") if self._has_crlf is None else -1
+        if end >= 0:
+            self._has_crlf = text[:end].endswith(b"\r")
+        if not self._has_crlf:
+            return text
+        if self._needs_crlf and text.count(b"\n") != text.count(b"\r\n"):
+            raise SelectError("CSVParsingError", "a line feed without a carriage return")
+        return text.replace(b"\r\n", b"\n")
 
 
 class Headed:

@@ -74,19 +74,6 @@ def _lines(data: bytes) -> Iterator[str]:
     return iter(io.StringIO(data.decode(errors="replace"), newline=""))
 
 
-def _has_crlf(form: CsvInput, head: bytes) -> bool:
-    """Whether the first record ends with CR LF."""
-    taken: list[str] = []
-
-    def each() -> Iterator[str]:
-        for line in _lines(head):
-            taken.append(line)
-            yield line
-
-    next(_records(form, each()), None)
-    return bool(taken) and taken[-1].endswith("\r\n")
-
-
 def _records(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
     """The records of whole lines, without empty ones."""
     csv.field_size_limit(MOST_RECORD_BYTES)
@@ -110,13 +97,7 @@ def _records(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
 def _read_csv(form: CsvInput, head: bytes, pipe: str, width: int, *, has_header: bool) -> str:
     names = [f"c{number}" for number in range(1, width + 1)]
     columns = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
-    record = form.record
-    if record != "\r" and not form.quoted_records:
-        record = "\n"
-    elif record == "\n" and _has_crlf(form, head):
-        # A file with CRLF is one whose delimiter is LF, too.
-        record = "\r\n"
-    written = {"\n": r"\n", "\r\n": r"\r\n", "\r": r"\r"}[record]
+    written = r"\r" if form.record == "\r" else r"\n"
     escape = form.escape or form.quote
     # A field that is not there is NULL; no field without quotes is a line's end.  With
     # null_padding, a thread that begins at an empty line makes a record of it: so one thread reads.
