@@ -138,13 +138,27 @@ def _of_code(session: Session, storlet: Storlet, record: Record) -> Flow[list[Ch
         remedy = (
             command("storlet", "rollback", name, str(max(older))) if older else _deploy(storlet)
         )
-    elif str(record.get("time", "")).replace("T", " ") < storlet.modified:
+    elif _is_older(record, storlet):
         return []
     else:
         remedy = _deploy(storlet)
     told = " ".join(str(record.get("message", "")).split())
     text = f"its code does not load: {told} (storlet show-run {record.get('id', '')})"
     return [Check(f"storlet {storlet.name}", False, text, remedy)]
+
+
+def _is_older(record: Record, storlet: Storlet) -> bool:
+    """Whether the run was before the upload.
+
+    Swift rounds ``Last-Modified`` up to a second, so a run in the second before it may be of the
+    new code.
+    """
+    try:
+        uploaded = datetime.strptime(storlet.modified, "%Y-%m-%d %H:%M:%S")  # noqa: DTZ007 - UTC
+    except ValueError:
+        return False
+    since = uploaded - timedelta(seconds=1)
+    return str(record.get("time", "")).replace("T", " ") < str(since)
 
 
 def _deploy(storlet: Storlet, *more: str) -> str:
