@@ -837,7 +837,7 @@ def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
 
 #: The least and the most bytes of a value.
 SECRET_BYTES = (8, 4096)
-_SECRET_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
+SECRET_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
 
 def secrets(session: Session) -> Flow[list[Mapping[str, str]]]:
@@ -882,6 +882,6 @@ def delete_secret(session: Session, name: str) -> Flow[None]:
 
 
 def _require_secret_name(name: str) -> None:
-    if not _SECRET_NAME.fullmatch(name):
+    if not SECRET_NAME.fullmatch(name):
         wanted = "want a lower-case letter, then at most 62 of a-z, 0-9 and '-'"
         raise ConfigurationError([f"secret {name!r}: {wanted}"])

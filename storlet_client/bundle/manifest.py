@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Union
 
+from storlet_client.operations import SECRET_BYTES, SECRET_NAME
+
 FORMAT = 1
 #: Inputs and further outputs of a run, and its services: descriptors of a message to a worker.
 _STREAMS = 30
@@ -28,11 +30,8 @@ _COMPARISON = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9.]+)")
 _CLASS = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*")
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
-#: The least and the most bytes of a secret of the account.
-_SECRET_BYTES = (8, 4096)
-#: The type of a parameter that names a secret of the account, and the form of such a name.
+#: The type of a parameter that names a secret of the account.
 SECRET = "secret"  # noqa: S105  a type, no password
-_SECRET_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 #: A value of a parameter.
 Value = Union[str, int, float, bool]
 
@@ -241,7 +240,7 @@ def _fault_of_value(row: Mapping[str, Any], value: Value) -> str:
     kind = row["type"]
     if not _is_of(kind, value):
         return f"is no {kind}"
-    if kind == SECRET and not _SECRET_NAME.fullmatch(str(value)):
+    if kind == SECRET and not SECRET_NAME.fullmatch(str(value)):
         return "want the name of a secret: a lower-case letter, then a-z, 0-9 and '-'"
     choices = row.get("choices")
     if choices and not any(_is_same(value, each) for each in choices):
@@ -368,7 +367,7 @@ def _faults_of_secrets(
     values = {name: text_of(value) for name, value in case.get("parameters", {}).items()}
     named = secrets_named(document.get("parameters", {}), values)
     known = [*document.get("secrets", ()), *named]
-    least, most = _SECRET_BYTES
+    least, most = SECRET_BYTES
     faults = []
     for name, text in case.get("secrets", {}).items():
         if name not in known:

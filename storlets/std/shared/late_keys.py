@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from parameters import shown
-from sql_check import TABLE, SqlError
+from sql_check import TABLE, SqlError, nodes_of
 from sql_input import MOST_LINE_BYTES
 from sql_keys import require_levels
 
@@ -88,7 +88,7 @@ def shown_by(tree: Any, types: Mapping[str, Any]) -> Known:
     tables = {TABLE}
     paths: list[list[str]] = []
     has_all = False
-    for node in _nodes(tree):
+    for node in nodes_of(tree):
         if "class" not in node:  # a table has none, and an expression has one
             names = [node.get(key) for key in ("alias", "table_name")]
             tables |= {str(name).casefold() for name in names if name}
@@ -114,17 +114,6 @@ def _whole_columns(
                 known = {each.casefold(): value for each, value in inner.items()}.get(key)
             if known is not None:
                 yield name
-
-
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
-    todo = [tree]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, dict):
-            yield value
-            todo.extend(value.values())
-        elif isinstance(value, list):
-            todo.extend(value)
 
 
 class Watched:

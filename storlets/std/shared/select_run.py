@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from typing import Any
 
 import select_output
 import select_syntax as tree
-from select_errors import SelectError
+from select_errors import SelectError, from_engine
+from select_frames import Frames
 from select_request import Request
 from select_schema import Schema
+from sql_check import SqlError
 from sql_engine import Engine
 
 #: Bound of a record of the result, in characters.
@@ -18,6 +21,23 @@ MOST_CHARACTERS = 1 << 20
 ROWS = 2048
 #: Bound of a statement: it names each column that ``SELECT *`` has.
 MOST_STATEMENT_CHARACTERS = 400_000
+
+
+@contextmanager
+def framed(target: Any, parsing: str = "") -> Iterator[Frames]:
+    """The frames of a run as its output; a failure of the query is the last one.
+
+    :param parsing: the code of an error of the engine's reader; empty: it is found in the message.
+    """
+    target.set_metadata({"Content-Type": "application/octet-stream"})
+    frames = Frames(target)
+    try:
+        yield frames
+    except SelectError as error:
+        frames.error(error.code, str(error))
+    except SqlError as error:
+        failure = from_engine(str(error), parsing)
+        frames.error(failure.code, str(failure))
 
 
 def checked(engine: Engine, query: tree.Query, schema: Schema, request: Request) -> str:

@@ -85,7 +85,7 @@ def _refusal(query: str, tree: dict[str, Any]) -> str:
 
 def _faults(tree: Any) -> Iterator[tuple[int, str]]:
     """Each use of anything but the table, with its offset."""
-    nodes = list(_nodes(tree))
+    nodes = list(nodes_of(tree))
     known = {TABLE} | {
         str(row["key"]).lower()
         for node in nodes
@@ -123,7 +123,7 @@ def _fault(node: dict[str, Any], known: set[str]) -> str:
     return ""
 
 
-def _nodes(tree: Any) -> Iterator[dict[str, Any]]:
+def nodes_of(tree: Any) -> Iterator[dict[str, Any]]:
     """All objects of the tree; it may be deeper than Python's stack."""
     todo = [tree]
     while todo:

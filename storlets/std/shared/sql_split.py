@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parameters import shown
-from sql_check import TABLE, SqlError, place
+from sql_check import TABLE, SqlError, nodes_of, place
 from sql_engine import Engine, identifier
 
 Tree = dict[str, Any]
@@ -118,7 +118,7 @@ class _Splitter:
             raise self.refused(
                 "ROLLUP, CUBE and GROUPING SETS are refused over many objects: run a query for each"
             )
-        for each in _nodes(node):
+        for each in nodes_of(node):
             reason = _REFUSED.get(str(each.get("class")))
             if reason:
                 raise self.refused(reason, each)
@@ -150,7 +150,7 @@ class _Splitter:
 
     def _read_names(self) -> Iterator[str]:
         """All names in the query that may be columns of the object."""
-        for node in _nodes(self._node):
+        for node in nodes_of(self._node):
             if node.get("class") == "COLUMN_REF":
                 names = [str(name).casefold() for name in node["column_names"]]
                 yield from self._names if names == [self._table] else names
@@ -194,7 +194,7 @@ class _Splitter:
     def _has_aggregate(self, expression: Any) -> bool:
         return any(
             node.get("class") == "FUNCTION" and str(node["function_name"]) in self.aggregates
-            for node in _nodes(expression)
+            for node in nodes_of(expression)
         )
 
     def _without_aliases(
@@ -317,7 +317,7 @@ class _Splitter:
 
     def _require_clear_names(self, expression: Tree) -> None:
         """Refuse a part of ``ORDER BY`` that may name what a star has made of a column."""
-        for each in _nodes(self._select):
+        for each in nodes_of(self._select):
             if each.get("class") == "STAR" and (
                 each["columns"] or each["replace_list"] or each["rename_list"]
             ):
@@ -343,7 +343,7 @@ class _Splitter:
 
     def _groups(self) -> Plan:
         node, aliases = self._node, self._aliases()
-        for each in _nodes([self._select, node["having"], self._orders]):
+        for each in nodes_of([self._select, node["having"], self._orders]):
             if each.get("class") == "STAR":
                 raise self.refused("* beside aggregates is refused over many objects", each)
         groups = self._group_expressions(aliases)
@@ -527,14 +527,3 @@ def _changed(node: Any, replaced: Callable[[Tree], Tree | None]) -> Any:
     if found is not None:
         return found
     return {key: _changed(each, replaced) for key, each in node.items()}
-
-
-def _nodes(tree: Any) -> Iterator[Tree]:
-    todo = [tree]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, dict):
-            yield value
-            todo.extend(value.values())
-        elif isinstance(value, list):
-            todo.extend(value)

@@ -35,6 +35,22 @@ class Ran:
     metadata: Mapping[str, str]
 
 
+class Target:
+    """An output in memory that takes a number of bytes."""
+
+    def __init__(self, most: int = 1 << 30) -> None:
+        self.data = bytearray()
+        self._most = most
+
+    def write(self, data: bytes) -> None:
+        if len(self.data) + len(data) > self._most:
+            raise OSError("the output is closed")
+        self.data += data
+
+    def set_metadata(self, metadata: dict[str, str]) -> None:
+        pass
+
+
 class LibraryStorlet:
     """One storlet; ``module`` is its code, whose constants a test may change."""
 

@@ -18,7 +18,7 @@ from PIL.PngImagePlugin import PngInfo
 
 from storlet_daemon.author import StorletLogger
 from storlet_daemon.author.seekable import SeekableFile
-from tests.unit.library.support import LibraryStorlet, filled
+from tests.unit.library.support import LibraryStorlet, Target, filled
 
 STORLET = LibraryStorlet("image")
 REGION = LibraryStorlet("image-region")
@@ -390,22 +390,6 @@ def test_nothing_is_written_before_an_error(monkeypatch: pytest.MonkeyPatch) -> 
     with pytest.raises(ERROR, match="damaged"):
         run(data[: len(data) * 9 // 10], target, {"format": "png"})
     assert target.data
-
-
-class Target:
-    """An output in memory."""
-
-    def __init__(self, most: int = 1 << 30) -> None:
-        self.data = bytearray()
-        self._most = most
-
-    def write(self, data: bytes) -> None:
-        if len(self.data) + len(data) > self._most:
-            raise OSError("the output is closed")
-        self.data += data
-
-    def set_metadata(self, metadata: dict[str, str]) -> None:
-        pass
 
 
 class Broken(io.BytesIO):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from storlet_daemon.author import StorletLogger
 from storlet_daemon.author.seekable import SeekableFile
 from tests.unit.library.parquet_objects import INT96, WIDE_DECIMAL
-from tests.unit.library.support import LibraryStorlet, filled, shared
+from tests.unit.library.support import LibraryStorlet, Target, filled, shared
 
 STORLET = LibraryStorlet("s3-select-parquet")
 HEAD = struct.Struct(">cI")
@@ -261,19 +261,6 @@ def test_only_the_columns_of_the_query_are_read(folder: Path) -> None:
         assert 0 < source.bytes_read < len(data) // 3
     finally:
         source.close()
-
-
-class Target:
-    """An output in memory."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self.data += data
-
-    def set_metadata(self, _metadata: dict[str, str]) -> None:
-        pass
 
 
 @settings(max_examples=15, deadline=None)

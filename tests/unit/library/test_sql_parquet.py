@@ -15,7 +15,7 @@ import pytest
 from storlet_daemon.author import StorletLogger
 from storlet_daemon.author.seekable import SeekableFile
 from tests.unit.library.parquet_objects import WIDE_DECIMAL
-from tests.unit.library.support import LibraryStorlet, filled, shared
+from tests.unit.library.support import LibraryStorlet, Target, filled, shared
 
 STORLET = LibraryStorlet("sql-parquet")
 ERROR: Any = STORLET.module.Engine.rows.__globals__["SqlError"]
@@ -71,19 +71,6 @@ def test_only_the_columns_of_the_query_are_read(wide: bytes) -> None:
         assert source.bytes_read < len(wide) // 4
     finally:
         source.close()
-
-
-class Target:
-    """An output in memory."""
-
-    def __init__(self) -> None:
-        self.data = bytearray()
-
-    def write(self, data: bytes) -> None:
-        self.data += data
-
-    def set_metadata(self, _metadata: dict[str, str]) -> None:
-        pass
 
 
 @pytest.mark.parametrize("keep", [0, 3, 100, -1, -9])

@@ -11,12 +11,11 @@ from typing import Any
 import select_parser
 import select_run
 from parquet_object import PATH, file_system
-from select_errors import SelectError, from_engine
+from select_errors import SelectError
 from select_frames import Frames
 from select_parquet import schema_of, table_of
 from select_request import ParquetInput, request_of
 from select_schema import TABLE
-from sql_check import SqlError
 from sql_engine import Engine, identifier
 
 
@@ -33,16 +32,11 @@ class S3SelectParquet:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        out_files[0].set_metadata({"Content-Type": "application/octet-stream"})
-        frames = Frames(out_files[0])
-        try:
-            with ExitStack() as stack:
-                _run(in_files[0], frames, params, stack)
-        except SelectError as error:
-            frames.error(error.code, str(error))
-        except SqlError as error:
-            failure = from_engine(str(error), "ParquetParsingError")
-            frames.error(failure.code, str(failure))
+        with (
+            select_run.framed(out_files[0], "ParquetParsingError") as frames,
+            ExitStack() as stack,
+        ):
+            _run(in_files[0], frames, params, stack)
 
 
 def _run(source: Any, frames: Frames, params: dict[str, str], stack: ExitStack) -> None:

@@ -14,11 +14,10 @@ import select_parser
 import select_run
 import select_streams
 import select_tables
-from select_errors import SelectError, from_engine
+from select_errors import SelectError
 from select_frames import Frames
 from select_request import CsvInput, ParquetInput, Request, request_of
 from select_schema import TABLE
-from sql_check import SqlError
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, opened_pipes
 
@@ -38,19 +37,13 @@ class S3Select:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        out_files[0].set_metadata({"Content-Type": "application/octet-stream"})
-        frames = Frames(out_files[0])
-        try:
-            with ExitStack() as stack:
-                _Run(in_files[0], frames, params, stack).run()
-        except SelectError as error:
-            frames.error(error.code, str(error))
-        except packed.PackedError as error:
-            is_cut = "is cut" in str(error)
-            frames.error("TruncatedInput" if is_cut else "InvalidCompressionFormat", str(error))
-        except SqlError as error:
-            failure = from_engine(str(error))
-            frames.error(failure.code, str(failure))
+        with select_run.framed(out_files[0]) as frames:
+            try:
+                with ExitStack() as stack:
+                    _Run(in_files[0], frames, params, stack).run()
+            except packed.PackedError as error:
+                code = "TruncatedInput" if "is cut" in str(error) else "InvalidCompressionFormat"
+                raise SelectError(code, str(error)) from None
 
 
 class _Run:
