@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import hashlib
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
@@ -13,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
+from storlet_client.bundle.manifest import SECRET_BYTES, SECRET_NAME
 from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
 from storlet_client.exchange import Answer, Body, Call, Flow
 from storlet_client.session import Session
@@ -834,10 +834,6 @@ def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
 
 
 # --- secrets --------------------------------------------------------------------------------------
-
-#: The least and the most bytes of a value.
-SECRET_BYTES = (8, 4096)
-SECRET_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
 
 
 def secrets(session: Session) -> Flow[list[Mapping[str, str]]]:

@@ -18,8 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Union
 
-from storlet_client.operations import SECRET_BYTES, SECRET_NAME
-
 FORMAT = 1
 #: Inputs and further outputs of a run, and its services: descriptors of a message to a worker.
 _STREAMS = 30
@@ -30,8 +28,11 @@ _COMPARISON = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9.]+)")
 _CLASS = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*")
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
-#: The type of a parameter that names a secret of the account.
+#: The type of a parameter that names a secret of the account, and the form of such a name.
 SECRET = "secret"  # noqa: S105  a type, no password
+SECRET_NAME = re.compile(r"[a-z][a-z0-9-]{0,62}", re.ASCII)
+#: The least and the most bytes of the value of a secret.
+SECRET_BYTES = (8, 4096)
 #: A value of a parameter.
 Value = Union[str, int, float, bool]
 
