@@ -826,8 +826,14 @@ def follow_logs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
 
 
 def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
-    """A stream with a line for each record of a run that ends from now on."""
+    """A stream with a line for each record of a run that ends from now on.
+
+    :raises NotThere: the account lacks the storlet of ``selection``.  A stream of a misspelt name
+        would stay empty without a word.
+    """
     _require((yield from info(session)), "records", "records of runs")
+    if "storlet" in selection:
+        yield from _require_storlets(session, (selection["storlet"],))
     query = (("storlet-runs", ""), ("follow", ""), *selection.items())
     answer = yield from session.exchange(Call("GET", query=query, is_streamed=True))
     return answer

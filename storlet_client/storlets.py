@@ -317,7 +317,10 @@ class Storlets(_Account[Transport]):
     def follow_invocations(
         self, storlet: str = "", *, outcome: str = ""
     ) -> AbstractContextManager[Output]:
-        """A stream with a line of JSON for each record of an invocation that ends from now on."""
+        """A stream with a line of JSON for each record of an invocation that ends from now on.
+
+        :raises NotThere: there is no storlet of this name; the context manager raises it.
+        """
         selection = operations.selection(storlet, outcome)
         return self._http.stream(operations.follow_runs(self._session, selection))
 

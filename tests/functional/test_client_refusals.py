@@ -85,6 +85,7 @@ BAD = [
     ("logs tool.py --since soon", 3, "write a time such as"),
     ("logs tool.py tx-none", 4, "tool.py has no log tx-none"),
     ("logs tol.py", 4, "there is no storlet tol.py: did you mean tool.py?"),
+    ("logs tol.py --follow", 4, "there is no storlet tol.py: did you mean tool.py?"),
     ("library extra", 2, "unexpected extra argument"),
     ("distribute std:nop none", 4, "none"),
     ("distribute std:nop", 3, "give a container with its options, or --objects FILE"),

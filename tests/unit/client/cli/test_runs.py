@@ -143,11 +143,24 @@ def test_a_full_page_of_logs_says_that_there_may_be_more(server: Server, command
 
 def test_logs_are_followed(server: Server, command: Command) -> None:
     line = json.dumps(WITH_LOG).encode() + b"\n"
+    server.on("HEAD", "/storlet/a.py", Reply())
     server.on("GET", "", Reply(body=line), Reply(403))
     result = command("logs", "a.py", "--follow")
     assert result.code == 4
     assert "xxx...\n  one\n" in result.out
     assert query(server)["storlet"] == ["a.py"]
+
+
+@pytest.mark.parametrize("command_of", ["logs", "runs"])
+def test_a_misspelt_name_is_not_followed(
+    server: Server, command: Command, command_of: str
+) -> None:
+    server.on("HEAD", "/storlet/a.pi", Reply(404))
+    server.on("HEAD", "/storlet/a.pi.storlet", Reply(404))
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "a.py"}]'))
+    result = command(command_of, "a.pi", "--follow")
+    assert (result.code, result.out) == (4, "")
+    assert "there is no storlet a.pi: did you mean a.py?" in result.err
 
 
 @pytest.mark.parametrize(
@@ -170,6 +183,7 @@ def test_lines_of_running_storlets_are_followed(server: Server, command: Command
         WITH_LOG,
     ]
     body = b"".join(json.dumps(each).encode() + b"\n" for each in rows)
+    server.on("HEAD", "/storlet/a.py", Reply())
     server.on("GET", "", Reply(body=body), Reply(403))
     result = command("logs", "a.py", "--follow")
     assert result.code == 4
