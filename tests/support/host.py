@@ -43,11 +43,16 @@ def new_key() -> str:
 
 @dataclass(frozen=True)
 class Sandbox:
-    """A running container of the cluster; ``pid`` is its process 1 as the host numbers it."""
+    """A running container of the cluster.
+
+    :param pid: its process 1 as the host numbers it.
+    :param key: the name of its folder of sockets.
+    """
 
     container: str
     account: str
     pid: int
+    key: str
 
 
 @dataclass(frozen=True)
@@ -120,8 +125,9 @@ class Host:
             with contextlib.suppress(RuntimeError):
                 one = self.inspect(container["Id"])
                 if one["State"]["Running"] and one["State"]["Pid"]:
-                    owner = one["Config"]["Labels"]["org.storlets.account"]
-                    found.append(Sandbox(one["Id"], owner, one["State"]["Pid"]))
+                    said = one["Config"]["Labels"]
+                    owner, key = said["org.storlets.account"], said["org.storlets.key"]
+                    found.append(Sandbox(one["Id"], owner, one["State"]["Pid"], key))
         return found
 
     def _containers(self, *labels: str, states: Sequence[str] = ()) -> list[dict[str, Any]]:

@@ -152,9 +152,7 @@ def test_logs_are_followed(server: Server, command: Command) -> None:
 
 
 @pytest.mark.parametrize("command_of", ["logs", "runs"])
-def test_a_misspelt_name_is_not_followed(
-    server: Server, command: Command, command_of: str
-) -> None:
+def test_a_misspelt_name_is_not_followed(server: Server, command: Command, command_of: str) -> None:
     server.on("HEAD", "/storlet/a.pi", Reply(404))
     server.on("HEAD", "/storlet/a.pi.storlet", Reply(404))
     server.on("GET", "/storlet", Reply(body=b'[{"name": "a.py"}]'))
