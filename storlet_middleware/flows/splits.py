@@ -1,8 +1,13 @@
 """The splits of a distribution: one storlet on many objects, a few at a time.
 
 Each split is a GET in the caller's name through the whole filter, so it runs on the node that has
-its object, and queues there fairly beside other tenants.  A split is repeated only if nothing of it
-has run: its answer is 429 or 503.  The node's replicas were tried before that.
+its object, and queues there fairly beside other tenants.
+
+A split is repeated where that is safe.  Nothing of it has run: its answer is 429 or 503, after the
+node's replicas were tried.  Or its storlet ran at an object node, which broke off: another replica
+runs it again.  Such a storlet has no services, and no result of a split leaves this process before
+it is complete, so nothing happens twice.  A storlet that has run at a proxy may have changed the
+store, and is not run again.
 
 A worker begins with an object only if there is room for its result: results that are ready and not
 yet read wait in a window.
@@ -34,9 +39,13 @@ from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 #: Output that an outcome has itself.
 INLINE_BYTES: Final = 4096
-#: Pauses before a split that has not run is tried again.
+#: Pauses before a split is tried again.
 _PAUSES: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
+#: The most further attempts after a storlet has begun.
+_RERUNS: Final = 2
 _NOT_RUN: Final = (429, 503)
+#: Where storlets have run that have no services.
+_WITHOUT_EFFECT: Final = ("", "object")
 _MESSAGE_BYTES: Final = 2048
 #: Results for each worker that may wait to be read.
 _WINDOW: Final = 4
@@ -49,7 +58,8 @@ class Outcome:
     :param head: the first bytes of the output.
     :param spool: all of it, where the distribution needs it; the receiver closes it.
     :param is_selected: False if the object does not have the wanted metadata.
-    :param may_repeat: nothing of the split has run.
+    :param may_repeat: another attempt cannot do anything twice.
+    :param has_begun: of a failure: the storlet had begun.
     """
 
     path: ObjectPath
@@ -63,6 +73,7 @@ class Outcome:
     spool: Spool | None = None
     is_selected: bool = True
     may_repeat: bool = False
+    has_begun: bool = False
 
     @property
     def is_failure(self) -> bool:
@@ -167,9 +178,10 @@ class Splits:
 
     def _split(self, path: ObjectPath) -> Outcome:
         began = time.monotonic()
-        outcome = self._attempt(path)
+        outcome, reruns = self._attempt(path), _RERUNS
         for pause in _PAUSES:
-            if not outcome.may_repeat:
+            reruns -= outcome.has_begun
+            if not outcome.may_repeat or reruns < 0:
                 break
             sleep(pause)
             outcome = self._attempt(path)
@@ -180,12 +192,9 @@ class Splits:
         try:
             if not self._is_selected(path):
                 return Outcome(path, is_selected=False)
-        except StorletError as error:
-            return _failed(path, error, may_repeat=error.status in _NOT_RUN)
-        try:
             return self._outcome(path)
         except StorletError as error:
-            return _failed(path, error, may_repeat=False)
+            return _failed(path, error, may_repeat=error.status in _NOT_RUN)
 
     def _is_selected(self, path: ObjectPath) -> bool:
         wanted = self._distribution.objects
@@ -199,32 +208,52 @@ class Splits:
         if status != 200:
             return _refused(path, answer, status)
         outcome = Outcome(path)
-        digest = hashlib.md5(usedforsecurity=False)
         if self._budget is not None:
             outcome.spool = Spool(self._budget)
             outcome.spool.metadata = storlet_metadata(HeaderKeyDict(answer.headers))
         try:
-            for chunk in answer.chunks:
-                outcome.size += len(chunk)
-                digest.update(chunk)
-                if outcome.spool is not None:
-                    outcome.spool.write(chunk)
-                elif len(outcome.head) <= INLINE_BYTES:
-                    outcome.head += chunk[: INLINE_BYTES + 1 - len(outcome.head)]
+            _read(answer, outcome)
         except BaseException as error:
             if outcome.spool is not None:
                 outcome.spool.close()
-            if isinstance(error, StorletError) or not isinstance(error, Exception | Timeout):
-                raise
-            raise BackendFailed(f"the split's answer broke off: {error!r}"[:300]) from error
+            if isinstance(error, StorletError):
+                return _broken_off(path, answer, error)
+            if isinstance(error, Exception | Timeout):
+                text = f"the split's answer broke off: {error!r}"[:300]
+                return _broken_off(path, answer, BackendFailed(text))
+            raise
         finally:
             close_if_possible(answer.chunks)
-        outcome.etag = digest.hexdigest()
         return outcome
+
+
+def _read(answer: Answer, outcome: Outcome) -> None:
+    """Read the output to its end."""
+    digest = hashlib.md5(usedforsecurity=False)
+    for chunk in answer.chunks:
+        outcome.size += len(chunk)
+        digest.update(chunk)
+        if outcome.spool is not None:
+            outcome.spool.write(chunk)
+        elif len(outcome.head) <= INLINE_BYTES:
+            outcome.head += chunk[: INLINE_BYTES + 1 - len(outcome.head)]
+    outcome.etag = digest.hexdigest()
 
 
 def _failed(path: ObjectPath, error: StorletError, *, may_repeat: bool) -> Outcome:
     return Outcome(path, error.code, error.status, str(error), may_repeat=may_repeat)
+
+
+def _broken_off(path: ObjectPath, answer: Answer, error: StorletError) -> Outcome:
+    """The outcome of a storlet that has begun, and whose output is not complete."""
+    is_of_node = error.code == errors.BACKEND_FAILED
+    outcome = _failed(path, error, may_repeat=is_of_node and _is_without_effect(answer))
+    outcome.has_begun = True
+    return outcome
+
+
+def _is_without_effect(answer: Answer) -> bool:
+    return answer.header(names.RAN_ON.lower()) in _WITHOUT_EFFECT
 
 
 def _refused(path: ObjectPath, answer: Answer, status: int) -> Outcome:
@@ -244,8 +273,10 @@ def _refused(path: ObjectPath, answer: Answer, status: int) -> Outcome:
     known = status if status in errors.REASONS else errors.row_of(code).status
     # With legacy_status, a storlet that has failed is a 503, too.
     has_failed = errors.row_of(code).status not in _NOT_RUN and code != errors.SWIFT_REFUSED
-    may_repeat = status in _NOT_RUN and not has_failed
-    return Outcome(path, code, known, message or answer.status, may_repeat=may_repeat)
+    may_repeat = status in _NOT_RUN and not has_failed and _is_without_effect(answer)
+    outcome = Outcome(path, code, known, message or answer.status, may_repeat=may_repeat)
+    outcome.has_begun = bool(answer.header(names.RAN_ON.lower()))
+    return outcome
 
 
 def headers_of(part: Part) -> dict[str, str]:

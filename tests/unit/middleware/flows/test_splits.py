@@ -1,10 +1,142 @@
-"""The splits of a distribution; ``test_distributed`` has their behaviour."""
+"""The splits of a distribution; ``test_distributed`` has their behaviour in a proxy."""
 
 from __future__ import annotations
 
-from storlet_middleware.flows.distribution import Part
-from storlet_middleware.flows.splits import Outcome, headers_of
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+import pytest
+
+from storlet_middleware.errors import BackendFailed, StorletError, Unprocessable
+from storlet_middleware.flows import splits
+from storlet_middleware.flows.caller_requests import CallerRequests
+from storlet_middleware.flows.distribution import LISTING, Distribution, Part
+from storlet_middleware.flows.splits import Outcome, Splits, headers_of
+from storlet_middleware.flows.spool import Budget, Space
+from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.storlet_request import ObjectPath
+from tests.unit.middleware.support import Logger
+
+PATH = ObjectPath("c", "o")
+BROKEN = BackendFailed("the object node's answer broke off")
+
+
+class Requests(CallerRequests):
+    """Gives these answers, one after the other, and then successes."""
+
+    def __init__(self, *answers: Answer) -> None:
+        self._left = list(answers)
+        self.sent = 0
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        headers: Mapping[str, str] | None = None,
+        query: Mapping[str, str] | None = None,
+    ) -> Answer:
+        self.sent += 1
+        return self._left.pop(0) if self._left else ran("object", [b"whole"])
+
+
+def ran(where: str, chunks: Iterable[bytes]) -> Answer:
+    return Answer("200 OK", [("X-Storlet-Ran-On", where)], chunks)
+
+
+def broken(where: str, error: BaseException = BROKEN) -> Answer:
+    """The answer of a storlet whose output is not complete."""
+
+    def chunks() -> Iterator[bytes]:
+        yield b"half"
+        raise error
+
+    return ran(where, chunks())
+
+
+def refused(where: str, code: str = "sandbox.unavailable") -> Answer:
+    """An answer of 503, before the first byte."""
+    headers = [("X-Storlet-Error", code)]
+    headers += [("X-Storlet-Ran-On", where)] if where else []
+    return Answer("503 Service Unavailable", headers, [b"down"])
+
+
+def outcome_of(requests: Requests, budget: Budget | None = None) -> Outcome:
+    given = Distribution((PATH,), Part("std:nop"), reports_failures=True)
+    running = Splits(requests, given, [PATH], budget)
+    try:
+        [outcome] = running.outcomes(LISTING)
+        return outcome
+    finally:
+        running.close()
+
+
+@pytest.fixture(autouse=True)
+def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(splits, "_PAUSES", (0.0,) * 5)
+
+
+@pytest.fixture
+def budget(tmp_path: Path) -> Budget:
+    return Budget(1 << 20, Space(tmp_path, 1 << 20, Logger()), "AUTH_a")
+
+
+@pytest.mark.parametrize("has_spool", [False, True])
+@pytest.mark.parametrize("error", [BROKEN, OSError("lost")])
+def test_another_replica_runs_a_split_whose_node_broke_off(
+    budget: Budget, error: BaseException, *, has_spool: bool
+) -> None:
+    requests = Requests(broken("object", error), refused("object"))
+    outcome = outcome_of(requests, budget if has_spool else None)
+    assert (outcome.code, outcome.size, requests.sent) == ("ok", 5, 3)
+    if outcome.spool is not None:
+        assert b"".join(outcome.spool.chunks()) == b"whole"
+        outcome.spool.close()
+    assert budget.used_bytes == 0
+
+
+def test_a_storlet_that_has_begun_runs_three_times_at_most() -> None:
+    requests = Requests(*(broken("object") for _ in range(5)))
+    outcome = outcome_of(requests)
+    assert (outcome.code, outcome.status, requests.sent) == ("backend.failed", 503, 3)
+
+
+@pytest.mark.parametrize(
+    ("first", "code"),
+    [
+        (broken("proxy"), "backend.failed"),
+        (broken("object,proxy"), "backend.failed"),
+        (broken("object", Unprocessable("no")), "storlet.failed"),
+        (broken("object", StorletError("gone", code="client.gone")), "client.gone"),
+        (refused("proxy"), "sandbox.unavailable"),
+        (refused("proxy", "outputs.partial"), "outputs.partial"),
+        (refused("object", "storlet.failed"), "storlet.failed"),
+    ],
+)
+def test_what_may_have_changed_the_store_or_would_fail_again_is_not_repeated(
+    first: Answer, code: str
+) -> None:
+    requests = Requests(first)
+    assert (outcome_of(requests).code, requests.sent) == (code, 1)
+
+
+def test_what_has_not_run_is_repeated_until_the_pauses_end() -> None:
+    requests = Requests(*(refused("", "node.busy") for _ in range(9)))
+    assert (outcome_of(requests).code, requests.sent) == ("node.busy", 6)
+
+
+def test_ten_thousand_objects_are_in_memory_a_window_at_a_time() -> None:
+    paths = [ObjectPath("c", str(number)) for number in range(10_000)]
+    given = Distribution(tuple(paths), Part("std:nop"), concurrency=16)
+    requests = Requests()
+    running = Splits(requests, given, paths, None)
+    try:
+        for number, outcome in enumerate(running.outcomes(LISTING)):
+            assert (outcome.path.name, outcome.size) == (str(number), 5)
+            # Four results of each worker wait, and one is read.
+            assert requests.sent - number <= 4 * 16 + 1
+    finally:
+        running.close()
+    assert requests.sent == 10_000
 
 
 def test_parameters_are_quoted() -> None:
