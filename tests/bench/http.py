@@ -60,9 +60,12 @@ def make_request(
 
 
 class Answer:
-    """A response in transit: call :meth:`feed` until it returns True."""
+    """A response in transit: call :meth:`feed` until it returns True.
 
-    def __init__(self, sink: Sink | None = None) -> None:
+    :param is_of_head: of a HEAD request: its length is not that of its body.
+    """
+
+    def __init__(self, sink: Sink | None = None, *, is_of_head: bool = False) -> None:
         self.status = 0
         self.head = b""
         self.size = 0
@@ -70,6 +73,7 @@ class Answer:
         #: The body of a failure.
         self.refusal = b""
         self._sink = sink
+        self._is_of_head = is_of_head
         self._gathered = bytearray()
         self._left = 0
         self._is_chunked = False
@@ -96,6 +100,11 @@ class Answer:
             return None
         self.head, rest = bytes(self._gathered[:end]), memoryview(bytes(self._gathered[end + 4 :]))
         self.status = int(self.head[9:12])
+        if not self._is_of_head:
+            self._take_length()
+        return rest
+
+    def _take_length(self) -> None:
         length = _LENGTH.search(self.head)
         self._is_chunked = length is None and _CHUNKED.search(self.head) is not None
         if length is not None and self.status not in _BODILESS:
@@ -104,7 +113,6 @@ class Answer:
             self._line = bytearray()
         elif self.status not in _BODILESS:
             raise BadAnswer("an answer without a length")
-        return rest
 
     def _take_plain(self, data: memoryview) -> bool:
         if len(data) > self._left:
@@ -186,7 +194,7 @@ class Connection:
 
     def exchange(self, request: Request, sink: Sink | None = None) -> Timing:
         """Send and receive; anything but success raises."""
-        answer = Answer(sink)
+        answer = Answer(sink, is_of_head=request.head.startswith(b"HEAD "))
         began = time.perf_counter()
         self._send(request)
         while True:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -44,6 +45,24 @@ def test_a_line_for_each_of_many_objects(owner: Client, many: str, accept: str) 
     found = rows(distribute(owner, {"objects": {"container": many}, "split": "std:nop"}, accept))
     assert sorted(row["output"] for row in found) == sorted(f"line {n}\n" for n in range(COUNT))
     assert {row["outcome"] for row in found} == {"ok"}
+
+
+def test_lines_come_while_other_objects_are_worked_on(
+    owner: Client, plain: str, storlet_names: dict[str, str]
+) -> None:
+    """An object that is not there is known at once; the other split sleeps."""
+    split = {"storlet": storlet_names["python"], "parameters": {"do": "slow", "before": "2"}}
+    document = {"objects": [f"/{plain}", f"/{plain}.none"], "split": split, "on-failure": "report"}
+    headers = {"X-Run-Storlet": "std:distributed", "Accept": "application/x-ndjson"}
+    connection, response = owner.open("POST", "", headers, body=json.dumps(document).encode())
+    try:
+        first, came = json.loads(response.readline()), time.monotonic()
+        rest = [json.loads(line) for line in response.read().splitlines()]
+        ended = time.monotonic()
+    finally:
+        connection.close()
+    assert [first["code"], *(row["code"] for row in rest)] == ["input.not_found", "ok"]
+    assert ended - came > 1
 
 
 def test_concat_with_parameters(owner: Client, many: str) -> None:
@@ -105,13 +124,17 @@ def test_records_of_splits_and_merges_name_the_distribution(owner: Client, many:
         assert answer.status == 200, answer
         parent = answer.headers["X-Storlet-Invocation"]
 
-        def found() -> list[str]:
+        def own() -> list[dict[str, Any]]:
             listed = json.loads(owner.get("", query="storlet-runs&limit=1000").body)
-            own = [record for record in listed if record.get("parent") == parent]
-            return sorted(record["storlets"][0]["name"] for record in own)
+            return [record for record in listed if record.get("parent") == parent]
+
+        def found() -> list[str]:
+            return sorted(record["storlets"][0]["name"] for record in own())
 
         wanted = ["std:sum"] + ["std:wordcount"] * 10
         assert retry_until(lambda: found() == wanted, 8), found()
+        # A node that is full leaves a split to the proxy.
+        assert [record["placement"] for record in own()].count("object") > 5
     finally:
         assert owner.post("", {wish: ""}).status == 204
 

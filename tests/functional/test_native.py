@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support import native
 from tests.support.accounts import unique
 from tests.support.http import Answer, Client
 from tests.support.storlets import Dependency, Tool, declaration
@@ -139,25 +140,35 @@ def test_the_code_cannot_be_changed(owner: Client, shell: str, container: str) -
 # --- what cannot run here -------------------------------------------------------------------------
 
 
-def other_machine() -> bytes:
-    program = bytearray(Path("/bin/true").read_bytes())
-    program[18:20] = (243).to_bytes(2, "little")
-    return bytes(program)
+def true() -> bytes:
+    return Path("/bin/true").read_bytes()
 
 
-def with_other_loader() -> bytes:
+def seeker() -> bytes:
+    return native.shared_object(native.SEEKER)
+
+
+def of_other_machine(code: bytes) -> bytes:
+    return code[:18] + (243).to_bytes(2, "little") + code[20:]
+
+
+def with_other_loader(code: bytes) -> bytes:
     path = b"/lib64/ld-linux-x86-64.so.2"
-    return Path("/bin/true").read_bytes().replace(path, b"/lib64/ld-nowhere.so.1".ljust(27, b"\0"))
+    return code.replace(path, b"/lib64/ld-nowhere.so.1".ljust(27, b"\0"))
 
 
-def with_other_library() -> bytes:
-    return Path("/bin/true").read_bytes().replace(b"libc.so.6\0", b"libz.so.9\0")
+def with_other_library(code: bytes) -> bytes:
+    return code.replace(b"libc.so.6\0", b"libz.so.9\0")
 
 
+OTHER_MACHINE = "is for another machine: RISC-V; this sandbox has x86-64"
+OTHER_LIBRARY = "needs what is not in this sandbox: libz.so.9"
 BAD = {
-    "machine": (other_machine, "is for another machine: RISC-V; this sandbox has x86-64"),
-    "loader": (with_other_loader, "not in this sandbox: /lib64/ld-nowhere.so.1"),
-    "library": (with_other_library, "needs what is not in this sandbox: libz.so.9"),
+    "machine": (lambda: of_other_machine(true()), OTHER_MACHINE),
+    "loader": (lambda: with_other_loader(true()), "not in this sandbox: /lib64/ld-nowhere.so.1"),
+    "library": (lambda: with_other_library(true()), OTHER_LIBRARY),
+    "object's machine": (lambda: of_other_machine(seeker()), OTHER_MACHINE),
+    "object's library": (lambda: with_other_library(seeker()), OTHER_LIBRARY),
     "text": (lambda: b"hello", "is not a program: want an ELF file, or a script"),
     "interpreter": (lambda: b"#!/usr/bin/jq -f\n", "not in this sandbox: /usr/bin/jq"),
     "line ends": (lambda: b"#!/bin/sh\r\nexit 0\r\n", "save it with Unix line ends"),
@@ -168,7 +179,7 @@ BAD = {
 def test_code_that_cannot_run_is_refused_by_name(owner: Client, plain: str, fault: str) -> None:
     make, text = BAD[fault]
     name = unique("bad") + ".bin"
-    headers = declaration("native", name)
+    headers = declaration("native", f"{name}:seeker" if fault.startswith("object") else name)
     refused = owner.put(f"storlet/{name}", make(), {**headers, "X-Storlet-Check": "true"})
     assert (refused.status, refused.error) == (422, "registration.check")
     assert text in refused.text

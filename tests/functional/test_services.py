@@ -178,17 +178,21 @@ def test_an_object_that_is_replaced_gives_no_bytes_of_two_versions(
     changer: Author, owner: Client, plain: str, container: str
 ) -> None:
     path, marker = f"{container}/big", f"{container}/marker"
-    assert owner.put(marker, b"").status == 201
-    assert owner.put(path, b"a" * 3_000_000).status == 201
-    asked = ["replaced", f"/{path}", 2_000_000, f"/{marker}"]
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(ask, changer, plain, asked)
-        # The storlet has opened the object, and waits until it is another.
-        wait_for(lambda: owner.head(marker).headers["X-Object-Meta-Opened"], 30, "the storlet")
-        assert owner.put(path, b"b" * 2_500_000).status == 201
-        [found] = outcomes(running.result())
-    # A replica that the PUT has not reached yet has the version that was opened.
-    assert found[:2] == ["Changed", "services.changed"] or found == ["ok", "aaaaa", "aaaaa"]
+    found = ["ok", "aaaaa", "aaaaa"]
+    for _ in range(3):
+        if found != ["ok", "aaaaa", "aaaaa"]:
+            break
+        # A replica that the PUT had not reached yet had the version that was opened.
+        assert owner.put(marker, b"").status == 201
+        assert owner.put(path, b"a" * 3_000_000).status == 201
+        asked = ["replaced", f"/{path}", 2_000_000, f"/{marker}"]
+        with ThreadPoolExecutor(1) as pool:
+            running = pool.submit(ask, changer, plain, asked)
+            # The storlet has opened the object, and waits until it is another.
+            wait_for(lambda: owner.head(marker).headers["X-Object-Meta-Opened"], 30, "the storlet")
+            assert owner.put(path, b"b" * 2_500_000).status == 201
+            [found] = outcomes(running.result())
+    assert found[:2] == ["Changed", "services.changed"]
 
 
 # --- what it does not give ------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""``std:distributed``: the client disconnects, an object server is killed, or the disk for
-intermediate results is full, while splits run.
+"""``std:distributed``: the client disconnects, a process is killed, or the disk for intermediate
+results is full, while splits run.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -61,6 +62,14 @@ def test_all_splits_end_soon_when_the_client_disconnects(
 
 def seconds_to_end(host: Host, tenant: Tenant, document: dict[str, Any]) -> float:
     """The time from the client's disconnection to the end of all splits."""
+    with splits_that_wait(host, tenant, document) as key:
+        pass
+    return seconds_until_quiet(host, key)
+
+
+@contextmanager
+def splits_that_wait(host: Host, tenant: Tenant, document: dict[str, Any]) -> Iterator[str]:
+    """The key of the splits of a distribution, which wait; its client then disconnects."""
     key = new_key()
     split = {"storlet": tenant.tool().storlet, "parameters": {"do": "hold", "key": key}}
     body = json.dumps({**document, "split": split, "concurrency": RUNS}).encode()
@@ -69,6 +78,11 @@ def seconds_to_end(host: Host, tenant: Tenant, document: dict[str, Any]) -> floa
         client.send(body)
         # A storlet has at most eight workers; the other splits wait for one.
         wait_for(lambda: len(host.runs_named(key)) >= 8, 30, "eight splits")
+        yield key
+
+
+def seconds_until_quiet(host: Host, key: str) -> float:
+    """The time until no split runs."""
     left = last = time.monotonic()
     # A split that waited for a worker may begin after the others have ended.
     while time.monotonic() - last < QUIET_SECONDS:
@@ -79,30 +93,51 @@ def seconds_to_end(host: Host, tenant: Tenant, document: dict[str, Any]) -> floa
     return last - left
 
 
-def test_an_object_server_that_is_killed_gives_no_wrong_line(
-    host: Host, tenant: Tenant, many: str, background: ThreadPoolExecutor
+def test_all_splits_end_soon_when_the_proxy_is_killed(
+    host: Host, tenant: Tenant, many: str
 ) -> None:
+    document = {"objects": {"container": many}}
+    with host.started_again("proxy"), splits_that_wait(host, tenant, document) as key:
+        host.kill_hard("proxy")
+        assert seconds_until_quiet(host, key) < 10
+    assert tenant.is_well()
+
+
+def lines_of(tenant: Tenant, many: str) -> list[dict[str, str]]:
+    """The lines of a distribution over all objects; each has the right output, or failed."""
     document = {"objects": {"container": many}, "split": "std:nop", "on-failure": "report"}
     body = json.dumps({**document, "concurrency": 2}).encode()
-
-    def distributed() -> list[dict[str, str]]:
-        answer = tenant.client.request("POST", "", HEADERS, body=body)
-        assert (answer.status, answer.is_broken) == (200, False), answer
-        return [json.loads(line) for line in answer.body.splitlines()]
-
-    assert {row["outcome"] for row in distributed()} == {"ok"}
-    with host.started_again("object-1"):
-        going = background.submit(distributed)
-        host.kill_hard("object-1")
-        found = going.result(60)
+    answer = tenant.client.request("POST", "", HEADERS, body=body)
+    assert (answer.status, answer.is_broken) == (200, False), answer
+    found: list[dict[str, str]] = [json.loads(line) for line in answer.body.splitlines()]
     assert [row["path"] for row in found] == [f"/{many}/{number:03}" for number in range(COUNT)]
     for number, row in enumerate(found):
-        if row["outcome"] == "ok":
-            assert row["output"] == f"line {number}\n"
-        else:
-            assert row["code"] == "backend.failed", row
-    assert sum(row["outcome"] == "ok" for row in found) >= COUNT - 4
+        assert row["outcome"] == "failed" or row["output"] == f"line {number}\n", row
+    return found
+
+
+def test_an_object_server_that_is_killed_fails_no_split(
+    host: Host, tenant: Tenant, many: str, background: ThreadPoolExecutor
+) -> None:
+    """The other replica runs the storlets that have begun, too."""
+    assert {row["outcome"] for row in lines_of(tenant, many)} == {"ok"}
+    with host.started_again("object-1"):
+        going = background.submit(lines_of, tenant, many)
+        host.kill_hard("object-1")
+        assert {row["code"] for row in going.result(60)} == {"ok"}
     assert tenant.is_well()
+
+
+def test_a_sandbox_that_is_killed_gives_no_wrong_line(
+    host: Host, tenant: Tenant, many: str, background: ThreadPoolExecutor
+) -> None:
+    assert tenant.is_well()
+    going = background.submit(lines_of, tenant, many)
+    host.docker("kill", host.sandbox(tenant.account).container)
+    codes = [row["code"] for row in going.result(90)]
+    assert {*codes} <= {"ok", "sandbox.unavailable", "storlet.failed"}, codes
+    assert codes.count("ok") >= COUNT - 8
+    wait_for(tenant.is_well, 60, "a new sandbox")
 
 
 def test_a_full_disk_is_an_error_and_leaves_nothing(

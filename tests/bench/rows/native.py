@@ -1,4 +1,6 @@
-"""Both forms of a native storlet beside Python in the same run: GET of 1 KiB and of 100 MiB.
+"""Both forms of a native storlet, and Python in the same run: GET of 1 KiB and of 100 MiB.
+
+Each figure is against a plain GET; those that end with ``beside_python`` are against Python.
 
 The program is ``cat`` of this machine; the shared object is ``storlets/native/identity.c``.
 """
@@ -9,6 +11,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -62,6 +65,18 @@ def measure(bench: Bench) -> Iterator[Figure]:
     samples = bench.alternate(treatments, bench.plan.latency, milliseconds)
     family = Family("native", "GET 1 KiB p50", "ms", suffix=".p50")
     yield from family.figures(treatments, samples)
+    yield from beside_python(family, samples)
     bench.alternate(treatments, 1, rate)
     rates = Family("native", "GET 100 MiB", "MB/s", suffix=".rate", is_rate=True)
-    yield from rates.figures(treatments, bench.alternate(treatments, bench.plan.large, rate))
+    samples = bench.alternate(treatments, bench.plan.large, rate)
+    yield from rates.figures(treatments, samples)
+    yield from beside_python(rates, samples)
+
+
+def beside_python(family: Family, samples: dict[str, list[float]]) -> Iterator[Figure]:
+    """The figures of both native forms, against Python instead of a plain GET."""
+    python, *others = TREATMENTS
+    against = {**samples, PLAIN.key: samples[python.key]}
+    title, suffix = f"{family.title} against Python", f"{family.suffix}.beside_python"
+    named = replace(family, title=title, suffix=suffix)
+    yield from named.figures(others, against)

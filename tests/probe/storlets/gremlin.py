@@ -129,6 +129,34 @@ class Gremlin:
         for file in made:
             file.close()
 
+    def call(self) -> None:
+        """The output of :meth:`hold` with the key ``inner``, run by another storlet on ``of``; or
+        the code of the call's failure."""
+        from storlet import services
+
+        given = {"do": "hold", "key": self.params["inner"], "once": "1"}
+        try:
+            with services.call("gremlin.py", self.params["of"], given) as result:
+                self.out.write(result.read())
+        except services.ServiceError as error:
+            self.out.write(error.code.encode())
+
+    def open_slowly(self) -> None:
+        """The size of the object ``of``, of which all but the start is read after ``pause``
+        seconds, with the process named ``opened``; or the code of the failure."""
+        from storlet import services
+
+        try:
+            with services.open(self.params["of"]) as file:
+                size = len(file.read(1))
+                _set_process_name(self.params["opened"])
+                time.sleep(self._float("pause"))
+                while piece := file.read(CHUNK):
+                    size += len(piece)
+            self.out.write(str(size).encode())
+        except services.ServiceError as error:
+            self.out.write(error.code.encode())
+
     def slow_reader(self) -> None:
         """Take the input in small pieces with pauses."""
         size = 0

@@ -32,6 +32,14 @@ def test_an_answer_without_a_body_ends_with_its_head(step: int) -> None:
     assert (answer.status, body, said[-1]) == (204, b"", True)
 
 
+@pytest.mark.parametrize("step", [1, 1000])
+def test_the_answer_to_a_head_request_has_no_body(step: int) -> None:
+    head = PLAIN.removesuffix(b"hello")
+    answer = Answer(is_of_head=True)
+    said = [answer.feed(memoryview(head[at : at + step])) for at in range(0, len(head), step)]
+    assert (answer.status, answer.size, said.index(True)) == (200, 0, len(said) - 1)
+
+
 def test_bytes_after_the_end_are_not_taken_for_the_next_answer() -> None:
     with pytest.raises(BadAnswer, match="after the end"):
         fed(PLAIN + b"!", 1000)
