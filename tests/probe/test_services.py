@@ -1,4 +1,4 @@
-"""Processes are killed while a storlet uses the store: no object is short, no run goes on alone."""
+"""Processes are killed while a storlet uses the store: no object is short, and no run is left."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 ASKER = "asker.py"
 SERVERS = ("object-1", "object-2")
 #: More than the buffers of all connections hold.
-LARGE = 64 << 20
+LARGE = 32 << 20
 
 
 def asker_of(tenant: Tenant) -> Tool:
@@ -126,7 +126,7 @@ def test_an_open_object_whose_servers_are_killed_is_an_error_and_never_short(
     whole = size_of(new_key(), "0")
     assert (whole.status, whole.body) == (200, str(LARGE).encode()), whole
     with host.started_again(*SERVERS):
-        going = background.submit(size_of, opened := new_key(), "2")
+        going = background.submit(size_of, opened := new_key(), "1")
         host.run_named(opened)
         for server in SERVERS:
             host.kill_hard(server)
