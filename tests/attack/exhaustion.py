@@ -130,8 +130,7 @@ def many_limits(attacker: Attacker) -> str:
         limits = {"X-Storlet-Limit-Memory": f"{150 - number}M"}
         answer = attacker.tool.get(attacker.path, headers=limits)
         must(answer.status == 200, answer)
-    sandbox = attacker.host.sandbox(attacker.tenant.account)
-    groups = len(list((attacker.arena.cluster.run_dir / "s" / sandbox.key).glob("*.sock")))
+    groups = len(attacker.host.group_sockets(attacker.host.sandbox(attacker.tenant.account)))
     must(1 < groups <= 8 + 1, groups)  # the honest storlet has one
     attacker.recovers()
     return f"{groups} groups in its sandbox"

@@ -29,10 +29,9 @@ ESCAPES: Final = re.compile(rb"[\x00-\x08\x0b-\x1f\x7f]|\xc2[\x80-\x9f]")
 #: were created at a time, and each server keeps connections to sandboxd: only more connections than
 #: this are a leak.
 KEPT_CONNECTIONS: Final = 40
-#: A supervisor's sockets besides two for each worker: listening sockets, the control connection.
-ALLOWED_SOCKETS: Final = 8
-#: A supervisor's own sockets.
-AT_REST: Final = Counter({"object or pipe": 2})
+#: A supervisor's sockets besides two for each worker and one for each worker group: the control
+#: connection, and one that it is about to hand over.
+ALLOWED_SOCKETS: Final = 2
 #: Runs with a key intentionally leave one page each; an attack on the scratch leaves far more.
 SCRATCH_SLACK: Final = 1 << 20
 _METADATA: Final = "user.swift.metadata"
@@ -58,7 +57,9 @@ def take(host: Host) -> State:
     return State(
         pids={name: host.cluster.process(name).pid for name in DAEMONS},
         descriptors={name: _descriptors(host, name, len(sandboxes)) for name in DAEMONS},
-        supervisors={one.container: supervisor_descriptors(one, processes) for one in sandboxes},
+        supervisors={
+            one.container: supervisor_descriptors(host, one, processes) for one in sandboxes
+        },
         mounts=host.mounts(),
         files=set(host.temporary_code()) | set(host.run_sockets()) | set(_host_scratch()),
         groups=stale_groups(host, sandboxes),
@@ -86,7 +87,7 @@ def _differences(host: Host, before: State) -> Iterator[str]:
         if now.pids[name] == before.pids[name] and (more := counts - before.descriptors[name]):
             yield f"descriptors of {name}: {dict(more)}"
     for container, counts in now.supervisors.items():
-        if more := counts - before.supervisors.get(container, AT_REST):
+        if more := counts - before.supervisors.get(container, Counter()):
             yield f"descriptors of a supervisor: {dict(more)}"
     yield from (f"mount {point}" for point in now.mounts if point not in before.mounts)
     yield from (f"file {path}" for path in sorted(now.files - before.files))
@@ -113,7 +114,9 @@ def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
     return +counts
 
 
-def supervisor_descriptors(sandbox: Sandbox, processes: Mapping[int, Process]) -> Counter[str]:
+def supervisor_descriptors(
+    host: Host, sandbox: Sandbox, processes: Mapping[int, Process]
+) -> Counter[str]:
     """The invocations' descriptors in process 1 of a sandbox: streams, connections, memory files,
     objects.
 
@@ -124,9 +127,10 @@ def supervisor_descriptors(sandbox: Sandbox, processes: Mapping[int, Process]) -
     workers = sum(process.parent == sandbox.pid for process in processes.values())
     objects = sum("/disks/" in link for link in links)
     sockets = sum(link.startswith("socket:") for link in links)
-    # More than the listening sockets, the control connection and the workers' descriptors is a
-    # leak.
-    return +Counter({"object": objects, "socket": max(0, sockets - 2 * workers - ALLOWED_SOCKETS)})
+    # A group whose worker has ended keeps its listening socket.
+    groups = len(host.group_sockets(sandbox))
+    spare = sockets - groups - 2 * workers - ALLOWED_SOCKETS
+    return +Counter({"object": objects, "socket": max(0, spare)})
 
 
 def strays(host: Host) -> list[str]:

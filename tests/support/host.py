@@ -332,6 +332,10 @@ class Host:
             found += [str(path) for path in (run_dir / folder).glob("*") if path.name not in keys]
         return found
 
+    def group_sockets(self, sandbox: Sandbox) -> list[Path]:
+        """The listening sockets of a sandbox's worker groups."""
+        return list((self.cluster.run_dir / "s" / sandbox.key).glob("*.sock"))
+
     def temporary_code(self) -> list[str]:
         """Temporary files that a crash or leak left in the code cache.  (A lock is an empty file
         for the next fetch.)"""
