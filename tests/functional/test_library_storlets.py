@@ -310,6 +310,27 @@ def test_sql_over_many_objects(owner: Client, container: str) -> None:
     assert "avg" in answer.text
 
 
+def test_sql_over_objects_that_lack_keys(owner: Client, container: str) -> None:
+    for number, line in enumerate([b'{"k":"a","size":1}', b'{"k":"b"}', b'{"k":"a","size":2}']):
+        assert owner.put(f"{container}/lines/{number}", line).status == 201
+
+    def summed(key: str) -> Answer:
+        query = f"SELECT k, sum({key}) AS s FROM input GROUP BY k ORDER BY k"  # noqa: S608
+        parameters = {"query": query, "output": "partial", "format": "jsonl"}
+        body = {
+            "objects": {"container": container, "prefix": "lines/"},
+            "split": {"storlet": "std:sql", "parameters": parameters},
+            "merge": "std:sql-merge",
+        }
+        headers = {"X-Run-Storlet": "std:distributed"}
+        return owner.request("POST", "", headers=headers, body=json.dumps(body).encode())
+
+    assert summed("size").body == b"k,s\na,3\nb,\n"
+    refused = summed("sizes")
+    assert refused.error == "storlet.failed"
+    assert "no object has the key 'sizes' (the nearest one is 'size')" in refused.text
+
+
 def test_sql_parquet(owner: Client, container: str, ward: Ward) -> None:
     path = f"{container}/table.parquet"
     data = PARQUET.read_bytes()

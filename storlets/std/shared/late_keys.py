@@ -3,13 +3,14 @@
 The columns come from the first MiB, and the engine's reader drops each key that they do not have.
 So such a key is an error with its line, where the result would show it.  A query that names its
 columns needs no check: ``SELECT a`` is complete, and ``SELECT b`` of a late ``b`` is an unknown
-column.  ``*`` shows all keys, and a column with keys of its own shows these.
+column.  ``*`` shows all keys, and a column with keys of its own shows these.  In a query over many
+objects a key that the first MiB lacks is ``NULL`` (``missing_keys``), so no later line may have it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from parameters import shown
@@ -24,22 +25,35 @@ class Known:
     :ivar is_empty: nothing is checked.
     """
 
-    def __init__(self, types: Mapping[str, Any], columns: Iterable[str], *, has_all: bool) -> None:
+    def __init__(
+        self,
+        types: Mapping[str, Any],
+        columns: Iterable[str],
+        missing: Collection[str] = (),
+        *,
+        has_all: bool,
+    ) -> None:
         """
         :param types: the type of each column, as ``Engine.type_of`` gives it.
         :param columns: the columns whose own keys are checked.
+        :param missing: keys that no line may have.
         :param has_all: the keys of lines are checked, too.
         """
         self._names = types.keys()
         self._has_all = has_all
         found = {name: known_keys(types[name]) for name in columns}
         self._nested = {name: known for name, known in found.items() if known is not None}
-        self.is_empty = not has_all and not self._nested
+        self._missing = {name.casefold() for name in missing}
+        self.is_empty = not has_all and not self._nested and not self._missing
 
     def require(self, row: dict[str, Any], number: int) -> None:
         """Raise :class:`SqlError` for a key of a line that no column has."""
         if self._has_all and not row.keys() <= self._names:
             raise _unknown(min(row.keys() - self._names), "", number)
+        if self._missing:
+            for key in row:
+                if key.casefold() in self._missing:
+                    raise _unknown(key, "", number)
         for name, known in self._nested.items():
             if row.get(name) is not None:
                 _require_nested(name, row[name], known, number)
@@ -78,11 +92,12 @@ def _unknown(key: str, where: str, number: int) -> SqlError:
     )
 
 
-def shown_by(tree: Any, types: Mapping[str, Any]) -> Known:
+def shown_by(tree: Any, types: Mapping[str, Any], missing: Collection[str] = ()) -> Known:
     """The keys that a query may show.
 
     :param tree: the syntax tree of the checked query.
     :param types: the type of each column of the object.
+    :param missing: the keys that are ``NULL``, because the object lacks them.
     """
     folded = {name.casefold(): name for name in types}
     tables = {TABLE}
@@ -99,7 +114,7 @@ def shown_by(tree: Any, types: Mapping[str, Any]) -> Known:
     # The name of a table alone is a value with all columns.
     has_all |= any(len(path) == 1 and path[0] in tables - folded.keys() for path in paths)
     whole = {folded[name] for path in paths for name in _whole_columns(path, folded, types)}
-    return Known(types, types if has_all else whole, has_all=has_all)
+    return Known(types, types if has_all else whole, missing, has_all=has_all)
 
 
 def _whole_columns(

@@ -86,8 +86,14 @@ class Engine:
             raise self.explained(error, 0) from None
 
     def type_of(self, text: str) -> Any:
-        """A type, with its parts, by its name in SQL."""
-        return duckdb.sqltype(text)
+        """A type, with its parts, by its name in SQL.
+
+        :raises SqlError: it is none.
+        """
+        try:
+            return duckdb.sqltype(text)
+        except duckdb.Error as error:
+            raise self.explained(error, 0) from None
 
     def register(self, file_system: Any) -> None:
         """Give the engine a file system of ``fsspec``; its paths must be allowed, too.

@@ -37,6 +37,7 @@ class Format:
     :param reader: those of them that ``csv.reader`` needs to count columns.
     :param columns: the types in SQL of the columns that have a given one.
     :param has_header: the first line of CSV has the names of the columns.
+    :param may_lack: a column with a given type that the object lacks is no error.
     """
 
     is_csv: bool
@@ -45,6 +46,7 @@ class Format:
     reader: Mapping[str, Any] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
     has_header: bool = False
+    may_lack: bool = False
 
 
 def format_of(params: dict[str, str], columns: Mapping[str, str] | None = None) -> Format:
@@ -152,10 +154,14 @@ def select_of(engine: Engine, form: Format, head: bytes, sample: Path, pipe: str
 
 
 def _require_columns(form: Format, names: Sequence[str]) -> None:
-    unknown = [shown(name) for name in form.columns if name not in names]
+    unknown = [name for name in form.columns if name not in names]
+    if form.may_lack:
+        folded = {name.casefold() for name in names}
+        unknown = [name for name in unknown if name.casefold() in folded]
     if unknown:
         known = ", ".join(shown(name) for name in names[:20])
-        raise SqlError(f"columns: there is no {', '.join(unknown[:20])} among {known}")
+        wrong = ", ".join(map(shown, unknown[:20]))
+        raise SqlError(f"columns: there is no {wrong} among {known}")
 
 
 _JSON = f"format='newline_delimited', records='true', maximum_object_size={MOST_LINE_BYTES}"

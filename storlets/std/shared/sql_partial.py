@@ -1,17 +1,21 @@
 """Partial results of a query over many objects: a line of JSON, then rows of CSV.
 
 The line has the query, the columns that it reads and those of its result, each with its type.  All
-partial results that are merged have the same line, so each of them has the types that the others
-have: a column that is a number in one object and a text in another one is an error.  A ``NULL`` is
-no text: it is ``\\N`` without quotes, and each value has quotes.  Rows have the text of each value
-in the engine, which it reads back without loss.
+partial results that are merged have the same types: a column that is a number in one object and a
+text in another one is an error.  A ``NULL`` is no text: it is ``\\N`` without quotes, and each
+value has quotes.  Rows have the text of each value in the engine, which it reads back without loss.
+
+An object may lack keys that the query names (``missing_keys``).  Without the type of one its line
+has no types of the result, which come from the other objects.  A key that all objects lack is an
+error of the last merge.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -31,6 +35,10 @@ _KEPT = re.compile(
     r"|UUID|DATE|TIME|TIMESTAMP(_S|_MS|_NS)?|TIMESTAMP WITH TIME ZONE"
 )
 _WRONG = "is no partial result of std:sql or std:sql-parquet: these make one with output=partial"
+_HINT = "give it one type for all objects by columns or types=text"
+_OTHERS = (
+    "the query reads other columns in one object than in another one: name the columns instead of *"
+)
 _SHOWN = 200
 _BLOCK_BYTES = 64 * 1024
 
@@ -40,8 +48,9 @@ class Header:
     """The first line of a partial result.
 
     :ivar result: names and types of the columns of the result; none if they are not known.
-    :ivar read: those of the columns of the object that the query reads.
+    :ivar read: those of the columns of the object that the query reads, or that have a given type.
     :ivar kinds: the types of the columns of the rows.
+    :ivar missing: the columns that the object lacks, each with the nearest one that it has.
     :ivar has_rows: the object has rows; without any, its types may be those of no value.
     """
 
@@ -49,6 +58,7 @@ class Header:
     result: tuple[tuple[str, str], ...] = ()
     read: tuple[tuple[str, str], ...] = ()
     kinds: tuple[str, ...] = ()
+    missing: tuple[tuple[str, str], ...] = ()
     has_rows: bool = False
 
     def line(self) -> bytes:
@@ -56,14 +66,36 @@ class Header:
         return json.dumps({"std:sql": VERSION, **asdict(self)}).encode() + b"\n"
 
 
-def split(engine: Engine, query: str) -> tuple[Header, Plan]:
+def split(
+    engine: Engine,
+    query: str,
+    missing: Mapping[str, str] | None = None,
+    given: Collection[str] = (),
+) -> tuple[Header, Plan]:
     """The header, and the parts of a checked query over the table of one object.
 
+    :param missing: the columns of the table that the object lacks, as of ``missing_keys.found``.
+    :param given: the names of columns with a given type.
     :raises SqlError: the query cannot be split, or has a column whose type has no partial result.
     """
+    missing = missing or {}
     columns = engine.columns(query)
     table = engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
-    plan = plan_of(engine, query, [name for name, _ in table], columns)
+    names = [name for name, _ in table]
+    plan = plan_of(engine, query, names, columns)
+    if missing and plan.has_all:
+        raise SqlError(
+            f"query: the object has no key {shown(min(missing))}: with * over many objects, all"
+            " of them have the same keys"
+        )
+    read = [each for each in table if each[0] in plan.used or each[0] in given]
+    if not plan.has_all:
+        read.sort()  # objects may have their columns in another order
+    others = [name for name in names if name not in missing]
+    lacked = tuple((name, nearest(name, others)) for name in sorted(missing))
+    if not all(missing.values()):
+        typed = tuple(each for each in read if missing.get(*each))
+        return Header(query, read=typed, missing=lacked, has_rows=True), plan
     kinds = tuple(kind for _, kind in engine.columns(plan.split))
     wrong = [kind for kind in kinds if not _KEPT.fullmatch(kind)]
     if wrong:
@@ -71,8 +103,12 @@ def split(engine: Engine, query: str) -> tuple[Header, Plan]:
             f"query: a column of the type {wrong[0][:_SHOWN]} is refused over many objects: cast it"
             " to a text, or name its parts"
         )
-    read = tuple((name, kind) for name, kind in table if name in plan.used)
-    return Header(query, tuple(columns), read, kinds, has_rows=True), plan
+    return Header(query, tuple(columns), tuple(read), kinds, lacked, has_rows=True), plan
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """The name that is most like ``name``; empty: there is none."""
+    return next(iter(difflib.get_close_matches(name, names, 1)), "")
 
 
 def parsed(line: bytes, number: int) -> Header:
@@ -87,6 +123,7 @@ def parsed(line: bytes, number: int) -> Header:
             _columns(document["result"]),
             _columns(document["read"]),
             tuple(_text(kind) for kind in document["kinds"]),
+            _columns(document["missing"]),
             has_rows=document["has_rows"] is True,
         )
         version = document["std:sql"]
@@ -110,27 +147,82 @@ def _columns(value: Iterable[Sequence[object]]) -> tuple[tuple[str, str], ...]:
 def common(headers: Sequence[Header]) -> Header:
     """The header of all inputs together.
 
+    It has no result if no object has a row, or if none has all columns (:func:`completed`).
+
     :raises SqlError: they are of different queries, or have columns of different types.
     """
     queries = {header.query for header in headers}
     if len(queries) > 1:
         raise SqlError("the inputs are partial results of different queries")
     known = [header for header in headers if header.has_rows]
-    first = (known or [header for header in headers if header.result] or list(headers))[0]
-    for header in known:
-        if header != first:
-            raise SqlError(_difference(first, header))
-    return replace(first, has_rows=bool(known))
+    if not known:
+        return next((header for header in headers if header.result), headers[0])
+    read = _common_columns(known)
+    typed = [header for header in known if header.result]
+    for header in typed:
+        if replace(header, missing=()) != replace(typed[0], missing=()):
+            raise SqlError(_OTHERS)
+    first = typed[0] if typed else Header(known[0].query, read=read, has_rows=True)
+    lacked = [dict(header.missing) for header in known]
+    missing = tuple(
+        (name, max(each[name] for each in lacked))
+        for name in lacked[0]
+        if all(name in each for each in lacked)
+    )
+    return replace(first, missing=missing)
 
 
-def _difference(first: Header, other: Header) -> str:
-    """The reason why two objects have no common result."""
-    hint = "give it one type for all objects by columns or types=text"
-    types = dict(other.read)
-    for name, kind in first.read:
-        if name in types and types[name] != kind:
-            return f"the column {shown(name)} is {kind} in one object and {types[name]} in another one: {hint}"
-    return f"the query reads other columns in one object than in another one: {hint}"
+def _common_columns(headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:
+    """The columns that any object has, each with the one type of all."""
+    types: dict[str, tuple[str, str]] = {}
+    for header in headers:
+        for name, kind in header.read:
+            first = types.setdefault(name.casefold(), (name, kind))
+            if first[1] != kind:
+                raise SqlError(
+                    f"the column {shown(name)} is {first[1]} in one object and {kind} in another"
+                    f" one: {_HINT}"
+                )
+    # A name that only some objects take for a column has another meaning in the others.
+    listed = [
+        {name.casefold() for name, _ in (*header.read, *header.missing)} for header in headers
+    ]
+    if any(each != listed[0] for each in listed):
+        raise SqlError(_OTHERS)
+    return tuple(sorted(types.values()))
+
+
+def completed(engine: Engine, header: Header) -> Header:
+    """The header with the types of the result, where only all inputs together have all columns.
+
+    :raises SqlError: the query cannot be split with these columns.
+    """
+    names = {name.casefold() for name, _ in header.read}
+    is_known = all(name.casefold() in names for name, _ in header.missing)
+    if header.result or not header.has_rows or not is_known:
+        return header
+    table = identifier(TABLE)
+    columns = ", ".join(
+        # The type is written by the engine: its text is of a partial result, so from a user.
+        f"CAST(NULL AS {engine.type_of(kind)}) AS {identifier(name)}"
+        for name, kind in header.read
+    )
+    engine.rows(f"CREATE VIEW {table} AS SELECT {columns}")
+    found, _ = split(engine, header.query)
+    engine.rows(f"DROP VIEW {table}")
+    return replace(header, result=found.result, kinds=found.kinds)
+
+
+def require_result(header: Header) -> None:
+    """Raise :class:`SqlError` if all objects together have no result."""
+    if header.missing:
+        texts = [
+            shown(name) + (near and f" (the nearest one is {shown(near)})")
+            for name, near in header.missing
+        ]
+        raise SqlError(f"no object has the key {', '.join(texts)}")
+    if not header.result:
+        raise SqlError("no object has a row, so the columns have no types: give types by columns")
 
 
 def table_of(header: Header, path: str) -> str:

@@ -32,6 +32,8 @@ Columns = Sequence[tuple[str, str]]
 _SAME = {"sum": "sum", "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or"}
 _COUNTS = ("count", "count_star")
 _MEANS = ("avg", "mean")
+#: All aggregates that a query over many objects may have.
+MERGED = frozenset((*_SAME, *_COUNTS, *_MEANS))
 _WANTED = "an aggregate over many objects is count, sum, min, max, avg, bool_and or bool_or"
 #: Classes of expressions that no part may have.
 _REFUSED = {
@@ -53,12 +55,14 @@ class Plan:
     :ivar inner: merges partial results into one.
     :ivar last: merges partial results into the result.
     :ivar used: the columns of the object that the query reads.
+    :ivar has_all: it reads all of them, by ``*`` or by the name of the table.
     """
 
     split: str
     inner: str
     last: str
     used: tuple[str, ...]
+    has_all: bool
 
 
 def plan_of(engine: Engine, query: str, names: Sequence[str], columns: Columns) -> Plan:
@@ -82,6 +86,7 @@ class _Splitter:
         self._table = str(node["from_table"]["alias"] or TABLE).casefold()
         read = set(self._read_names())
         self._used = tuple(name for name in names if name.casefold() in read)
+        self._has_all = any(map(self._is_all, nodes_of(node)))
         self.aggregates = engine.aggregates()
         self._select: list[Tree] = node["select_list"]
         self._is_distinct = False
@@ -148,14 +153,18 @@ class _Splitter:
             raise self.refused("want a whole number after LIMIT and OFFSET", node)
         return value
 
+    def _is_all(self, node: Tree) -> bool:
+        """Whether an expression has all columns of the object."""
+        names = [str(name).casefold() for name in node.get("column_names", ())]
+        return bool(node.get("class") == "STAR" or names == [self._table])
+
     def _read_names(self) -> Iterator[str]:
         """All names in the query that may be columns of the object."""
         for node in nodes_of(self._node):
-            if node.get("class") == "COLUMN_REF":
-                names = [str(name).casefold() for name in node["column_names"]]
-                yield from self._names if names == [self._table] else names
-            elif node.get("class") == "STAR":
+            if self._is_all(node):
                 yield from self._names
+            elif node.get("class") == "COLUMN_REF":
+                yield from (str(name).casefold() for name in node["column_names"])
 
     # --- expressions ------------------------------------------------------------------------------
 
@@ -313,6 +322,7 @@ class _Splitter:
             f"SELECT {distinct}* FROM {table}{needed}",  # noqa: S608
             f"SELECT {distinct}{result} FROM {table}{self._limited(ordered, is_last=True)}",  # noqa: S608
             self._used,
+            self._has_all,
         )
 
     def _require_clear_names(self, expression: Tree) -> None:
@@ -391,6 +401,7 @@ class _Splitter:
             f"{f' GROUP BY {last_groups}' if last_groups else ''}{having}"
             f"{self._limited(texts, is_last=True)}",
             self._used,
+            self._has_all,
         )
 
     def _group_expressions(self, aliases: dict[str, Tree]) -> list[Tree]:

@@ -179,6 +179,193 @@ def test_a_query_that_cannot_be_split_is_refused_by_name(query: str, text: str) 
     assert "\n" not in str(caught.value)
 
 
+#: Queries over lines that may lack each key but ``id``.
+KEYED = [
+    (
+        "SELECT id, sum(v) AS s, avg(v) AS m, count(v) AS n, min(t) AS t, bool_or(b) AS b, max(v) AS x"
+        " FROM input GROUP BY id ORDER BY id"
+    ),
+    "SELECT id, v, t FROM input WHERE v IS NULL OR v > 1 OR b = true ORDER BY v, t, id LIMIT 5",
+    "SELECT v AS w, count(*) AS n FROM input GROUP BY w ORDER BY w NULLS FIRST",
+    "SELECT max(v) FILTER (WHERE v <> 2) AS m, coalesce(sum(v), 0) AS s, count(*) AS n FROM input",
+    "SELECT DISTINCT coalesce(CAST(v AS INTEGER), -9) AS w FROM input ORDER BY w",
+    "SELECT count(*) AS n FROM input WHERE v BETWEEN 1 AND 2 OR v IN (3, 4) OR t = 'x' OR b IS NULL",
+    "SELECT i.id AS k, sum(i.v) AS v FROM input i WHERE NOT i.v < 0 GROUP BY 1 ORDER BY 1",
+    "SELECT t, v FROM input WHERE current_date > DATE '2000-01-01' ORDER BY t DESC, v",
+    "SELECT list_sum(list_transform([id, 2], x -> x + 1)) AS l, V FROM input ORDER BY l, V",
+]
+LINES = st.fixed_dictionaries(
+    {"id": st.integers(0, 3)},
+    optional={"v": st.integers(0, 5), "t": st.sampled_from(["x", "y"]), "b": st.booleans()},
+)
+
+
+def json_of(lines: list[dict[str, Any]]) -> bytes:
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def json_part(lines: list[dict[str, Any]], query: str, **given: str) -> bytes:
+    return part(json_of(lines), query, format="jsonl", **given)
+
+
+@settings(max_examples=10, deadline=None)
+@given(
+    query=st.sampled_from(KEYED),
+    objects=st.lists(st.lists(LINES, max_size=4), min_size=1, max_size=4),
+)
+def test_a_key_that_an_object_lacks_is_null_as_in_one_object(
+    query: str, objects: list[list[dict[str, Any]]]
+) -> None:
+    require_keyed_result(query, objects)
+
+
+@pytest.mark.parametrize("query", KEYED)
+@pytest.mark.parametrize(
+    "objects",
+    [
+        [[{"id": 1, "v": 3, "t": "x", "b": True}], [{"id": 1}, {"id": 2}], [{"id": 0, "t": "y"}]],
+        # No object has all keys.
+        [[{"id": 1}], [{"b": False, "id": 3}], [{"id": 2, "v": 2}, {"id": 2}], [{"id": 1, "t": "x"}]],
+    ],
+)  # fmt: skip
+def test_each_kind_of_query_over_objects_that_lack_keys(
+    query: str, objects: list[list[dict[str, Any]]]
+) -> None:
+    require_keyed_result(query, objects)
+
+
+def require_keyed_result(query: str, objects: list[list[dict[str, Any]]]) -> None:
+    """Assert that the result is that of the query over all lines in one object."""
+    together = json_of([line for each in objects for line in each])
+    parts = [json_part(each, query) for each in objects]
+    first, last = merged(parts[:2], "inner"), merged(parts[-2:], "inner")
+    ways = [parts, [first, *parts[2:]], [*parts[:-2], last]]
+    try:
+        whole = SQL.run(together, {"query": query, "format": "jsonl", "output": "jsonl"}).output
+    except ERROR:
+        for way in ways:
+            with pytest.raises(ERROR, match="no object has"):
+                merged(way)
+        return
+    for way in ways:
+        assert rows(merged(way), query) == rows(whole, query)
+
+
+def test_a_key_that_all_objects_lack_is_an_error_with_the_nearest_one() -> None:
+    query = "SELECT k, sum(size_mb) AS s FROM input GROUP BY k"
+    parts = [json_part([{"k": "a"}], query), json_part([{"k": "b", "size_mib": 3}], query)]
+    for way in (parts, [merged(parts, "inner")], [merged(parts[:1], "inner"), parts[1]]):
+        with pytest.raises(ERROR) as caught:
+            merged(way)
+        text = str(caught.value)
+        assert text == "no object has the key 'size_mb' (the nearest one is 'size_mib')"
+    # A given type does not change that.
+    parts = [json_part([{"k": "a"}], query, columns='{"size_mb": "integer"}')]
+    with pytest.raises(ERROR, match="no object has the key 'size_mb'"):
+        merged(parts)
+
+
+def test_a_given_type_of_a_key_that_all_objects_lack_is_an_error() -> None:
+    query, given = "SELECT k FROM input ORDER BY k", '{"w": "text"}'
+    parts = [json_part([{"k": "a"}], query, columns=given)] * 2
+    with pytest.raises(ERROR, match="no object has the key 'w'"):
+        merged(parts)
+    parts[1] = json_part([{"k": "b", "w": "x"}], query, columns=given)
+    assert rows(merged(parts), query) == [{"k": "a"}, {"k": "b"}]
+    with pytest.raises(ERROR, match="there is no 'w'"):
+        SQL.run(b'{"k": "a"}', {"query": query, "format": "jsonl", "columns": given})
+    with pytest.raises(ERROR, match="there is no 'K'"):
+        json_part([{"k": "a"}], query, columns='{"K": "text"}')
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        "typeof(v)",
+        "coalesce(v, 1)",
+        "v || 'x'",
+        "lower(v)",
+        "[v]",
+        "v.x",
+        "v IS DISTINCT FROM 1",
+        "k IN (v, 'a')",
+        "CASE WHEN k = 'a' THEN v END",
+        "count(*) FILTER (WHERE coalesce(v, 1) = 1)",
+        "sum(v + 1)",
+        "v AS w, typeof(w)",
+    ],
+)
+def test_a_missing_key_whose_type_counts_is_an_error(use: str) -> None:
+    with pytest.raises(ERROR) as caught:
+        json_part([{"k": "a", "vv": 1}], f"SELECT {use} AS u FROM input")  # noqa: S608
+    text = str(caught.value)
+    assert "line 1, column " in text
+    assert "the object has no key '" in text
+    assert "columns" in text
+
+
+def test_a_missing_key_with_a_given_type_may_be_anywhere() -> None:
+    query = "SELECT k, coalesce(v, 1) AS c, typeof(v) AS t FROM input ORDER BY k"
+    objects: list[list[dict[str, Any]]] = [[{"k": "a"}], [{"k": "b", "v": 5}]]
+    parts = [json_part(each, query, columns='{"v": "int8"}') for each in objects]
+    wanted: list[dict[str, Any]] = [
+        {"k": "a", "c": 1, "t": "TINYINT"},
+        {"k": "b", "c": 5, "t": "TINYINT"},
+    ]
+    assert rows(merged(parts), query) == wanted
+    query = query.replace("1)", "'1')")
+    parts = [json_part(each, query, types="text") for each in objects]
+    wanted = [{"k": "a", "c": "1", "t": "VARCHAR"}, {"k": "b", "c": "5", "t": "VARCHAR"}]
+    assert rows(merged(parts), query) == wanted
+
+
+def test_all_columns_of_objects_with_different_keys_are_refused() -> None:
+    with pytest.raises(ERROR, match=r"has no key 'v': with \* over many objects"):
+        json_part([{"k": "a"}], "SELECT * FROM input WHERE v > 1")
+    query = "SELECT * FROM input"
+    parts = [json_part([{"k": "a"}], query), json_part([{"k": "a", "v": 1}], query)]
+    with pytest.raises(ERROR, match="reads other columns in one object"):
+        merged(parts)
+
+
+def test_a_name_of_the_result_that_is_a_column_in_one_object_is_an_error() -> None:
+    query = "SELECT upper(k) AS v FROM input WHERE v = 'A'"
+    parts = [json_part([{"k": "a"}], query), json_part([{"k": "a", "v": "A"}], query)]
+    with pytest.raises(ERROR, match="reads other columns in one object"):
+        merged(parts)
+
+
+def test_columns_may_have_another_order_in_each_object() -> None:
+    query = "SELECT k, sum(v) AS s FROM input GROUP BY k"
+    parts = [part(b"k,v\na,1\n", query), part(b"v,k\n2,a\n", query)]
+    assert merged(parts) == b'{"k":"a","s":3}\n'
+
+
+def test_a_missing_column_of_csv_is_an_error() -> None:
+    with pytest.raises(ERROR, match='"v" not found'):
+        part(b"k\na\n", "SELECT k, sum(v) AS s FROM input GROUP BY k")
+
+
+def test_a_missing_key_that_a_late_line_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SQL.module.sql_input, "HEAD_BYTES", 4096)
+    query = "SELECT count(*) AS n, sum(v) AS s FROM input"
+    lines: list[dict[str, Any]] = [{"k": "a"}] * 1000
+    parts = [json_part(lines, query), json_part([{"v": 2}], query)]
+    assert merged(parts) == b'{"n":1001,"s":2}\n'
+    for late in ("v", "V"):
+        with pytest.raises(ERROR, match=f"line 1001: the key '{late}' is not in the first MiB"):
+            json_part([*lines, {"k": "a", late: 1}], query)
+
+
+def test_types_in_a_hostile_partial_result_run_no_sql() -> None:
+    query = "SELECT sum(v) AS s, sum(w) AS t FROM input"
+    parts = [json_part([{"v": 1}], query), json_part([{"w": 2}], query)]
+    assert merged(parts) == b'{"s":1,"t":2}\n'
+    for kind in (b"BIGINT) AS v, (SELECT 7", b"nosuch", b""):
+        with pytest.raises(ERROR):
+            merged([parts[0].replace(b'"BIGINT"', b'"%s"' % kind), parts[1]])
+
+
 def test_a_column_with_another_type_in_one_object_is_an_error() -> None:
     query = "SELECT k, max(v) AS v FROM input GROUP BY k"
     parts = [part(b"k,v,other\na,1,x\n", query), part(b"k,v,other\na,1.5,2\n", query)]

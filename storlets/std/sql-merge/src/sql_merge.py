@@ -11,7 +11,7 @@ from typing import Any
 
 import sql_partial
 import sql_run
-from sql_check import TABLE, SqlError
+from sql_check import TABLE
 from sql_engine import Engine, identifier
 from sql_pipes import BLOCK_BYTES, Feeder, opened_pipes
 from sql_split import plan_of
@@ -37,17 +37,19 @@ class SqlMerge:
         with ExitStack() as stack:
             engine = stack.enter_context(MergeEngine(int(params["memory-mib"])))
             query = engine.checked(header.query)
-            target.set_metadata({"Content-Type": sql_run.TYPES[output]})
-            if not is_last:
-                target.write(header.line())
-            if not header.result:
-                if is_last:
-                    raise SqlError(
-                        "no object has a row, so the columns have no types: give types by columns"
-                    )
-                return
             pipes = stack.enter_context(opened_pipes("input", "output"))
             engine.close_in([pipes.paths["input"], pipes.paths["output"]])
+            header = sql_partial.completed(engine, header)
+            target.set_metadata({"Content-Type": sql_run.TYPES[output]})
+            if is_last:
+                sql_partial.require_result(header)
+            else:
+                target.write(header.line())
+            if not header.result:
+                # Without types no row can be merged with another one yet.
+                while rows := inputs.read(BLOCK_BYTES):
+                    target.write(rows)
+                return
             table = sql_partial.table_of(header, pipes.paths["input"])
             engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {table}")
             plan = plan_of(engine, query, [name for name, _ in header.read], header.result)

@@ -7,6 +7,7 @@ neither is kept whole.  A query that reads the table more than once needs it in 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +16,14 @@ from typing import Any
 import csv_table
 import late_keys
 import log_input
+import missing_keys
 import record_input
 import sql_input
 import sql_partial
 import sql_run
 from column_types import types_of
 from packed import Unpacked
+from parameters import shown
 from sql_check import TABLE, SqlError
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes, opened_pipes
@@ -57,7 +60,8 @@ class Sql:
                 return
             else:
                 table.opened()
-                header, plan = sql_partial.split(engine, query)
+                missing = table.completed(query)
+                header, plan = sql_partial.split(engine, query, missing, table.given)
                 target.write(header.line())
                 query = plan.split
             work = sql_run.Work(engine, query, pipes, output, kept)
@@ -95,12 +99,16 @@ class _Table:
         form = params["format"]
         self._made: Any = None
         self._form: Any = None
+        self._select = ""
+        self._missing: Mapping[str, str] = {}
         if form == RECORDS:
             self._made = record_input.AsCsv(self._source, params["struct"])
         elif form in log_input.FORMS:
             self._made = log_input.LogLines(self._source, form)
         else:
-            self._form = sql_input.format_of(params, types_of(params["columns"]))
+            form_of = sql_input.format_of(params, types_of(params["columns"]))
+            may_lack = params["output"] == sql_run.PARTIAL and not form_of.is_csv
+            self._form = replace(form_of, may_lack=may_lack)
         self.head: bytes = self._made.head if self._made else sql_input.head_of(self._source)
 
     def opened(self) -> str:
@@ -117,7 +125,39 @@ class _Table:
                 select = sql_input.select_of(engine, self._form, self.head, sample, path)
         engine.close_in([path, self._pipes.paths["output"]])
         engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {select}")
+        self._select = select
         return select
+
+    @property
+    def given(self) -> Collection[str]:
+        """The columns with a given type."""
+        return () if self._form is None else list(self._form.columns)
+
+    def completed(self, query: str) -> Mapping[str, str]:
+        """Give the open table the keys that it lacks for a query over many objects.
+
+        :return: these keys, each with its type in SQL, or nothing if that is not known.
+        :raises SqlError: the query needs the type of one.
+        """
+        if self._made or self._form.is_csv:
+            return {}
+        table = identifier(TABLE)
+        names = [name for name, _ in self.engine.columns(f"SELECT * FROM {table}")]  # noqa: S608
+        self._missing = missing_keys.found(self.engine, query, names, self._form)
+        if self._missing:
+            more = ", ".join(
+                f"{f'CAST(NULL AS {kind})' if kind else 'NULL'} AS {identifier(name)}"
+                for name, kind in self._missing.items()
+            )
+            self.engine.rows(
+                f"CREATE OR REPLACE VIEW {table} AS SELECT *, {more} FROM ({self._select})"  # noqa: S608
+            )
+            try:
+                self.engine.columns(query)
+            except SqlError as error:
+                names = sorted(self._missing)
+                raise SqlError(f"{error} (the object has no key {shown(names[0])})") from None
+        return self._missing
 
     def has_no_rows(self) -> bool:
         """Whether the object has no row, and so its columns have no types."""
@@ -130,8 +170,10 @@ class _Table:
         if self._form.is_csv or len(self.head) < sql_input.HEAD_BYTES:
             return self._source
         columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
-        types = {name: self.engine.type_of(kind) for name, kind in columns}
-        known = late_keys.shown_by(self.engine.tree(query), types)
+        types = {
+            name: self.engine.type_of(kind) for name, kind in columns if name not in self._missing
+        }
+        known = late_keys.shown_by(self.engine.tree(query), types, self._missing)
         return self._source if known.is_empty else late_keys.Watched(self._source, self.head, known)
 
 
