@@ -38,6 +38,8 @@ _SETTINGS = {
 _EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)\^", re.DOTALL)
 _PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input|/\S+/sample)[\"']?")
 _CALL = re.compile(r"(\w+)\(")
+#: Threads of the reader of CSV have begun at a line end that ends no row.
+_PARALLEL = re.compile("parallel (csv|scan)", re.IGNORECASE)
 #: So begins a message about a value of the object: the query is not wrong.
 OBJECT = "the object"
 _VALUE = re.compile(rf"{OBJECT}: column .*", re.DOTALL)
@@ -212,7 +214,9 @@ class Engine:
         value = _VALUE.search(text)
         if value is not None:
             return SqlError(value[0])
-        if "CSV Error" in text or "JSON" in text:
+        if _PARALLEL.search(text):
+            text += " (parallel=false reads the CSV with one thread)"
+        elif "CSV Error" in text or "JSON" in text:
             text += " (types=text reads all columns as text)"
         if isinstance(error, duckdb.OutOfMemoryException):
             return SqlError(

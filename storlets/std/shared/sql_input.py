@@ -38,6 +38,8 @@ class Format:
     :param columns: the types in SQL of the columns that have a given one.
     :param has_header: the first line of CSV has the names of the columns.
     :param may_lack: a column with a given type that the object lacks is no error.
+    :param is_parallel: several threads may read CSV.
+    :param has_line_feeds: no row of CSV ends with CR LF, as the dialect states (``line_feeds``).
     """
 
     is_csv: bool
@@ -47,6 +49,8 @@ class Format:
     columns: Mapping[str, str] = field(default_factory=dict)
     has_header: bool = False
     may_lack: bool = False
+    is_parallel: bool = True
+    has_line_feeds: bool = False
 
 
 def format_of(params: dict[str, str], columns: Mapping[str, str] | None = None) -> Format:
@@ -76,16 +80,19 @@ def format_of(params: dict[str, str], columns: Mapping[str, str] | None = None) 
         faults.append("delimiter, quote and escape: want ASCII characters of one line")
     if faults:
         raise SqlError("; ".join(faults))
-    header = "true" if is_true(params, "header") else "false"
+    header = is_true(params, "header")
     dialect = (
         f"delim={literal(delimiter)}, quote={literal(quote)}, escape={literal(escape)}, comment='',"
-        f" skip=0, header={header}, max_line_size={MOST_LINE_BYTES}, buffer_size={BUFFER_BYTES}"
+        f" skip=0, header={str(header).lower()}, max_line_size={MOST_LINE_BYTES}, buffer_size={BUFFER_BYTES}"
     )
     quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
     reader = {"delimiter": delimiter, "quotechar": quote or None, "quoting": quoting}
     if params["escape"]:
         reader |= {"escapechar": escape, "doublequote": False}
-    return Format(True, is_text, dialect, reader, columns, has_header=header == "true")
+    is_parallel = is_true(params, "parallel")
+    return Format(
+        True, is_text, dialect, reader, columns, has_header=header, is_parallel=is_parallel
+    )
 
 
 def head_of(source: Any) -> bytes:
@@ -172,24 +179,25 @@ def _call(form: Format, head: bytes, path: str, declared: Sequence[tuple[str, st
     described = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in declared)
     options = f"auto_detect=false, columns={{{described}}}"
     if form.is_csv:
-        line_end = r"\r\n" if b"\r\n" in head.partition(b"\n")[0] + b"\n" else r"\n"
-        parallel = "true" if _has_plain_lines(head, form) else "false"
+        parallel = form.is_parallel and has_plain_lines(head, form)
+        if not form.has_line_feeds:
+            # With CR LF one thread alone could change a value, see line_feeds.
+            parallel = parallel or b"\r\n" in head
+            has_cr = b"\r\n" in head.partition(b"\n")[0] + b"\n"
+            line_end = r"\r\n" if has_cr else r"\n"
+            options += f", new_line={literal(line_end)}"
         return (
-            f"read_csv({literal(path)}, {options}, new_line={literal(line_end)},"
-            f" parallel={parallel}, {form.dialect})"
+            f"read_csv({literal(path)}, {options}, parallel={str(parallel).lower()},"
+            f" {form.dialect})"
         )
     return f"read_json({literal(path)}, {options}, {_JSON})"
 
 
-def _has_plain_lines(head: bytes, form: Format) -> bool:
-    """Whether each line end of the head ends a row with values.
+def has_plain_lines(head: bytes, form: Format) -> bool:
+    """Whether each line end of the head, which is LF, ends a row with values.
 
-    Threads of the engine begin at line ends; at another one it refuses the object.  With CR LF it
-    must have threads all the same: alone, it takes the LF of one that is divided between two
-    buffers, and has an empty line after it, for the first byte of a value.
+    Threads of the engine begin at line ends; at another one it refuses the object.
     """
-    if b"\r\n" in head:
-        return True
     quote = (form.reader["quotechar"] or "").encode()
     lines = head.split(b"\n")
     return b"" not in lines[:-1] and not (

@@ -29,6 +29,8 @@ from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET = LibraryStorlet("sql")
 ENGINE: Any = STORLET.module.Engine
+FORMS: Any = STORLET.module.sql_input
+LINE_FEEDS: Any = STORLET.module.line_feeds
 ERROR: Any = (STORLET.module.sql_input.SqlError, shared("packed").PackedError)
 #: Characters with and without a meaning in CSV.
 TEXTS = st.text(st.sampled_from("ab c,;\t'\"\\\n€שé|0"), max_size=6)
@@ -940,22 +942,106 @@ def test_any_text_ends_in_rows_or_one_error(text: str) -> None:
         output(DATA, text)
 
 
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("empty", [False, True])
-@pytest.mark.parametrize("lines", ["", "one\ntwo", "\n,"])
+@pytest.mark.parametrize("lines", ["", "one\ntwo", "one\r\ntwo", "\n,"])
 def test_line_ends_that_end_no_row_are_read_by_one_thread(
-    empty: bool, lines: str, monkeypatch: pytest.MonkeyPatch
+    line_end: str, empty: bool, lines: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A buffer is where a thread begins.
     monkeypatch.setattr("sql_input.BUFFER_BYTES", 2000)
     monkeypatch.setattr("sql_input.MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr("sql_input.HEAD_BYTES", 3000)
     table = [(str(number), lines or "x", '",') for number in range(4000)]
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
+    writer = csv.writer(text, lineterminator=line_end)
     for number, row in enumerate(table):
         writer.writerow(row)
         if empty and number % 10 == 0:
-            text.write("\n")
+            text.write(line_end)
     found = output(text.getvalue().encode(), "SELECT * FROM input", header="false", types="text")
     assert list(csv.reader(io.StringIO(found.decode(), newline="")))[1:] == [
         list(row) for row in table
     ]
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+@pytest.mark.parametrize("late", ['\n"a\nb",c\n', "\n"])
+def test_late_line_ends_that_end_no_row_want_one_thread(
+    line_end: str, late: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sql_input.BUFFER_BYTES", 2000)
+    monkeypatch.setattr("sql_input.MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr("sql_input.HEAD_BYTES", 3000)
+    plain, lines = "a,b\n" + "x,y\n" * 3000, late * 3000
+    data = (plain + lines).replace("\n", line_end).encode()
+    count = 3000 * (1 + late.count("c"))
+    wanted = f"n\n{count}\n".encode()
+    query = "SELECT count(a) AS n FROM input"
+    assert output(data, query, parallel="false") == wanted
+    try:
+        found = output(data, query).decode()
+    except ERROR as error:
+        found = str(error)
+    assert found == wanted.decode() or "parallel=false" in found
+
+
+def quoted_if_needed(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    table=st.lists(
+        st.lists(st.text(st.sampled_from('a,"\r\né'), max_size=5), min_size=2, max_size=3),
+        min_size=1,
+        max_size=6,
+    ),
+    start=st.sampled_from([b"", b"\xef\xbb\xbf"]),
+    head=st.integers(0, 9),
+    size=st.integers(1, 9),
+)
+def test_cr_lf_becomes_lf_outside_of_quotes(
+    table: list[list[str]], start: bytes, head: int, size: int
+) -> None:
+    form = FORMS.format_of(STORLET.values({"query": ""}))
+    # Each line end is written twice: the second one is an empty line.
+    rows_of = [",".join(map(quoted_if_needed, row)).encode() for row in table]
+    data, wanted = (start + b"".join(row + 2 * end for row in rows_of) for end in (b"\r\n", b"\n"))
+    at = len(start) + head
+    stream = LINE_FEEDS.LineFeeds(io.BytesIO(data[at:]), data[:at], form)
+    blocks = list(iter(lambda: stream.read(size), b""))
+    assert b"".join(blocks) == wanted
+    assert max(map(len, blocks)) <= size
+
+
+@pytest.mark.parametrize(
+    ("data", "given", "text"),
+    [
+        (b'a\r\n5" pipe\r\n', {}, "has a quote within"),
+        (b'a\r\n"x"y\r\n', {}, "continues after its closing"),
+        (b'a\r\n "x"\r\n', {}, "has a quote within"),
+        (b"a\r\nx\ry\r\n", {}, "a CR outside of quotes"),
+        (b"a\r\nx\r", {"quote": "none"}, "a CR outside of quotes"),
+        (b'a\r\n"x\\""\r\n', {"escape": "\\"}, "wants doubled quotes"),
+    ],
+)
+@pytest.mark.parametrize("head", [2, 100])
+def test_quotes_and_cr_that_are_not_in_their_places(
+    data: bytes, given: dict[str, str], text: str, head: int
+) -> None:
+    form = FORMS.format_of(STORLET.values({"query": "", **given}))
+
+    def converted() -> bytes:
+        lines = LINE_FEEDS.LineFeeds(io.BytesIO(data[head:]), data[:head], form)
+        return b"".join(iter(lambda: lines.read(3), b""))
+
+    with pytest.raises(ERROR, match=text):
+        converted()
+
+
+def test_an_object_with_other_quotes_is_read_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sql_input.HEAD_BYTES", 1000)
+    data = b"a,b\r\n" + b'5" pipe,1\r\n' * 500
+    assert output(data, "SELECT sum(b) AS s FROM input") == b"s\n500\n"
+    assert "has a quote within" in failure(data, "SELECT sum(b) AS s FROM input", parallel="false")

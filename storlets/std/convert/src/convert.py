@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import csv_table
+import line_feeds
 import record_input
 import record_output
 import sql_input
@@ -59,6 +60,7 @@ class Convert:
             else:
                 form = sql_input.format_of(params, types)
                 head = sql_input.head_of(source)
+                source, head, form = line_feeds.unified(source, head, form)
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="convert-"))
                 select = sql_input.select_of(
                     engine, form, head, Path(folder, "sample"), pipes.paths["input"]

@@ -15,6 +15,7 @@ from typing import Any
 
 import csv_table
 import late_keys
+import line_feeds
 import log_input
 import missing_keys
 import record_input
@@ -110,6 +111,9 @@ class _Table:
             may_lack = params["output"] == sql_run.PARTIAL and not form_of.is_csv
             self._form = replace(form_of, may_lack=may_lack)
         self.head: bytes = self._made.head if self._made else sql_input.head_of(self._source)
+        if self._form is not None:
+            found = line_feeds.unified(self._source, self.head, self._form)
+            self._source, self.head, self._form = found
 
     def opened(self) -> str:
         """Make the table, and give the SELECT that reads the object.

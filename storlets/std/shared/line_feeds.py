@@ -1,0 +1,122 @@
+"""CSV with CR LF at the ends of its rows, as the same with LF alone.
+
+Threads of the engine begin at line ends.  Where one of them ends no row, the engine refuses the
+object, and one thread must read it.  With CR LF that one goes wrong: where a buffer ends within CR
+LF, and an empty line follows, it takes the LF for the first byte of a value.  So such an object has
+LF for the engine, but for line ends within quotes, which are data.
+
+A quote counts as the begin of a quoted value or as its end, so each one must have such a place:
+after another quote a wrong count would change data.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import sql_input
+from sql_check import SqlError
+from sql_input import Format
+
+_BOM = b"\xef\xbb\xbf"
+
+
+def unified(source: Any, head: bytes, form: Format) -> tuple[Any, bytes, Format]:
+    """The object as the engine can read it: the file, its first MiB, and the format.
+
+    :param head: the first MiB, which ``source`` no longer has.
+    :raises SqlError: quotes are not in their places, and ``parallel=false`` needs LF.
+    """
+    if not form.is_csv or b"\r\n" not in head:
+        return source, head, form
+    if form.is_parallel:
+        is_small = len(head) < sql_input.HEAD_BYTES
+        if is_small or sql_input.has_plain_lines(head.replace(b"\r\n", b"\n"), form):
+            return source, head, form
+    try:
+        lines = LineFeeds(source, head, form)
+    except SqlError:
+        if form.is_parallel:
+            return source, head, form
+        raise
+    dialect = f"{form.dialect}, new_line='\\n'"
+    form = replace(form, dialect=dialect, has_line_feeds=True)
+    return lines, sql_input.head_of(lines), form
+
+
+class LineFeeds:
+    """A file with the bytes of ``source``, without the CR of a CR LF outside of quotes."""
+
+    def __init__(self, source: Any, head: bytes, form: Format) -> None:
+        """
+        :param head: the bytes before those of ``source``.
+        :raises SqlError: as :meth:`read`.
+        """
+        quote = form.reader["quotechar"]
+        if form.reader.get("escapechar", quote) != quote:
+            raise SqlError("escape: CR LF at the ends of lines wants doubled quotes in values")
+        self._source = source
+        self._has_quotes = bool(quote)
+        #: Without quotes nothing is divided by it.
+        self._mark = (quote or "\0").encode()
+        delimiter = re.escape(form.reader["delimiter"].encode())
+        mark = re.escape(self._mark)
+        around = b"[^" + delimiter + mark + b"\n]"
+        self._misplaced = re.compile(around + mark + b"|" + mark + around)
+        self._is_quoted = False
+        #: The byte before the next one outside of quotes, and a CR whose LF may follow.
+        self._before = b"\n"
+        self._held = b""
+        start = _BOM if head.startswith(_BOM) else b""
+        self._ready = start + self._changed(head[len(start) :])
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes, and none only at the end.
+
+        :raises SqlError: a quote is not in its place, or a CR is outside of quotes without LF.
+        """
+        while not self._ready:
+            data = bytes(self._source.read(size))
+            if not data:
+                if self._held:
+                    raise SqlError(_LONE)
+                break
+            self._ready = self._changed(data)
+        data, self._ready = self._ready[:size], self._ready[size:]
+        return data
+
+    def _changed(self, data: bytes) -> bytes:
+        """The next block with LF.
+
+        All steps work on whole blocks: the parts outside of quotes, joined by the quote, have each
+        quoted value as one quote.
+        """
+        parts = (self._held + data).split(self._mark) if self._has_quotes else [self._held + data]
+        self._held = b""
+        first = int(self._is_quoted)
+        self._is_quoted = (first + len(parts)) % 2 == 0
+        if not self._is_quoted and parts[-1].endswith(b"\r"):
+            parts[-1], self._held = parts[-1][:-1], b"\r"
+        outside = parts[first::2]
+        if outside:
+            text = self._mark.join(outside).replace(b"\r\n", b"\n")
+            # The quotes on both sides of these parts have their places, too.
+            before, after = self._mark * first, self._mark * self._is_quoted
+            self._require_places(before + text + after)
+            parts[first::2] = text.split(self._mark, len(outside) - 1)
+        return self._mark.join(parts)
+
+    def _require_places(self, text: bytes) -> None:
+        if b"\r" in text:
+            raise SqlError(_LONE)
+        text = self._before + text
+        if self._has_quotes and self._misplaced.search(text):
+            raise SqlError(
+                "a value has a quote within, or continues after its closing quote: with CR LF at the"
+                " ends of lines quotes are around whole values (quote=none takes them for data)"
+            )
+        self._before = text[-1:]
+
+
+_LONE = "a CR outside of quotes has no LF after it, which ends the other lines"
