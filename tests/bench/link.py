@@ -12,7 +12,7 @@ import os
 import secrets
 import socket
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Self
@@ -103,10 +103,21 @@ def connected(site: Site) -> Iterator[Connection]:
 
     :raises NoLink: this machine cannot have one.
     """
+    with opened(site) as connect:
+        yield connect()
+
+
+@contextmanager
+def opened(site: Site) -> Iterator[Callable[[], Connection]]:
+    """A function that opens a connection to the proxy; all of them share a link of :data:`MBIT`.
+
+    :raises NoLink: this machine cannot have one.
+    """
     site.configure({"proxy-server.conf:DEFAULT": {"bind_ip": "0.0.0.0"}})
     try:
         with Link(MBIT) as link:
-            yield link.connect(site.main.address[1])
+            port = site.main.address[1]
+            yield lambda: link.connect(port)
     finally:
         site.configure({})
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +12,7 @@ import pytest
 from storlet_middleware.s3select import event_stream
 from tests.bench import local_engine, tables
 from tests.bench.http import BadAnswer, Request
-from tests.bench.rows import binary, library, s3_select
+from tests.bench.rows import binary, library, many, s3_select
 from tests.bench.rows.scan import ONE_OF, records, whole_blocks
 from tests.bench.rows.sql import rows_in_csv
 from tests.unit.library.support import LibraryStorlet
@@ -76,6 +79,17 @@ def test_a_storlet_and_its_program_have_outputs_of_the_same_size(tmp_path: Path)
     for work in library.WORKS:
         own = LibraryStorlet(work.name).run(path.read_bytes(), work.parameters).output
         assert work.has_size(len(own), library.output_bytes(work, path)), work.name
+
+
+def test_the_merge_of_the_clients_is_that_of_the_storlets() -> None:
+    data = tables.text(1).data
+    split = json.loads(many.body())["split"]
+    part = LibraryStorlet(split["storlet"].removeprefix("std:")).run(data, split["parameters"])
+    found = LibraryStorlet("sql-merge").run(part.output, {}, further=[part.output] * 2).output
+    rows = csv.DictReader(io.StringIO(found.decode()))
+    result = {row["city"]: (int(row["n"]), float(row["most"])) for row in rows}
+    assert result == many.result_of(data, 3)
+    assert sum(count for count, _ in result.values()) == 3 * tables.text(1).kept
 
 
 def test_the_records_that_are_kept_are_those_of_the_filter() -> None:
