@@ -69,32 +69,36 @@ def take(host: Host) -> State:
 
 
 def left(host: Host, before: State, seconds: float = 60) -> list[str]:
-    """New resources since ``before``. Waits up to ``seconds`` until none is left: a neighbour's
-    requests use resources meanwhile."""
+    """New resources since ``before`` that stay.
+
+    Looks again and again, for up to ``seconds``, until none is left that was there each time: a
+    neighbour's requests use resources meanwhile, and on a busy machine there is always one.
+    """
     deadline = time.monotonic() + seconds
-    while True:
-        found = list(_differences(host, before))
-        if not found or time.monotonic() > deadline:
-            return found
+    found = set(_differences(host, before))
+    while found and time.monotonic() <= deadline:
         time.sleep(0.25)
+        found &= set(_differences(host, before))
+    return sorted(found)
 
 
 def _differences(host: Host, before: State) -> Iterator[str]:
+    """A line for each resource, the same one as long as the resource exists."""
     yield from (f"process {name}" for name in strays(host))
     yield from (f"container {name[:12]}" for name in host.dead_containers())
     now = take(host)
     for name, counts in now.descriptors.items():
         if now.pids[name] == before.pids[name] and (more := counts - before.descriptors[name]):
-            yield f"descriptors of {name}: {dict(more)}"
+            yield from _numbered(name, more)
     for container, counts in now.supervisors.items():
         if more := counts - before.supervisors.get(container, Counter()):
-            yield f"descriptors of a supervisor: {dict(more)}"
+            yield from _numbered(f"the supervisor of {container[:12]}", more)
     yield from (f"mount {point}" for point in now.mounts if point not in before.mounts)
     yield from (f"file {path}" for path in sorted(now.files - before.files))
     yield from (f"control group {path}" for path in sorted(now.groups - before.groups))
     for container, size in now.scratch.items():
         if size > before.scratch.get(container, 0) + SCRATCH_SLACK:
-            yield f"{size} bytes in a scratch"
+            yield f"files in the scratch directory of {container[:12]}"
     for name in LOGS:
         yield from (
             f"escape in the log of {name}: {line!r}"
@@ -103,6 +107,11 @@ def _differences(host: Host, before: State) -> Iterator[str]:
     for name in (*DAEMONS, "account-1", "container-1"):
         if not host.cluster.is_running(name):
             yield f"{name} has ended"
+
+
+def _numbered(owner: str, descriptors: Counter[str]) -> Iterator[str]:
+    for kind, count in descriptors.items():
+        yield from (f"descriptor of {owner}: {kind} {number + 1}" for number in range(count))
 
 
 def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
@@ -145,7 +154,7 @@ def strays(host: Host) -> list[str]:
     }
     sandboxes, processes = host.sandboxes(), all_processes()
     return [
-        f"{process.name} ({process.state}) of {sandbox.account}"
+        f"{process.pid} ({process.name}) of {sandbox.account}"
         for sandbox in sandboxes
         for process in host.inside(sandbox, processes)
         if served & set(links_of(process.pid))
