@@ -27,8 +27,8 @@ RUNS = 16
 HEADERS = {"X-Run-Storlet": "std:distributed"}
 #: For the end of all splits after their client has disconnected: a second on an idle machine.  A
 #: stall of a busy machine delays one of the tries.
-SECONDS_TO_END = 3.0
-TRIES = 3
+SECONDS_TO_END = 1.0
+TRIES = 5
 QUIET_SECONDS = 0.5
 
 
