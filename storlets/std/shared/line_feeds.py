@@ -62,8 +62,8 @@ class LineFeeds:
         self._mark = (quote or "\0").encode()
         delimiter = re.escape(form.reader["delimiter"].encode())
         mark = re.escape(self._mark)
-        around = b"[^" + delimiter + mark + b"\n]"
-        self._misplaced = re.compile(around + mark + b"|" + mark + around)
+        # The search for a pattern is fast only if it begins with a byte.
+        self._misplaced = re.compile(mark + b"[^" + delimiter + mark + b"\n]")
         self._is_quoted = False
         #: The byte before the next one outside of quotes, and a CR whose LF may follow.
         self._before = b"\n"
@@ -111,7 +111,8 @@ class LineFeeds:
         if b"\r" in text:
             raise SqlError(_LONE)
         text = self._before + text
-        if self._has_quotes and self._misplaced.search(text):
+        has_marks = self._has_quotes and self._mark in text
+        if has_marks and any(map(self._misplaced.search, (text, text[::-1]))):
             raise SqlError(
                 "a value has a quote within, or continues after its closing quote: with CR LF at the"
                 " ends of lines quotes are around whole values (quote=none takes them for data)"
