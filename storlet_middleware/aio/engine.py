@@ -54,12 +54,15 @@ def find() -> Engine | None:
     return None
 
 
-def our_pid() -> int | None:
-    """The pid of our dockerd; its containerd has the same mark, and may outlive it."""
-    for process in processes.running(OWNER, NAME):
-        if _command(process.pid) == "dockerd":
-            return process.pid
-    return None
+def our_pid(known: int | None = None) -> int | None:
+    """The pid of our dockerd; its containerd has the same mark, and may outlive it.
+
+    :param known: the pid of the last time: if it is still right, no other process is looked at.
+    """
+    if known is not None and processes.is_leader(OWNER, NAME, known) and _is_dockerd(known):
+        return known
+    found = (process.pid for process in processes.running(OWNER, NAME))
+    return next(filter(_is_dockerd, found), None)
 
 
 def ensure(log: Path) -> Engine:
@@ -142,6 +145,10 @@ def _daemons() -> list[processes.Process]:
     found = [(process, _command(process.pid)) for process in processes.running(OWNER, NAME)]
     dockerd = [process for process, command in found if command == "dockerd"]
     return dockerd or [process for process, command in found if command == "containerd"]
+
+
+def _is_dockerd(pid: int) -> bool:
+    return _command(pid) == "dockerd"
 
 
 def _command(pid: int) -> str:

@@ -83,6 +83,11 @@ def leader(owner: str, name: str) -> int | None:
     return None
 
 
+def is_leader(owner: str, name: str, pid: int) -> bool:
+    """Whether ``pid`` is that process; a look at it alone."""
+    return _read(pid) == Process(pid, owner, name, leader=True)
+
+
 def leaders(owner: str) -> dict[str, int]:
     """The pids of all named processes that run, by name; one look at the machine's processes."""
     return {p.name: p.pid for p in reversed(running(owner)) if p.leader}

@@ -70,6 +70,17 @@ def test_our_engine_is_dockerd_and_not_another_process_with_its_mark(
     assert engine.our_pid() is None
 
 
+def test_our_engine_is_known_by_its_pid(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    leaders = {7, 8}
+    monkeypatch.setattr(engine.processes, "is_leader", lambda _owner, _name, pid: pid in leaders)
+    monkeypatch.setattr(engine, "_command", {7: "containerd", 8: "dockerd"}.__getitem__)
+    machine.processes = []
+    assert engine.our_pid(8) == 8
+    assert engine.our_pid(7) is None
+    leaders.clear()
+    assert engine.our_pid(8) is None
+
+
 def test_the_one_box_container_names_the_options_that_it_lacks(machine: Machine) -> None:
     with pytest.raises(AioError, match=r"-v /var/run/docker\.sock"):
         engine.need_hosts()

@@ -84,7 +84,7 @@ class ObservedEngine:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.pid, self.answers, self.ended = 1000.0, 7, True, 0
         monkeypatch.setattr(keeper.time, "monotonic", lambda: self.now)
-        monkeypatch.setattr(keeper.engine, "our_pid", lambda: self.pid)
+        monkeypatch.setattr(keeper.engine, "our_pid", lambda _known: self.pid)
         monkeypatch.setattr(keeper.engine, "find", lambda: self.answers or None)
         monkeypatch.setattr(keeper.engine, "halt", self._halt)
         self.health = EngineHealth()

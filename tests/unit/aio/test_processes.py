@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from storlet_middleware.aio import processes
+from storlet_middleware.aio import keeper, processes
 from storlet_middleware.aio.processes import Process, Program
 from storlet_middleware.aio.progress import AioError
 from tests.support.cluster import wait_for
@@ -63,6 +63,22 @@ def test_a_child_whose_leader_was_killed_is_found(owner: str, tmp_path: Path) ->
     assert len(processes.running(owner, "server")) == 1
     assert len(processes.stop(owner)) == 1
     assert processes.running(owner) == []
+
+
+def test_a_known_leader_is_found_without_a_look_at_others(
+    owner: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched = keeper.Leader(owner, "server")
+    assert not watched.is_alive()
+    pid = started(owner, program(tmp_path, SLEEP))
+    assert watched.is_alive()
+    with monkeypatch.context() as patch:
+        patch.setattr(processes, "everything", lambda: pytest.fail("a look at all processes"))
+        assert watched.is_alive()
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: not watched.is_alive(), 5, "its end")
+    again = started(owner, program(tmp_path, SLEEP))
+    assert (watched.is_alive(), watched.pid) == (True, again)
 
 
 def test_leaders_are_those_of_one_owner_by_name(owner: str, tmp_path: Path) -> None:
