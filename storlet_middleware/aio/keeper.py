@@ -66,8 +66,7 @@ class Leader:
     pid: int | None = None
 
     def is_alive(self) -> bool:
-        if self.pid is None or not processes.is_leader(self.owner, self.name, self.pid):
-            self.pid = processes.leader(self.owner, self.name)
+        self.pid = processes.leader(self.owner, self.name, self.pid)
         return self.pid is not None
 
 

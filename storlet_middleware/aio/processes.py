@@ -75,8 +75,13 @@ def need_ptrace() -> None:
         )
 
 
-def leader(owner: str, name: str) -> int | None:
-    """The pid of a named process, or ``None`` when it does not run."""
+def leader(owner: str, name: str, known: int | None = None) -> int | None:
+    """The pid of a named process, or ``None`` when it does not run.
+
+    :param known: the pid of the last time: if it is still right, no other process is looked at.
+    """
+    if known is not None and is_leader(owner, name, known):
+        return known
     for process in running(owner, name):
         if process.leader:
             return process.pid

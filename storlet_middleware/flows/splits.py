@@ -240,16 +240,19 @@ def _read(answer: Answer, outcome: Outcome) -> None:
     outcome.etag = digest.hexdigest()
 
 
-def _failed(path: ObjectPath, error: StorletError, *, may_repeat: bool) -> Outcome:
-    return Outcome(path, error.code, error.status, str(error), may_repeat=may_repeat)
+def _failed(
+    path: ObjectPath, error: StorletError, *, may_repeat: bool, has_begun: bool = False
+) -> Outcome:
+    return Outcome(
+        path, error.code, error.status, str(error), may_repeat=may_repeat, has_begun=has_begun
+    )
 
 
 def _broken_off(path: ObjectPath, answer: Answer, error: StorletError) -> Outcome:
     """The outcome of a storlet that has begun, and whose output is not complete."""
     is_of_node = error.code == errors.BACKEND_FAILED
-    outcome = _failed(path, error, may_repeat=is_of_node and _is_without_effect(answer))
-    outcome.has_begun = True
-    return outcome
+    may_repeat = is_of_node and _is_without_effect(answer)
+    return _failed(path, error, may_repeat=may_repeat, has_begun=True)
 
 
 def _is_without_effect(answer: Answer) -> bool:
@@ -274,9 +277,10 @@ def _refused(path: ObjectPath, answer: Answer, status: int) -> Outcome:
     # With legacy_status, a storlet that has failed is a 503, too.
     has_failed = errors.row_of(code).status not in _NOT_RUN and code != errors.SWIFT_REFUSED
     may_repeat = status in _NOT_RUN and not has_failed and _is_without_effect(answer)
-    outcome = Outcome(path, code, known, message or answer.status, may_repeat=may_repeat)
-    outcome.has_begun = bool(answer.header(names.RAN_ON.lower()))
-    return outcome
+    has_begun = bool(answer.header(names.RAN_ON.lower()))
+    return Outcome(
+        path, code, known, message or answer.status, may_repeat=may_repeat, has_begun=has_begun
+    )
 
 
 def headers_of(part: Part) -> dict[str, str]:

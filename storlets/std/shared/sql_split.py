@@ -75,6 +75,11 @@ def plan_of(engine: Engine, query: str, names: Sequence[str], columns: Columns) 
     return _Splitter(engine, query, names, columns).plan()
 
 
+def table_name(node: Tree) -> str:
+    """The name of the table in a query, as qualified names of columns have it."""
+    return str(node["from_table"]["alias"] or TABLE).casefold()
+
+
 class _Splitter:
     def __init__(self, engine: Engine, query: str, names: Sequence[str], columns: Columns) -> None:
         self._engine = engine
@@ -83,7 +88,7 @@ class _Splitter:
         self._columns = columns
         self._node = node = engine.tree(query)["statements"][0]["node"]
         self._require_simple(node)
-        self._table = str(node["from_table"]["alias"] or TABLE).casefold()
+        self._table = table_name(node)
         read = set(self._read_names())
         self._used = tuple(name for name in names if name.casefold() in read)
         self._has_all = any(map(self._is_all, nodes_of(node)))

@@ -942,16 +942,21 @@ def test_any_text_ends_in_rows_or_one_error(text: str) -> None:
         output(DATA, text)
 
 
+@pytest.fixture
+def _small_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Some kilobytes have several buffers, at each of which a thread of the engine begins."""
+    monkeypatch.setattr("sql_input.BUFFER_BYTES", 2000)
+    monkeypatch.setattr("sql_input.MOST_LINE_BYTES", 1000)
+    monkeypatch.setattr("sql_input.HEAD_BYTES", 3000)
+
+
+@pytest.mark.usefixtures("_small_buffers")
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("empty", [False, True])
 @pytest.mark.parametrize("lines", ["", "one\ntwo", "one\r\ntwo", "\n,"])
 def test_line_ends_that_end_no_row_are_read_by_one_thread(
-    line_end: str, empty: bool, lines: str, monkeypatch: pytest.MonkeyPatch
+    line_end: str, empty: bool, lines: str
 ) -> None:
-    # A buffer is where a thread begins.
-    monkeypatch.setattr("sql_input.BUFFER_BYTES", 2000)
-    monkeypatch.setattr("sql_input.MOST_LINE_BYTES", 1000)
-    monkeypatch.setattr("sql_input.HEAD_BYTES", 3000)
     table = [(str(number), lines or "x", '",') for number in range(4000)]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator=line_end)
@@ -965,14 +970,10 @@ def test_line_ends_that_end_no_row_are_read_by_one_thread(
     ]
 
 
+@pytest.mark.usefixtures("_small_buffers")
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
 @pytest.mark.parametrize("late", ['\n"a\nb",c\n', "\n"])
-def test_late_line_ends_that_end_no_row_want_one_thread(
-    line_end: str, late: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sql_input.BUFFER_BYTES", 2000)
-    monkeypatch.setattr("sql_input.MOST_LINE_BYTES", 1000)
-    monkeypatch.setattr("sql_input.HEAD_BYTES", 3000)
+def test_late_line_ends_that_end_no_row_want_one_thread(line_end: str, late: str) -> None:
     plain, lines = "a,b\n" + "x,y\n" * 3000, late * 3000
     data = (plain + lines).replace("\n", line_end).encode()
     count = 3000 * (1 + late.count("c"))

@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from parameters import shown
-from sql_check import TABLE, SqlError, nodes_of, place
+from sql_check import SqlError, nodes_of, place
 from sql_engine import Engine, identifier
 from sql_input import Format
 from sql_partial import nearest
-from sql_split import MERGED, Tree
+from sql_split import MERGED, Tree, table_name
 
 _COMPARISONS = frozenset(
     "COMPARE_EQUAL COMPARE_NOTEQUAL COMPARE_LESSTHAN COMPARE_GREATERTHAN COMPARE_LESSTHANOREQUALTO"
@@ -56,14 +56,10 @@ def found(engine: Engine, query: str, names: Sequence[str], form: Format) -> dic
     return missing
 
 
-def _table(node: Tree) -> str:
-    return str(node["from_table"]["alias"] or TABLE).casefold()
-
-
 def _path(reference: Tree, node: Tree, names: Sequence[str]) -> list[str]:
     """The key and the keys within it that ``a.b.c`` names."""
     path = [str(name) for name in reference["column_names"]]
-    table = _table(node)
+    table = table_name(node)
     is_column = any(name.casefold() == table for name in names)
     return path[1:] if len(path) > 1 and path[0].casefold() == table and not is_column else path
 
@@ -75,7 +71,7 @@ def _unknown(engine: Engine, node: Tree, names: Sequence[str]) -> list[str]:
         each.get("class") == "SUBQUERY" for each in nodes_of(node)
     ):
         return []  # such a query is refused with its own reason
-    own = {name.casefold() for name in (*names, *_lambda_names(node), _table(node))}
+    own = {name.casefold() for name in (*names, *_lambda_names(node), table_name(node))}
     found: dict[str, str] = {}
     for part, aliases in _parts(node):
         for each in nodes_of(part):
