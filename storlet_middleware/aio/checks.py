@@ -131,7 +131,7 @@ def test(arguments: Sequence[str]) -> int:
     needs = [packages.PYTHON, packages.CURL, packages.TMUX]
     needs += [packages.JDK, packages.MAVEN, packages.GCC] if java.SCRIPT.exists() else []
     if native.SCRIPT.exists():
-        needs += [packages.GCC, packages.JANSSON, *packages.TOOLCHAINS]
+        needs += [packages.GCC, packages.JANSSON, packages.JQ, *packages.TOOLCHAINS]
     packages.install(needs, log)
     tools = venv.tools(log)
     pytest = [str(tools / "bin/python3"), "-m", "pytest", "-p", "no:cacheprovider"]

@@ -87,6 +87,7 @@ TOOLCHAINS: Final = (
     Need("cargo", ("cargo",), _has("cargo"), "builds native storlets in Rust"),
     Need("go", ("golang-go",), _has("go"), "builds the native sample in Go"),
 )
+JQ: Final = Need("jq", ("jq",), _has("jq"), "the native sample of an existing program")
 MEMCACHED: Final = Need("memcached", ("memcached",), _has("memcached"), "Swift's cache")
 DEBOOTSTRAP: Final = Need(
     "debootstrap",

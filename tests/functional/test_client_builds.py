@@ -235,6 +235,16 @@ def test_a_native_sample_runs_from_its_source(tmp_path: Path, language: str) -> 
     assert result_of(folder, content, "") == (folder / "expected.txt").read_bytes()
 
 
+@pytest.mark.usefixtures("storlets")
+def test_an_existing_program_runs_with_the_libraries_of_its_bundle(tmp_path: Path) -> None:
+    if shutil.which("jq") is None:
+        pytest.skip("jq is missing")
+    folder = tmp_path / "jq"
+    shutil.copytree(SAMPLES / "jq", folder)
+    content = (folder / "input.txt").read_bytes()
+    assert result_of(folder, content, "") == (folder / "expected.txt").read_bytes()
+
+
 def test_the_native_index_reads_the_objects_of_a_container(
     storlets: Storlets, tmp_path: Path
 ) -> None:

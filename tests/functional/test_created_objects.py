@@ -21,6 +21,23 @@ CREATOR = "creator.py"
 METHODS = ("GET", "PUT", "COPY")
 #: The languages and methods of runs that fail: each of both.
 RUNS = [("python", "GET"), ("python", "PUT"), ("java", "COPY"), ("native", "COPY")]
+#: What a rule may do about a PUT, so that a run cannot store an object there.
+ACTIONS = ("deny: nothing new", "mandatory: true, run: mask.py")
+#: Creates two objects, the second one where a rule is about it, and catches no exception.
+INSISTS = b"""
+from storlet import services
+
+
+class Insists:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        out_files[0].write(b"a result")
+        for path in ("/open/made", "/patients/new"):
+            with services.create(path) as file:
+                file.write(b"x")
+"""
 #: More than a PUT keeps back, also with erasure coding: it begins while the storlet runs.
 MANY = 10 << 20
 
@@ -338,6 +355,46 @@ rules:
         assert found == [None, b"x", None]
     finally:
         ward.rule(RULES)
+
+
+@pytest.fixture(params=ACTIONS, ids=["deny", "run"])
+def ruled(request: pytest.FixtureRequest, ward: Ward) -> Iterator[Ward]:
+    """An account with a rule about each PUT into ``patients``."""
+    when = "{method: PUT, container: patients}"
+    ward.rule(f"version: 1\nrules:\n- {{name: new, when: {when}, {request.param}}}\n", accept=True)
+    yield ward
+    ward.rule(RULES)
+    for name in ("in", "made", "further", "main"):
+        ward.admin.delete(f"open/{name}")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_rule_about_one_further_output_refuses_the_whole_run(ruled: Ward, method: str) -> None:
+    author = Author.of(ruled.physician, "python", "creator")
+    made = ["create", "/open/made", "x"]
+    outputs = ("/open/further", "/patients/new")
+    answer = run(author, method, "open", made, X_Storlet_Output=", ".join(outputs))
+    assert (answer.status, answer.error) == (403, "access.rule"), answer
+    assert answer.headers["X-Storlet-Rule"] == "new"
+    assert "output /patients/new" in answer.text
+    places = ("open/made", "open/further", "patients/new", "open/main")
+    assert contents(ruled.admin, *places) == [None] * 4
+    # With the allowed one alone, all is stored.
+    answer = run(author, method, "open", made, X_Storlet_Output=outputs[0])
+    assert answer.status == (200 if method == "GET" else 201), answer
+    stored = None if method == "GET" else b'[["ok"]]'
+    assert contents(ruled.admin, *places) == [b"x", b"", None, stored]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_rule_about_a_created_object_fails_a_run_that_insists(ruled: Ward, method: str) -> None:
+    declared = declaration("python", "insists.Insists", Services="write")
+    assert ruled.admin.put("storlet/insists.py", INSISTS, declared).status == 201
+    author = Author.of(ruled.physician, "python", "insists")
+    answer = run(author, method, "open", X_Storlet_Output="/open/further")
+    assert answer.error == "storlet.failed" or answer.is_broken, answer
+    places = ("open/made", "open/further", "patients/new", "open/main")
+    assert contents(ruled.admin, *places) == [None] * 4
 
 
 def test_rules_that_come_later_are_for_the_next_object(ward: Ward) -> None:

@@ -5,15 +5,19 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from tests.support import native
 from tests.support.accounts import unique
+from tests.support.cluster import CHECKOUT
 from tests.support.http import Answer, Client
 from tests.support.storlets import Dependency, Tool, declaration
 
+#: Where an author keeps ``jq`` with its libraries.
+JQ = CHECKOUT / "storlets/native/jq"
 SHELL = b"""\
 #!/bin/sh
 eval "exec 9>&$STORLET_METADATA_FD"
@@ -73,6 +77,32 @@ def test_gzip_compresses_at_the_data(owner: Client, plain: str, content: bytes) 
     name = upload(owner, binary, Arguments="-9 -n")
     answer = owner.get(plain, {"X-Run-Storlet": name})
     assert gzip.decompress(answer.body) == content
+
+
+def jq() -> bytes:
+    path = shutil.which("jq")
+    if path is None:
+        pytest.skip("jq is missing")
+    return Path(path).read_bytes()
+
+
+def test_jq_runs_unaltered_with_the_libraries_that_it_brings(
+    owner: Client, container: str, placement: str, tmp_path: Path
+) -> None:
+    parts = [Dependency("jq", jq(), "0700")]
+    shutil.copy(JQ / "collect.sh", tmp_path)
+    subprocess.run(["sh", "collect.sh"], cwd=tmp_path, check=True)
+    libraries = sorted((tmp_path / "out").glob("*.so.*"))
+    parts += [Dependency(path.name, path.read_bytes(), "0600") for path in libraries]
+    for part in parts:
+        assert part.upload(owner).status == 201
+    names = ",".join(part.name for part in parts)
+    script = (JQ / "jq.sh").read_bytes()
+    name = upload(owner, script, dependencies=names, Arguments="-c '{name, age: (.age + 1)}'")
+    path = f"{container}/people.json"
+    assert owner.put(path, '{"age": 36, "name": "Zoë", "x": 1}'.encode()).status == 201
+    answer = Tool(owner, name, placement).get(path)
+    assert (answer.status, answer.text) == (200, '{"name":"Zoë","age":37}\n'), answer
 
 
 def test_a_program_sees_parameters_metadata_and_input(
@@ -167,6 +197,7 @@ BAD = {
     "machine": (lambda: of_other_machine(true()), OTHER_MACHINE),
     "loader": (lambda: with_other_loader(true()), "not in this sandbox: /lib64/ld-nowhere.so.1"),
     "library": (lambda: with_other_library(true()), OTHER_LIBRARY),
+    "jq's library": (jq, "needs what is not in this sandbox: libjq.so.1"),
     "object's machine": (lambda: of_other_machine(seeker()), OTHER_MACHINE),
     "object's library": (lambda: with_other_library(seeker()), OTHER_LIBRARY),
     "text": (lambda: b"hello", "is not a program: want an ELF file, or a script"),

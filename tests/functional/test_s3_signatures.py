@@ -4,11 +4,13 @@ object.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 
 from tests.functional.s3 import Signer
+from tests.functional.test_services import ASKER, outcomes, upload
 from tests.support.accounts import remove_container, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Client
@@ -58,6 +60,50 @@ def test_an_uncovered_header_runs_no_storlet(
     answer = send(signed_for, headers)
     assert 400 <= answer.status < 500, answer
     assert SECRET not in answer.body
+
+
+@pytest.mark.parametrize("way", ["v2_query", "v4_query", "v2_header"])
+def test_an_uncovered_sequence_reads_no_other_object(
+    signer: Signer, owner: Client, signed_for: str, secret: str, way: str
+) -> None:
+    assert upload(owner).status == 201
+    asked = json.dumps([["open", f"/{secret}"]])
+    steps = json.dumps(["std:nop", {"storlet": ASKER, "parameters": {"ask": asked}}])
+    run = {"X-Run-Storlet": "std:sequence", "X-Storlet-Parameter-1": f"steps:{steps}"}
+    answer = getattr(signer, way)(signed_for, run)
+    assert 400 <= answer.status < 500, answer
+    assert SECRET not in answer.body
+    [found] = outcomes(signer.v4_header(signed_for, run, {}))
+    assert (found[0], found[-1]) == ("ok", SECRET.decode())
+
+
+@pytest.fixture(params=[[], ["std:nop"]], ids=["only", "second"])
+def ruled(
+    request: pytest.FixtureRequest, owner: Client, bucket: str, secret: str
+) -> Iterator[None]:
+    """A GET in the bucket runs a storlet of a rule, which asks for another object."""
+    assert upload(owner).status == 201
+    asked = json.dumps([["stat", f"/{secret}"], ["open", f"/{secret}"]])
+    steps = json.dumps([*request.param, {"storlet": ASKER, "parameters": {"ask": asked}}])
+    when = f"{{method: GET, container: {bucket}}}"
+    text = f"version: 1\nrules:\n- name: index\n  when: {when}\n  run: {steps}\n"
+    owner.put("storlet_rules")
+    accept = {"X-Storlet-Rules-Accept-Warnings": "true"}
+    loaded = owner.put("storlet_rules/rules.yaml", text.encode(), accept)
+    assert loaded.status == 201, loaded.text
+    yield
+    owner.delete("storlet_rules/rules.yaml")
+
+
+@pytest.mark.usefixtures("ruled")
+@pytest.mark.parametrize("way", ["v2_query", "v4_query"])
+def test_a_presigned_url_runs_a_rules_storlet_without_services(
+    signer: Signer, signed_for: str, way: str
+) -> None:
+    """The signature of a URL covers one object; with the key itself, the caller has services."""
+    assert [each[0] for each in outcomes(signer.v4_header(signed_for, {}, {}))] == ["ok"] * 2
+    found = outcomes(getattr(signer, way)(signed_for, {}))
+    assert [each[:2] for each in found] == [["Denied", "services.none"]] * 2
 
 
 @pytest.mark.parametrize("header", ["X-Storlet-Container-Read", "X-Remove-Storlet-Container-Read"])

@@ -575,11 +575,13 @@ def test_a_storlet_that_abuses_its_services_fails_alone(
     assert outcomes(ask(asker, path, ["stat", f"/{path}"]))[0][0] == "ok"
 
 
-def test_a_signed_url_runs_a_rules_storlet_without_services(ward: Ward) -> None:
+@pytest.mark.parametrize("before", [[], ["std:nop"]], ids=["only", "second"])
+def test_a_signed_url_runs_a_rules_storlet_without_services(ward: Ward, before: list[str]) -> None:
     """The signature covers one object, and the storlet of the rule would read others."""
     assert ward.admin.post("", {"X-Account-Meta-Temp-Url-Key": KEY}).status == 204
     when = "{method: GET, container: patients}"
-    run = json.dumps({"storlet": ASKER, "parameters": {"ask": '[["stat", "/open/a.csv"]]'}})
+    asker = {"storlet": ASKER, "parameters": {"ask": '[["stat", "/open/a.csv"]]'}}
+    run = json.dumps([*before, asker])
     ward.rule(f"version: 1\nrules:\n- name: index\n  when: {when}\n  run: {run}\n", accept=True)
     try:
         [[first, *_]] = outcomes(ward.physician.get("patients/a.csv"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import json
 import time
 
 import pytest
@@ -34,15 +35,18 @@ def test_a_signed_url_reads_the_object(signing: Client, plain: str, content: byt
     assert signing.get(plain, query=signature(signing, "GET", plain)).body == content
 
 
+@pytest.mark.parametrize("is_sequence", [False, True])
 @pytest.mark.parametrize("method", ["GET", "PUT"])
 def test_a_signed_url_runs_no_storlet(
-    any_tool: Tool, signing: Client, plain: str, content: bytes, method: str
+    any_tool: Tool, signing: Client, plain: str, content: bytes, method: str, *, is_sequence: bool
 ) -> None:
     key = unique("signed")
-    query = signature(signing, method, plain) | {"do": "upper", "count": key}
-    answer = signing.request(
-        method, plain, {"X-Run-Storlet": any_tool.storlet}, query=query, body=b""
-    )
+    storlet, parameters = any_tool.storlet, {"do": "upper", "count": key}
+    if is_sequence:
+        steps = [{"storlet": storlet, "parameters": parameters}]
+        storlet, parameters = "std:sequence", {"steps": json.dumps(steps)}
+    query = signature(signing, method, plain) | parameters
+    answer = signing.request(method, plain, {"X-Run-Storlet": storlet}, query=query, body=b"")
     assert (answer.status, answer.error) == (401, "access.denied")
     assert any_tool.count(plain, key) == 0
     assert any_tool.client.get(plain).body == content

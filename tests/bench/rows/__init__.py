@@ -99,6 +99,7 @@ ROWS: Final = (
     Row("binary", "1% of an object with std:records", binary.measure, 60, 25, only_named=True),
     Row("library", "grep, SHA-256 and zstd on the node", library.measure, 60, 20, only_named=True),
     Row("distributed", "a storlet on many objects", distributed.measure, 180, 25, only_named=True),
+    Row("tiny", "10,000 objects in a request", distributed.tiny, 600, 40, only_named=True),
     Row("many", "SQL over many objects", many.measure, 240, 40, only_named=True),
     Row("scaling", "three kinds of work over 8 nodes", scaling.measure, 600, 120, only_named=True),
     Row("outputs", "several outputs of a run", outputs.measure, 60, 20, only_named=True),

@@ -1,23 +1,27 @@
-"""A storlet on many objects of 1 MiB: ``std:distributed`` against the same GETs, sent by as many
-client threads as the server works on objects at the same time.
+"""A storlet on many objects: ``std:distributed`` against the same GETs, sent by as many client
+threads as the server works on objects at the same time.
+
+``distributed`` has objects of 1 MiB; ``tiny`` has as many objects as a request may have, of one
+line each.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from tests.bench.bench import Bench, Family
 from tests.bench.figures import Figure
-from tests.bench.http import BadAnswer, Connection, open_tcp
-from tests.bench.site import PLAIN, Treatment
+from tests.bench.http import BadAnswer, Connection, Request, open_tcp
+from tests.bench.site import PLAIN, Account, Treatment
 
 #: The default of ``[library] distributed_concurrency``.
 CLIENTS: Final = 16
 CONTAINER: Final = "many"
+_TINY: Final = "tiny"
 _OBJECT_BYTES: Final = 1 << 20
 _LINE: Final = b"2026-07-01 INFO  a line of a log without anything to find in it ........\n"
 _FOUND: Final = b"2026-07-01 WARN  the only line of an object that is found ..............\n"
@@ -26,35 +30,45 @@ _DISTRIBUTED: Final = Treatment("std", "std:distributed against 16 clients")
 
 
 def measure(bench: Bench) -> Iterator[Figure]:
-    """Seconds for all objects."""
-    names = [f"{CONTAINER}/{number:04}" for number in range(bench.plan.objects)]
+    """Seconds for all objects of 1 MiB."""
+    plan = bench.plan
+    title = f"grep in {plan.objects} objects of 1 MiB"
+    family = Family("distributed", title, "s")
+    yield from _figures(bench, family, CONTAINER, plan.objects, content())
+
+
+def tiny(bench: Bench) -> Iterator[Figure]:
+    """Seconds for all objects of one line."""
+    count = bench.plan.tiny_objects
+    family = Family(_TINY, f"grep in {count} objects of {len(_FOUND)} bytes", "s")
+    yield from _figures(bench, family, _TINY, count, _FOUND)
+
+
+def _figures(
+    bench: Bench, family: Family, container: str, count: int, body: bytes
+) -> list[Figure]:
+    """Figures of ``count`` objects with ``body``, in each of which one line is found."""
+    names = [f"{container}/{number:04}" for number in range(count)]
     account = bench.site.main
-    account.send("PUT", CONTAINER)
-    for name in names:
-        account.send("PUT", name, body=content())
-    body = json.dumps({
-        "objects": {"container": CONTAINER},
+    account.send("PUT", container)
+    _by_clients(account, [account.request("PUT", name, body=body) for name in names])
+    document = json.dumps({
+        "objects": {"container": container},
         "split": {"storlet": "std:grep", "parameters": {"pattern": "WARN"}},
         "merge": "concat",
         "concurrency": CLIENTS,
     }).encode()  # fmt: skip
-    whole = account.request("POST", "", {"X-Run-Storlet": "std:distributed"}, body)
+    whole = account.request("POST", "", {"X-Run-Storlet": "std:distributed"}, document)
     singles = [account.request("GET", name, _STORLET) for name in names]
-    wanted = len(_FOUND) * len(names)
-
-    def by_clients(number: int) -> int:
-        connection = Connection(lambda: open_tcp(account.address))
-        try:
-            return sum(connection.exchange(one).size for one in singles[number::CLIENTS])
-        finally:
-            connection.close()
+    wanted = len(_FOUND) * count
 
     def one(treatment: Treatment) -> float:
         began = time.perf_counter()
         if treatment is PLAIN:
-            with ThreadPoolExecutor(CLIENTS) as threads:
-                size = sum(threads.map(by_clients, range(CLIENTS)))
+            size = _by_clients(account, singles)
         else:
+            # Idle since the last distribution, the server may have closed it.
+            account.reconnect()
             size = account.connection.exchange(whole).size
         if size != wanted:
             raise BadAnswer(f"{treatment.title}: {size} bytes of {wanted}")
@@ -62,8 +76,21 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
     bench.alternate([_DISTRIBUTED], 1, one)
     samples = bench.alternate([_DISTRIBUTED], bench.plan.distributions, one)
-    title = f"grep in {len(names)} objects of 1 MiB"
-    yield from Family("distributed", title, "s").figures([_DISTRIBUTED], samples)
+    return family.figures([_DISTRIBUTED], samples)
+
+
+def _by_clients(account: Account, requests: Sequence[Request]) -> int:
+    """Send the requests with :data:`CLIENTS` threads; the bytes of all answers."""
+
+    def some(number: int) -> int:
+        connection = Connection(lambda: open_tcp(account.address))
+        try:
+            return sum(connection.exchange(one).size for one in requests[number::CLIENTS])
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(CLIENTS) as threads:
+        return sum(threads.map(some, range(CLIENTS)))
 
 
 def content() -> bytes:
