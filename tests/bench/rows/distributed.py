@@ -44,9 +44,7 @@ def tiny(bench: Bench) -> Iterator[Figure]:
     yield from _figures(bench, family, _TINY, count, _FOUND)
 
 
-def _figures(
-    bench: Bench, family: Family, container: str, count: int, body: bytes
-) -> list[Figure]:
+def _figures(bench: Bench, family: Family, container: str, count: int, body: bytes) -> list[Figure]:
     """Figures of ``count`` objects with ``body``, in each of which one line is found."""
     names = [f"{container}/{number:04}" for number in range(count)]
     account = bench.site.main
