@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.functional.test_services import SUFFIXES, Author, ask, authors_of, outcomes, upload
-from tests.functional.wards import RESEARCHER, RULES, Ward, make_ward
+from tests.functional.wards import PHYSICIAN, RESEARCHER, RULES, Ward, make_ward
 from tests.support.accounts import remove_container, unique
 from tests.support.cluster import CHECKOUT
 from tests.support.http import Answer, Client
@@ -21,9 +21,16 @@ CREATOR = "creator.py"
 METHODS = ("GET", "PUT", "COPY")
 #: The languages and methods of runs that fail: each of both.
 RUNS = [("python", "GET"), ("python", "PUT"), ("java", "COPY"), ("native", "COPY")]
-#: What a rule may do about a PUT, so that a run cannot store an object there.
-ACTIONS = ("deny: nothing new", "mandatory: true, run: mask.py")
-#: Creates two objects, the second one where a rule is about it, and catches no exception.
+#: A rule denies each PUT into one container, another one runs a storlet on it.
+RULES_ABOUT_PUT = """
+version: 1
+rules:
+- {name: new, when: {method: PUT, container: patients}, deny: nothing new}
+- {name: marked, when: {method: PUT, container: marked}, mandatory: true, run: mask.py}
+"""
+#: Where the run may store nothing, with the rule.
+CLOSED = {"/patients/new": "new", "/marked/new": "marked"}
+#: Creates an object that is allowed and the one of its parameter, and catches no exception.
 INSISTS = b"""
 from storlet import services
 
@@ -34,7 +41,7 @@ class Insists:
 
     def __call__(self, in_files, out_files, params):
         out_files[0].write(b"a result")
-        for path in ("/open/made", "/patients/new"):
+        for path in ("/open/made", params["then"]):
             with services.create(path) as file:
                 file.write(b"x")
 """
@@ -357,44 +364,66 @@ rules:
         ward.rule(RULES)
 
 
-@pytest.fixture(params=ACTIONS, ids=["deny", "run"])
-def ruled(request: pytest.FixtureRequest, ward: Ward) -> Iterator[Ward]:
-    """An account with a rule about each PUT into ``patients``."""
-    when = "{method: PUT, container: patients}"
-    ward.rule(f"version: 1\nrules:\n- {{name: new, when: {when}, {request.param}}}\n", accept=True)
-    yield ward
-    ward.rule(RULES)
-    for name in ("in", "made", "further", "main"):
-        ward.admin.delete(f"open/{name}")
+@pytest.fixture(scope="module")
+def closing(users: dict[str, Client]) -> Author:
+    """A caller in an account with rules about PUT, and the storlet."""
+    ward = make_ward(users)
+    rights = {"X-Container-Read": PHYSICIAN, "X-Container-Write": PHYSICIAN}
+    assert ward.admin.put("marked", headers=rights).status == 201
+    assert upload(ward.admin, "read, write", CREATOR).status == 201
+    declared = declaration("python", "insists.Insists", Services="write")
+    assert ward.admin.put("storlet/insists.py", INSISTS, declared).status == 201
+    ward.rule(RULES_ABOUT_PUT, accept=True)
+    return Author.of(ward.physician, "python", "creator")
+
+
+@pytest.fixture
+def places(closing: Author) -> Iterator[list[str]]:
+    """What a run may store; nothing is there."""
+    paths = ["open/made", "open/further", "open/main"]
+    yield paths
+    for path in paths:
+        closing.delete(path)
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_rule_about_one_further_output_refuses_the_whole_run(ruled: Ward, method: str) -> None:
-    author = Author.of(ruled.physician, "python", "creator")
+def test_a_rule_about_one_further_output_refuses_the_whole_run(
+    closing: Author, places: list[str], method: str
+) -> None:
     made = ["create", "/open/made", "x"]
-    outputs = ("/open/further", "/patients/new")
-    answer = run(author, method, "open", made, X_Storlet_Output=", ".join(outputs))
-    assert (answer.status, answer.error) == (403, "access.rule"), answer
-    assert answer.headers["X-Storlet-Rule"] == "new"
-    assert "output /patients/new" in answer.text
-    places = ("open/made", "open/further", "patients/new", "open/main")
-    assert contents(ruled.admin, *places) == [None] * 4
-    # With the allowed one alone, all is stored.
-    answer = run(author, method, "open", made, X_Storlet_Output=outputs[0])
+    for path, rule in CLOSED.items():
+        outputs = f"/open/further, {path}"
+        answer = run(closing, method, "open", made, X_Storlet_Output=outputs)
+        assert (answer.status, answer.error) == (403, "access.rule"), answer
+        assert answer.headers["X-Storlet-Rule"] == rule
+        assert f"output {path}: " in answer.text
+        assert contents(closing, path[1:], *places) == [None] * 4
+    # The allowed one alone is stored.
+    answer = run(closing, method, "open", made, X_Storlet_Output="/open/further")
     assert answer.status == (200 if method == "GET" else 201), answer
     stored = None if method == "GET" else b'[["ok"]]'
-    assert contents(ruled.admin, *places) == [b"x", b"", None, stored]
+    assert contents(closing, *places) == [b"x", b"", stored]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_rule_about_a_created_object_fails_a_run_that_insists(ruled: Ward, method: str) -> None:
-    declared = declaration("python", "insists.Insists", Services="write")
-    assert ruled.admin.put("storlet/insists.py", INSISTS, declared).status == 201
-    author = Author.of(ruled.physician, "python", "insists")
-    answer = run(author, method, "open", X_Storlet_Output="/open/further")
-    assert answer.error == "storlet.failed" or answer.is_broken, answer
-    places = ("open/made", "open/further", "patients/new", "open/main")
-    assert contents(ruled.admin, *places) == [None] * 4
+def test_a_rule_about_a_created_object_fails_a_run_that_insists(
+    closing: Author, places: list[str], method: str
+) -> None:
+    headers = {"X-Run-Storlet": "insists.py", "X-Storlet-Output": "/open/further"}
+    for path in CLOSED:
+        given = headers | {"X-Storlet-Parameter-1": f"then:{path}"}
+        if method == "PUT":
+            answer = closing.put("open/main", b"in", given)
+        elif method == "COPY":
+            answer = closing.request("COPY", "open/a.csv", given | {"Destination": "open/main"})
+        else:
+            answer = closing.get("open/a.csv", given)
+        assert answer.error == "storlet.failed" or answer.is_broken, answer
+        assert contents(closing, path[1:], *places) == [None] * 4
+    # It fails for these alone.
+    given = headers | {"X-Storlet-Parameter-1": "then:/open/main"}
+    assert closing.get("open/a.csv", given).status == 200
+    assert contents(closing, *places) == [b"x", b"", b"x"]
 
 
 def test_rules_that_come_later_are_for_the_next_object(ward: Ward) -> None:
