@@ -379,7 +379,7 @@ def closing(users: dict[str, Client]) -> Author:
 
 @pytest.fixture
 def places(closing: Author) -> Iterator[list[str]]:
-    """What a run may store; nothing is there."""
+    """Paths of objects that a run may store; none of them exists."""
     paths = ["open/made", "open/further", "open/main"]
     yield paths
     for path in paths:
