@@ -10,6 +10,7 @@ checks that the emitter named in the row calls that function."""
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -101,9 +102,20 @@ def invocation(
     logger: Stats, verb: str, code: str, seconds: float, first_byte_seconds: float, bytes_out: int
 ) -> None:
     """Report an invocation that has ended."""
-    logger.timing(_INVOCATION.named(verb=verb, code=code), seconds * 1000)
-    logger.timing(_FIRST_BYTE.named(verb=verb), first_byte_seconds * 1000)
-    logger.update_stats(_TRANSFER.named(verb=verb), bytes_out)
+    whole, first_byte, transfer = _names_of_invocation(verb, code)
+    logger.timing(whole, seconds * 1000)
+    logger.timing(first_byte, first_byte_seconds * 1000)
+    logger.update_stats(transfer, bytes_out)
+
+
+@functools.lru_cache(maxsize=512)
+def _names_of_invocation(verb: str, code: str) -> tuple[str, str, str]:
+    """The names of the metrics that every invocation has."""
+    return (
+        _INVOCATION.named(verb=verb, code=code),
+        _FIRST_BYTE.named(verb=verb),
+        _TRANSFER.named(verb=verb),
+    )
 
 
 def services(logger: Stats, operations: int, bytes_in: int, bytes_out: int) -> None:

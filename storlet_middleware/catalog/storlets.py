@@ -18,7 +18,6 @@ from typing import Any, Final
 from urllib.parse import unquote
 
 from swift.common.utils import cache_from_env, close_if_possible
-from swift.proxy.controllers.base import get_cache_key
 
 from storlet_middleware import errors, names
 from storlet_middleware.catalog.bundle_store import BundleStore
@@ -54,6 +53,8 @@ _ENTRY_SECONDS: Final = 60
 _GENERATION_SECONDS: Final = 86400
 #: Longer than a Swift request may last; nothing is cached while the mark of a write stands.
 _WRITING_SECONDS: Final = 120
+#: Prefix of the key in ``swift.infocache`` under which a request keeps the cache of an account.
+_CACHE_PREFIX: Final = "storlets-versions/"
 #: Headers that make an object a link to others.
 _LINKS: Final = ("X-Symlink-Target", "X-Object-Manifest")
 
@@ -180,7 +181,13 @@ class Catalog:
         return self._cache_of(environ, account)
 
     def _cache_of(self, environ: dict[str, Any], account: str) -> _VersionCache:
-        return _VersionCache(environ, account, self._config.storlet_container)
+        """The account's cache, one for each request."""
+        known: dict[str, Any] = environ.setdefault("swift.infocache", {})
+        key = _CACHE_PREFIX + account
+        cache: _VersionCache | None = known.get(key)
+        if cache is None:
+            cache = known[key] = _VersionCache(environ, account, self._config.storlet_container)
+        return cache
 
     def _read(
         self, environ: dict[str, Any], version: str, account: str, storlet: str
@@ -305,31 +312,34 @@ class _VersionCache:
         self._memcache = cache_from_env(environ)
         self._of_request: dict[str, Any] = environ.setdefault("swift.infocache", {})
         self.account = account
-        self._container_key = get_cache_key(account, container)
+        # Swift's keys of containers; calling get_cache_key is slower.
+        self._containers = f"container/{account}/"
+        self._container_key = self._containers + container
         self._generation_key = f"storlets-generation/{account}"
+        #: Generations and entries that were read ahead, by name of the storlet.
+        self._prefetched: dict[str, tuple[Any, Any]] = {}
 
     def prefetch(self, storlet: str, container: str = "") -> None:
         """Prefetch the result of the next :meth:`get`, and for Swift the info of the containers."""
         if self._memcache:
-            entry_key = self._entry_key(storlet)
-            keys = [self._generation_key, entry_key, self._container_key]
+            keys = [self._generation_key, self._entry_key(storlet), self._container_key]
             if container and len(getattr(self._memcache, "memcache_servers", ())) == 1:
-                keys.append(get_cache_key(self.account, container))
+                keys.append(self._containers + container)
             generation, entry, *containers = self._memcache.get_multi(
                 keys, self._container_key
             ) or (None, None)
             for key, info in zip(keys[2:], containers, strict=False):
                 if info:
                     self._of_request.setdefault(key, info)
-            self._of_request[entry_key] = generation, entry
+            self._prefetched[storlet] = generation, entry
 
     def get(self, storlet: str) -> tuple[str | None, str | None]:
         """The account's generation, and the entry if it is of it; ``None``: do not cache."""
         if not self._memcache:
             return None, None
-        if self._entry_key(storlet) not in self._of_request:
+        if storlet not in self._prefetched:
             self.prefetch(storlet)
-        generation, entry = self._of_request.pop(self._entry_key(storlet))
+        generation, entry = self._prefetched.pop(storlet)
         if generation is None:
             generation = secrets.token_hex(8)
             self._store(self._generation_key, generation, _GENERATION_SECONDS)

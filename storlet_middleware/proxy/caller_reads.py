@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.swob import Request, Response, WsgiBytesIO
 from swift.common.utils import close_if_possible, drain_and_close
 
@@ -78,7 +77,7 @@ class CallerReads:
         refusal = authorization.authorize(self._environ, self._proxy.app, "GET", place).refusal
         if refusal is None:
             return
-        asked = Request(self._get_environ(path))
+        asked = Request(self._get_environ(path, is_source=path == request.source))
         authorize = asked.environ.get("swift.authorize")
         grants = authorize.grants if isinstance(authorize, AuthorizationChain) else ()
         swift = swift_authorize(self._environ)
@@ -97,21 +96,23 @@ class CallerReads:
         :raises SwiftRefusal: Swift answered without data.
         :raises BackendFailed: the object is not the one that the rules were evaluated for.
         """
-        request = Request(self._get_environ(path))
-        request.headers.update(headers)
         place = self._request
-        is_source = path == place.source
-        further = SwiftPath(place.version, place.account, path.container, path.name)
+        is_source = path is place.source or path == place.source
+        further = None
+        if not is_source:
+            further = SwiftPath(place.version, place.account, path.container, path.name)
+        request = Request(self._get_environ(path, is_source=is_source))
+        request.headers.update(headers)
         given = result_of(
             gate.ask,
             self._proxy.app,
             request.environ,
             self._context.chain.rules,
-            None if is_source else further,
+            further,
             release=lambda answer: close_if_possible(answer.chunks),
         )
         chunks = given.chunks
-        answer = SourceAnswer(int(given.status[:3]), HeaderKeyDict(given.headers), chunks)
+        answer = SourceAnswer(int(given.status[:3]), given.header_dict(), chunks)
         operation = self._context.operation
         if self._used_grants and operation is not None and operation.conditions:
             close_if_possible(chunks)
@@ -134,7 +135,7 @@ class CallerReads:
             )
         return answer
 
-    def _get_environ(self, path: ObjectPath) -> dict[str, Any]:
+    def _get_environ(self, path: ObjectPath, *, is_source: bool) -> dict[str, Any]:
         environ = client_environ(self._environ)
         environ["REQUEST_METHOD"] = "GET"
         environ["PATH_INFO"] = path_info(self._request, path)
@@ -144,7 +145,7 @@ class CallerReads:
         # result (RFC 9110, 14.2).
         for key in _RANGES:
             environ.pop(key, None)
-        if path != self._request.source:
+        if not is_source:
             environ["QUERY_STRING"] = ""
             for key in [key for key in environ if key.startswith("HTTP_IF_")]:
                 del environ[key]

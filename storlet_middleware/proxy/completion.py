@@ -4,9 +4,11 @@ log objects.
 
 from __future__ import annotations
 
+import functools
+import operator
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
@@ -16,7 +18,6 @@ from swift.common.swob import HTTPException
 from storlet_middleware import errors, metrics, names
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.engine.services import ServiceUsage
-from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.plan import Plan
@@ -28,7 +29,7 @@ from storlet_middleware.records.batches import Place
 from storlet_middleware.records.lines import DELAY_SECONDS
 from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, one_line, tail
 from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
-from storlet_middleware.services.nesting import nesting_of
+from storlet_middleware.services.nesting import parent_of
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import identity_of
 from storlet_middleware.wsgi.storlet_request import ObjectPath, is_query_of_swift
@@ -40,6 +41,9 @@ _PARAMETERS_LENGTH: Final = 4096
 _RANGE_KEY: Final = "HTTP_" + names.RANGE.upper().replace("-", "_")
 #: A ``traceparent`` of W3C Trace Context.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+#: The log line has the same few names again and again.
+_quoted: Final = functools.lru_cache(maxsize=1024)(quote)
+_name_of: Final = operator.attrgetter("name")
 
 
 @dataclass
@@ -61,10 +65,6 @@ class Fingerprints:
     source_etag: str = ""
     resource_etags: tuple[str, ...] = ()
     output_sha256: str = ""
-
-
-_UNKNOWN: Final = Fingerprints()
-_NO_TIMES: Final = StartTimes()
 
 
 @dataclass(frozen=True)
@@ -129,46 +129,47 @@ class Completion:
         self._plan = plan
         self._times = times
         self._wish = DEFAULT
+        #: Whether the record of a success has the hash of its output.
+        self.needs_hash = False
 
     def prepare(self) -> None:
         """Read what is wanted of the run's record, after its storlets were resolved."""
         account = wish_of_account(self._environ, self._proxy.app, self._request.account)
         self._wish = wish_of_run(account, [step.storlet.records for step in self._steps])
+        self.needs_hash = self._wish is Wish.ALL
         is_followed = followed.is_followed(self._environ, self._proxy.app, self._request.account)
+        if self._wish is Wish.NONE and not is_followed:
+            return
         place = Place(self._request.version, self._request.account)
         for step in self._steps:
-            step.keeps_log_tail = self._wish is not Wish.NONE or is_followed
-            if step.keeps_log_tail:
-                step.log_delay_seconds = 0.0 if is_followed else DELAY_SECONDS
-                step.tell = self._proxy.log_lines.receiver(
-                    self._environ, place, self._id, step.request.storlet
-                )
-
-    @property
-    def needs_hash(self) -> bool:
-        """Whether the record of a success has the hash of its output."""
-        return self._wish is Wish.ALL
+            step.keeps_log_tail = True
+            step.log_delay_seconds = 0.0 if is_followed else DELAY_SECONDS
+            step.tell = self._proxy.log_lines.receiver(
+                self._environ, place, self._id, step.request.storlet
+            )
 
     def report(
         self,
         execution: Execution,
         reason: str,
         ending: Ending,
-        prints: Fingerprints = _UNKNOWN,
+        prints: Callable[[], Fingerprints] = Fingerprints,
         outputs: Sequence[ObjectPath] = (),
     ) -> None:
         """Keep the record of a run whose storlet was resolved, and report one that has begun.
 
+        :param prints: called only for a record that is kept.
         :param outputs: where its further outputs and created objects are stored.
         """
         is_wanted = self._wish.includes(is_failure=ending.is_failure)
         result = execution.result
         if self._steps[0].version is None or (result is None and not is_wanted):
             return
-        record = self._record(execution, reason, ending, prints, outputs)
+        record = self._record(execution, reason, ending, outputs)
         if result is not None:
             report(record, self._proxy.logger)
         if is_wanted:
+            self._describe(record, execution, ending, prints())
             place = Place(self._request.version, self._request.account)
             self._proxy.records.keep(self._environ, place, record)
 
@@ -177,48 +178,28 @@ class Completion:
         execution: Execution,
         reason: str,
         ending: Ending,
-        prints: Fingerprints,
         outputs: Sequence[ObjectPath],
     ) -> Record:
-        request, times, result = self._request, self._times, execution.result
-        caller, caller_id = identity_of(self._environ)
+        """The record with the fields that are logged, also if none is kept."""
+        request, times, plan, result = self._request, self._times, self._plan, execution.result
         failed_step = execution.failed_step(ending.code)
         usage = result.usage if result is not None else None
         asked = usage.services if usage is not None else None
-        starts = result.start_times if result is not None else _NO_TIMES
-        trace = str(self._environ.get("HTTP_TRACEPARENT", ""))
         return Record(
             id=self._id,
-            parent=nesting_of(self._environ).parent,
+            parent=parent_of(self._environ),
             time=time.time(),
             account=request.account,
             storlets=tuple(map(_storlet, self._steps)),
-            caller=caller,
-            caller_id=caller_id,
             method=request.method,
-            object=_path(request.source or request.target),
-            target=_path(request.target) if request.source is not None else "",
             outputs=tuple(map(_path, outputs)),
-            parameters=_parameters(self._steps[0].given),
-            limits=dict(request.limits) or None,
-            range=str(self._environ.get(_RANGE_KEY, "")) if request.ranges else "",
-            resources=tuple(map(_path, request.extra)),
-            resource_etags=prints.resource_etags,
-            etag=prints.source_etag,
-            rule=(self._plan.rule or "-") if self._plan is not None else "",
-            undoes_rule=self._plan is not None and self._plan.is_reversing,
+            rule=(plan.rule or "-") if plan is not None else "",
+            undoes_rule=plan is not None and plan.is_reversing,
             placement=result.ran_on if result is not None else "",
             why=reason if result is not None else "",
-            node=self._nodes(result) if result is not None else "",
             code=ending.code,
-            message=one_line(ending.message),
             failed_step=None if failed_step is None else failed_step + 1,
-            auth_seconds=times.since_begin(times.authorized),
             queue_seconds=execution.waited_seconds,
-            cold_start_seconds=result.sandbox_seconds if result is not None else None,
-            code_seconds=starts.code or None,
-            sandbox_seconds=starts.sandbox or None,
-            worker_seconds=starts.worker or None,
             first_byte_seconds=times.since_begin(times.first_byte),
             total_seconds=monotonic() - times.began,
             cpu_seconds=usage.cpu_seconds if usage is not None else None,
@@ -228,11 +209,35 @@ class Completion:
             service_operations=asked.operations if asked is not None else None,
             service_bytes_in=asked.bytes_in if asked is not None else None,
             service_bytes_out=asked.bytes_out if asked is not None else None,
-            output_sha256=prints.output_sha256 if ending.code == OK else "",
-            traceparent=trace if _TRACEPARENT.fullmatch(trace) else "",
-            traceback=tail(ending.traceback),
-            log=tail(result.log) if result is not None and ending.is_failure else "",
         )
+
+    def _describe(
+        self, record: Record, execution: Execution, ending: Ending, prints: Fingerprints
+    ) -> None:
+        """Add the fields that only a record has: most runs are logged, and not recorded."""
+        request, times, result = self._request, self._times, execution.result
+        record.caller, record.caller_id = identity_of(self._environ)
+        record.object = _path(request.source or request.target)
+        record.target = _path(request.target) if request.source is not None else ""
+        record.parameters = _parameters(self._steps[0].given)
+        record.limits = dict(request.limits) or None
+        record.range = str(self._environ.get(_RANGE_KEY, "")) if request.ranges else ""
+        record.resources = tuple(map(_path, request.extra))
+        record.resource_etags, record.etag = prints.resource_etags, prints.source_etag
+        record.message = one_line(ending.message)
+        record.auth_seconds = times.since_begin(times.authorized)
+        if result is not None:
+            starts = result.start_times
+            record.node = self._nodes(result)
+            record.cold_start_seconds = result.sandbox_seconds
+            record.code_seconds = starts.code or None
+            record.sandbox_seconds = starts.sandbox or None
+            record.worker_seconds = starts.worker or None
+            record.log = tail(result.log) if ending.is_failure else ""
+        record.output_sha256 = prints.output_sha256 if ending.code == OK else ""
+        trace = str(self._environ.get("HTTP_TRACEPARENT", ""))
+        record.traceparent = trace if _TRACEPARENT.fullmatch(trace) else ""
+        record.traceback = tail(ending.traceback)
 
     def _nodes(self, result: Result) -> str:
         """The node of each storlet; those without another ran on this one."""
@@ -269,55 +274,46 @@ def report(record: Record, logger: Any) -> None:
         record.total_seconds if first_byte is None else first_byte,
         record.bytes_out or 0,
     )
-    services = _services_of(record)
-    if services is not None:
-        metrics.services(logger, services.operations, services.bytes_in, services.bytes_out)
+    services = None
+    if record.service_operations is not None:
+        read, written = record.service_bytes_in or 0, record.service_bytes_out or 0
+        services = ServiceUsage(record.service_operations, read, written)
+        metrics.services(logger, services.operations, read, written)
     logger.info(
         "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s"
         " ms=%.1f waited_ms=%.1f %s",
         record.id,
-        quote(record.account),
-        ",".join(quote(storlet.name) for storlet in record.storlets),
+        _quoted(record.account),
+        ",".join(map(_quoted, map(_name_of, record.storlets))),
         record.method,
         record.placement,
         record.why,
         record.code,
         record.total_seconds * 1000,
         (record.queue_seconds or 0.0) * 1000,
-        " ".join(_usage_fields(record) + _rule_fields(record) + _nesting_fields(record)),
+        " ".join(_fields(record, services)),
     )
 
 
-def _usage_fields(record: Record) -> list[str]:
+def _fields(record: Record, services: ServiceUsage | None) -> list[str]:
+    """The usage of a run, and the fields that only some runs have."""
     fields = [f"in={record.bytes_in or 0}", f"out={record.bytes_out or 0}"]
     if record.cpu_seconds is not None:
         fields.append(f"cpu={record.cpu_seconds:.6f}")
         fields.append(f"peak-memory={record.peak_memory_bytes or 0}")
     if record.outputs:
         fields.append(f"outputs={len(record.outputs)}")
-    services = _services_of(record)
     if services is not None:
         fields += [f"{name}={value}" for name, value in services.fields().items()]
+    if record.rule:
+        fields.append(f"rule={record.rule}")
+        if record.undoes_rule:
+            fields.append("undone=1")
+        if record.failed_step:
+            fields.append(f"failed_step={record.failed_step}")
+    if record.parent:
+        fields.append(f"parent={record.parent}")
     return fields
-
-
-def _services_of(record: Record) -> ServiceUsage | None:
-    """The run's use of the store; ``None`` if it has no services."""
-    if record.service_operations is None:
-        return None
-    read, written = record.service_bytes_in or 0, record.service_bytes_out or 0
-    return ServiceUsage(record.service_operations, read, written)
-
-
-def _rule_fields(record: Record) -> list[str]:
-    if not record.rule:
-        return []
-    fields = [f"rule={record.rule}", *(["undone=1"] if record.undoes_rule else [])]
-    return fields + ([f"failed_step={record.failed_step}"] if record.failed_step else [])
-
-
-def _nesting_fields(record: Record) -> list[str]:
-    return [f"parent={record.parent}"] if record.parent else []
 
 
 class LogObjects:

@@ -54,6 +54,7 @@ class Execution:
     ) -> None:
         self._launcher = launcher
         self._steps = steps
+        self.is_pipeline = len(steps) > 1
         self._fetcher = fetcher
         self._resolve_again = resolve_again
         self._sinks = sinks
@@ -70,24 +71,19 @@ class Execution:
         """Time that the run waited for slots, here and on the object node."""
         return self._slot_wait_seconds + (self.result.waited_seconds if self.result else 0.0)
 
-    @property
-    def is_pipeline(self) -> bool:
-        return len(self._steps) > 1
-
     # --- slots ------------------------------------------------------------------------------------
 
     def acquire_slots(self, *, is_first_elsewhere: bool) -> None:
         """Acquire slots for the steps of a pipeline, except for a first step that will run on an
         object node.
         """
-        if self.is_pipeline:
-            self._acquire(self._steps[1:] if is_first_elsewhere else self._steps)
+        self._acquire(self._steps[1:] if is_first_elsewhere else self._steps)
 
     def acquire_all_slots(self) -> None:
         """Acquire slots for all steps of a pipeline, after its first step could not run on an
         object node.
         """
-        if self.is_pipeline and not self.try_acquire():
+        if not self.try_acquire():
             self.release_slots()
             self._acquire(self._steps)
 
@@ -103,7 +99,8 @@ class Execution:
 
     def release_slots(self) -> None:
         for step in self._steps:
-            step.release_slot()
+            if step.slot is not None:
+                step.release_slot()
 
     def _acquire(self, steps: list[Step]) -> None:
         """Wait for slots for ``steps``, which have no slots yet."""
@@ -134,7 +131,8 @@ class Execution:
         """
         step = self._steps[0]
         result = self.result = LocalResult(self._invocation(step, inputs), span, 0.0, step.tell)
-        self.acquire_all_slots()
+        if self.is_pipeline:
+            self.acquire_all_slots()
         self._start(step, result)
         result.first()
         return result
@@ -161,10 +159,10 @@ class Execution:
     def _invocation(self, step: Step, inputs: Sequence[Input]) -> Invocation:
         is_last, task = step is self._steps[-1], self._task(step)
         invocation = Invocation(task, inputs, self._sinks if is_last else ())
-        services_of = self._services_of
-        services = services_of(step, task.limits.services) if services_of is not None else None
-        if services is not None:
-            invocation.adopt_services(services)
+        if self._services_of is not None and step.storlet.services:
+            services = self._services_of(step, task.limits.services)
+            if services is not None:
+                invocation.adopt_services(services)
         return invocation
 
     def _require_result(self) -> Result:

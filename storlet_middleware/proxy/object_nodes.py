@@ -84,7 +84,8 @@ class ObjectNodes:
             answer, reason = self._attempt()
             if answer is None:
                 return reason
-            result = RemoteResult(answer, _node_of(answer), self._step.tell)
+            node = _node_of(answer)
+            result = RemoteResult(answer, node, self._step.tell)
             self._source.answer = answer
             self._execution.adopt(result)
             try:
@@ -96,7 +97,7 @@ class ObjectNodes:
                     self._execution.discard_result()
                     return Reason.NODE_UNABLE
             else:
-                self._proxy.nodes.record_success(_node_of(answer), self._account)
+                self._proxy.nodes.record_success(node, self._account)
                 return None
 
     def _may_repeat(self, error: StorletError, answer: Any, result: RemoteResult) -> bool:

@@ -70,43 +70,58 @@ class Permissions:
         :raises StorletError: ours; :raises SwiftRefusal: Swift's own answer.
         """
         for step in self._steps:
-            self._check_inputs(step.request)
-            self._check_outputs(step.request)
+            request = step.request
+            if request.ranges or request.extra:
+                self._check_inputs(request)
+            if request.outputs:
+                self._check_outputs(request)
         # No short circuit: every storlet is checked, also after one that the caller does not own.
-        are_owned = [self._check_storlet(step) for step in self._steps]
-        pairs = zip(self._steps, are_owned, strict=True)
-        self._owned = {step.id for step, is_owned in pairs if is_owned}
+        owns_all = True
+        for step in self._steps:
+            if self._check_storlet(step):
+                self._owned.add(step.id)
+            else:
+                owns_all = False
         if self._request.target is not None:
             self._check_target(self._request.target)
         for output in self._steps[-1].request.outputs:
             self._check_target(output)
-        return all(are_owned)
+        return owns_all
 
     def resolve(self) -> None:
         """Resolve each storlet to one version; raise if a version does not allow the request's
         limits.
         """
         for step in self._steps:
-            step.version = self._resolve(step)
-            self._check_version(step)
-            self._check_limits(step)
-            self._check_descriptors(step)
-            self._check_declared_inputs(step)
-            self._check_declared_outputs(step)
-            self._check_seekable(step)
-            self._fill_parameters(step)
+            version = step.version = self._resolve(step)
+            if step.request.if_version:
+                self._check_version(step)
+            if step.request.limits:
+                self._check_limits(step)
+            if version.services:
+                self._check_descriptors(step)
+            self._check_declared(step, version)
 
     def resolve_again(self, step: Step) -> None:
         """Resolve a step's storlet again, bypassing the cache: its code was replaced meanwhile."""
         request = step.request
-        step.version = self._proxy.catalog.resolve_again(
+        version = step.version = self._proxy.catalog.resolve_again(
             self._environ, request.version, request.account, request.storlet
         )
-        self._check_version(step)
-        self._check_declared_inputs(step)
-        self._check_declared_outputs(step)
-        self._check_seekable(step)
-        self._fill_parameters(step)
+        if request.if_version:
+            self._check_version(step)
+        self._check_declared(step, version)
+
+    def _check_declared(self, step: Step, version: StorletVersion) -> None:
+        """Refuse a request that does not fit what the storlet declares; many declare nothing."""
+        if version.inputs:
+            self._check_declared_inputs(step)
+        if version.outputs:
+            self._check_declared_outputs(step)
+        if version.seekable:
+            self._check_seekable(step)
+        if version.parameters:
+            self._fill_parameters(step)
 
     def _is_signed(self) -> bool:
         return delegation.is_signed(self._environ)
@@ -121,8 +136,7 @@ class Permissions:
 
     def _check_version(self, step: Step) -> None:
         """Refuse another version than the one that the request requires."""
-        wanted = step.request.if_version
-        if wanted and wanted != step.storlet.key:
+        if step.request.if_version != step.storlet.key:
             raise PreconditionFailed(
                 f"{names.IF_VERSION}: storlet {step.request.storlet} is another version"
             )
@@ -144,7 +158,7 @@ class Permissions:
                 if most
                 else f"{names.OUTPUT}: further outputs are not allowed here: leave it out"
             )
-        if given and request.descriptor_count > _MOST_DESCRIPTORS:
+        if request.descriptor_count > _MOST_DESCRIPTORS:
             raise BadRequest(
                 f"{names.OUTPUT}: {given} outputs and {request.input_count} inputs: together at"
                 f" most {_MOST_DESCRIPTORS} are allowed"
@@ -153,7 +167,7 @@ class Permissions:
     def _check_descriptors(self, step: Step) -> None:
         """Refuse a message that the socket for services makes too large."""
         request, most = step.request, _MOST_DESCRIPTORS - 1
-        if step.storlet.services and request.descriptor_count > most:
+        if request.descriptor_count > most:
             raise BadRequest(
                 f"storlet {request.storlet} has services: {request.input_count} inputs and"
                 f" {len(request.outputs)} further outputs: together at most {most} are allowed"
@@ -179,11 +193,11 @@ class Permissions:
     def _require_count(
         self, step: Step, declared: tuple[int, ...], given: int, texts: tuple[str, str, str]
     ) -> None:
-        """Refuse ``given`` outside of ``declared``: the least and the most, or nothing."""
-        if not declared or declared[0] <= given <= declared[1]:
+        """Refuse ``given`` outside of ``declared``: the least and the most."""
+        least, most = declared
+        if least <= given <= most:
             return
         what, does, sent = texts
-        least, most = declared
         wanted = f"{least}" if least == most else f"{least} to {most}"
         text = f"number of {what}: {given}: storlet {step.request.storlet} {does} {wanted}; {sent}"
         plan = self._plan_of(step)
@@ -191,8 +205,6 @@ class Permissions:
 
     def _check_seekable(self, step: Step) -> None:
         """Refuse inputs in which a storlet that declares seekable inputs could not seek."""
-        if not step.storlet.seekable:
-            return
         wanted = ""
         if step is not self._steps[0]:
             wanted = "the output of another storlet cannot seek: make it the first step"
@@ -215,7 +227,8 @@ class Permissions:
 
     def _check_storlet(self, step: Step) -> bool:
         """Raise unless the caller may run the storlet; return whether the caller owns it."""
-        request, plan = step.request, self._plan_of(step)
+        request = step.request
+        plan = None if self._plan is None else self._plan_of(step)
         if plan is not None and self._is_signed():
             return False  # the owner of the key shares the result of the rules' storlets
         try:
@@ -224,7 +237,7 @@ class Permissions:
             is_owner = self._proxy.catalog.authorize(
                 self._environ, request.version, request.account, request.storlet, container
             )
-            if plan is None:
+            if plan is None and names.is_library(request.storlet):
                 library_callers.require_allowed(
                     self._environ, self._proxy.app, request.account, request.storlet,
                     is_owner=is_owner,
@@ -279,10 +292,7 @@ class Permissions:
         """Refuse limits that the storlet forbids; the maxima of its trust class were checked at the
         edge.
         """
-        wanted = step.request.limits
-        if not wanted:
-            return
-        storlet = step.storlet
+        wanted, storlet = step.request.limits, step.storlet
         trust_class = self._proxy.config.class_of(storlet.account, storlet.name)
         faults = limits.above_maximum(wanted, names.LIMIT_PREFIX, trust_class, storlet.limits)
         faults += limits.below_minimum(wanted, names.LIMIT_PREFIX, storlet.language)
@@ -294,10 +304,7 @@ class Permissions:
 
     def _fill_parameters(self, step: Step) -> None:
         """Refuse parameters that do not fit a bundle's manifest, and fill in its defaults."""
-        declared = step.storlet.parameters
-        if not declared:
-            return
-        given = step.given
+        declared, given = step.storlet.parameters, step.given
         # A query has names of Swift's and of signed URLs, too.
         others = {
             name: value

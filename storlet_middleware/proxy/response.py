@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
@@ -34,17 +35,22 @@ def answer_of(
 ) -> Answer:
     """The client's answer, whose body is ``body``.
 
-    :param source: headers of Swift's answer for the source.
+    :param source: headers of Swift's answer for the source, a ``HeaderKeyDict``, or none.
     :param own: headers of the run; they take precedence.
     """
-    headers = HeaderKeyDict(disclosure.answer_headers(source))
-    stored_headers.set_metadata(headers, result.metadata)
-    headers.setdefault("Content-Type", disclosure.content_type(source, UNKNOWN_TYPE))
-    headers.update(span_headers(result, disclosure))
+    headers: dict[str, str] = disclosure.answer_headers(source)
+    metadata = result.metadata
+    if metadata:
+        # Its names replace those of the source in any case.
+        headers = HeaderKeyDict(headers)
+        stored_headers.set_metadata(headers, metadata)
+    if "Content-Type" not in headers:
+        headers["Content-Type"] = disclosure.content_type(source, UNKNOWN_TYPE)
+    if result.span:
+        headers.update(span_headers(result, disclosure))
     # eventlet buffers small pieces up to 4 KiB; a storlet's slow output is sent immediately.
     environ["eventlet.minimum_write_chunk_size"] = 0
-    others = [header for header in headers.items() if header[0] not in own]
-    return Answer("200 OK", [*others, *own.items()], body)
+    return Answer("200 OK", list((headers | own).items()), body)
 
 
 def span_headers(result: Result, disclosure: Disclosure) -> dict[str, str]:
@@ -75,7 +81,7 @@ class ResultBody(ClosingIterator):
     ) -> None:
         reading = _read(environ, chunks, watch, on_end, commit, shown)
         # on_close matters only if iteration never started.
-        super().__init__(reading, lambda: on_end(_GONE))
+        super().__init__(reading, functools.partial(on_end, _GONE))
 
 
 def _read(

@@ -151,14 +151,12 @@ class LocalResult:
     ) -> None:
         self._tell = tell
         self.invocation = invocation
+        #: Filled while the storlet runs.
+        self.metadata = invocation.metadata
         self.span = span
         self.sandbox_seconds = sandbox_seconds
         self.log = b""
         self._bytes_in = 0
-
-    @property
-    def metadata(self) -> dict[str, str]:
-        return self.invocation.metadata
 
     @property
     def start_times(self) -> StartTimes:
@@ -174,14 +172,17 @@ class LocalResult:
 
     @property
     def usage(self) -> Usage:
-        bytes_in = self.invocation.bytes_in() or self._bytes_in
         invocation = self.invocation
+        # After the close of the invocation, it no longer knows.
+        bytes_in = self._bytes_in or invocation.bytes_in()
         used = invocation.service_usage
         return Usage(invocation.usage, bytes_in, invocation.bytes_out, used)
 
     def first(self) -> None:
         while not self.invocation.output.first(log_pieces.INTERVAL_SECONDS):
-            self._tell_if(self.invocation.log.due_piece())
+            piece = self.invocation.log.due_piece()
+            if piece is not None:
+                self._tell(piece)
 
     def has_ended(self) -> bool:
         return self.invocation.output.has_ended()
@@ -196,7 +197,9 @@ class LocalResult:
     def chunks(self) -> Iterator[bytes]:
         while True:
             chunk = self.invocation.output.read(log_pieces.INTERVAL_SECONDS)
-            self._tell_if(self.invocation.log.due_piece())
+            piece = self.invocation.log.due_piece()
+            if piece is not None:
+                self._tell(piece)
             if chunk:
                 yield chunk
             elif chunk is not None:
@@ -205,15 +208,14 @@ class LocalResult:
     def stalled(self, reason: str) -> StorletError:
         return self.invocation.stalled(reason)
 
-    def _tell_if(self, piece: LogPiece | None) -> None:
+    def close(self) -> None:
+        invocation = self.invocation
+        piece = invocation.log.last_piece()
         if piece is not None:
             self._tell(piece)
-
-    def close(self) -> None:
-        self._tell_if(self.invocation.log.last_piece())
-        self.log = self.invocation.log.read() or self.log
-        self._bytes_in = self.invocation.bytes_in() or self._bytes_in
-        self.invocation.close()
+        self.log = invocation.log.read() or self.log
+        self._bytes_in = invocation.bytes_in() or self._bytes_in
+        invocation.close()
 
 
 class BrokenAnswer(BackendFailed):

@@ -17,7 +17,8 @@ failure is to break the connection; before a PUT is committed, it is to break th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
@@ -28,7 +29,7 @@ from storlet_middleware.catalog.library import LibraryFetcher
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
-from storlet_middleware.proxy import placement
+from storlet_middleware.proxy import placement, run_secrets
 from storlet_middleware.proxy.caller_reads import CallerReads
 from storlet_middleware.proxy.completion import Completion, Ending, Fingerprints, LogObjects, Times
 from storlet_middleware.proxy.disclosure import Disclosure
@@ -40,7 +41,6 @@ from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.run_headers import RunHeaders
-from storlet_middleware.proxy.run_secrets import RunSecrets
 from storlet_middleware.proxy.run_services import RunServices
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
@@ -54,6 +54,8 @@ from storlet_middleware.wsgi.storlet_request import StorletRequest
 from storlet_middleware.wsgi.user_metadata import storlet_metadata
 
 _counter: Final = itertools.count(1)
+_storlet_of: Final = operator.attrgetter("storlet")
+_wants_log_of: Final = operator.attrgetter("wants_log")
 #: With further outputs, the status line waits so long for the end of a result up to this size.
 _END_SECONDS: Final = 0.5
 _END_BYTES: Final = 256 << 10
@@ -101,6 +103,8 @@ class Run:
         self._times = Times(monotonic())
         self.id = new_id(environ)
         self._steps = steps_of(self.id, requests)
+        self._storlets: list[str] = list(map(_storlet_of, requests))
+        self._wants_log = any(map(_wants_log_of, requests))
         self._completion = Completion(proxy, environ, self.id, self._steps, plan, self._times)
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
         used_grants: list[bool] = []
@@ -108,8 +112,7 @@ class Run:
         self._permissions = Permissions(proxy, context, self._steps, plan)
         # Later steps of a client get no more than its first step lets out.
         own = plan.explicit_count if plan is not None else len(requests)
-        readers = requests[: len(requests) - own + 1]
-        storlets = [each.storlet for each in readers]
+        storlets = self._storlets[: len(requests) - own + 1]
         reads = CallerReads(
             proxy, context, request, storlets, self._disclosure, used_grants, source_timestamp
         )
@@ -118,7 +121,6 @@ class Run:
         fetcher = LibraryFetcher(proxy.catalog.library, others)
         self._outputs = StoredOutputs(proxy, environ, self._steps[-1].request, request.target)
         self._services = RunServices(proxy, environ, self._outputs)
-        self._secrets = RunSecrets(proxy.secrets, environ)
         self._execution = Execution(
             proxy.launcher,
             self._steps,
@@ -128,7 +130,8 @@ class Run:
             self._outputs.sinks,
         )
         self._headers = RunHeaders(self.id, plan, self._times, self._execution, self._disclosure)
-        self._output_hash = OutputHash()
+        #: Made for runs whose record has it.
+        self._output_hash: OutputHash | None = None
         self._watch: ClientWatch | None = None
         self._is_counted = False
         self._has_ended = False
@@ -148,8 +151,7 @@ class Run:
             self._is_counted = True
             self._watch = ClientWatch(self._environ)
             self._disclosure.is_owner = self._permissions.check_access()
-            storlets = [step.request.storlet for step in self._steps]
-            self._services.begin(storlets, self.id)
+            self._services.begin(self._storlets, self.id)
             self._permissions.resolve()
             if (
                 self._execution.is_pipeline
@@ -159,10 +161,12 @@ class Run:
                 self._source.reads.require_allowed(self._source.path)
             self._completion.prepare()
             for step in self._steps:
-                self._secrets.fetch(step)
+                run_secrets.fetch(self._proxy.secrets, self._environ, step)
             self._place_at_proxy()
             self._times.authorized = monotonic()
-            self._execution.acquire_slots(is_first_elsewhere=self._placement != placement.PROXY)
+            if self._execution.is_pipeline:
+                is_first_elsewhere = self._placement != placement.PROXY
+                self._execution.acquire_slots(is_first_elsewhere=is_first_elsewhere)
             result = self._result()
             self._times.first_byte = monotonic()
             if self._request.target is None:
@@ -198,13 +202,13 @@ class Run:
     def _resolve_again(self, step: Step) -> None:
         """Resolve a storlet again whose code was replaced meanwhile."""
         self._permissions.resolve_again(step)
-        self._secrets.fetch(step)
+        run_secrets.fetch(self._proxy.secrets, self._environ, step)
 
     def _result(self) -> Result:
         """The result of all steps, with its first bytes or its end known."""
         if self._request.source is None:
             self._execution.run_first(self._source.inputs_of_put(), None)
-        elif not self._runs_at_object():
+        elif self._placement == placement.PROXY or not self._runs_at_object():
             if self._steps[0].storlet.seekable:
                 self._execution.run_first(self._source.seekable_inputs(), None)
             else:
@@ -213,8 +217,6 @@ class Run:
 
     def _runs_at_object(self) -> bool:
         """Whether an object node runs the first step."""
-        if self._placement == placement.PROXY:
-            return False
         nodes = ObjectNodes(
             self._proxy,
             self._source,
@@ -237,6 +239,25 @@ class Run:
     # --- answers ----------------------------------------------------------------------------------
 
     def _respond(self, result: Result, watch: ClientWatch) -> Answer:
+        has_outputs = self._outputs.sinks or self._outputs.may_grow
+        commit = self._commit_of(result, watch) if has_outputs else None
+        watch.pause()
+        self._headers.is_usage_final = commit is None and result.has_ended()
+        own = self._headers.now()
+        # A client that requested a log may read it when the answer has ended, so no Content-Length
+        # may end the answer earlier.
+        if self._headers.is_usage_final and not self._wants_log:
+            own["Content-Length"] = str(result.length)
+        body = ResultBody(
+            self._environ, self._chunks(result), watch, self._end, commit, self._shown
+        )
+        # Data that a storlet sends has no headers.
+        answer = self._source.answer
+        source = {} if answer is None else answer.headers
+        return answer_of(self._environ, result, source, self._disclosure, own, body)
+
+    def _commit_of(self, result: Result, watch: ClientWatch) -> Callable[[], object] | None:
+        """Store the further outputs of a small result; of others, what stores them at its end."""
         outputs = self._outputs
         has_all = outputs.may_grow and result.has_ended()
         # A short wait for the end of small results: a commit that fails is an error status then.
@@ -244,25 +265,14 @@ class Run:
             watch.pause()
             outputs.commit()
             has_all = True
-        may_commit = not has_all and (outputs.may_grow or bool(outputs))
-        commit = outputs.commit if may_commit else None
-        watch.pause()
-        self._headers.is_usage_final = commit is None and result.has_ended()
-        own = self._headers.now()
-        # A client that requested a log may read it when the answer has ended, so no Content-Length
-        # may end the answer earlier.
-        if self._headers.is_usage_final and not any(step.request.wants_log for step in self._steps):
-            own["Content-Length"] = str(result.length)
-        body = ResultBody(
-            self._environ, self._chunks(result), watch, self._end, commit, self._shown
-        )
-        # Data that a storlet sends has no headers.
-        source = {} if self._source.answer is None else self._source.headers
-        return answer_of(self._environ, result, source, self._disclosure, own, body)
+        return None if has_all else outputs.commit
 
     def _chunks(self, result: Result) -> Iterator[bytes]:
         chunks = result.chunks()
-        return self._output_hash.through(chunks) if self._completion.needs_hash else chunks
+        if not self._completion.needs_hash:
+            return chunks
+        self._output_hash = OutputHash()
+        return self._output_hash.through(chunks)
 
     def _store(self, result: Result, watch: ClientWatch) -> Response:
         request = self._request
@@ -337,10 +347,13 @@ class Run:
             # Also if Swift's close fails: the account's run must not stay counted.
             if self._is_counted:
                 self._proxy.release(self._request.account)
-        if result is not None and ending.code != errors.CLIENT_GONE:
+        if self._wants_log and result is not None and ending.code != errors.CLIENT_GONE:
             logs = LogObjects(self._proxy, self._environ, self.id)
             results = self._execution.results()
             self._is_log_lost = not logs.store(self._steps, results, ending.code)
-        prints = Fingerprints(self._source.etag, self._source.resource_etags, self._output_hash.hex)
-        outputs = self._outputs.targets()
-        self._completion.report(self._execution, self._reason, ending, prints, outputs)
+        outputs = self._outputs.targets() if self._outputs else ()
+        self._completion.report(self._execution, self._reason, ending, self._fingerprints, outputs)
+
+    def _fingerprints(self) -> Fingerprints:
+        source, output = self._source, self._output_hash
+        return Fingerprints(source.etag, source.resource_etags, output.hex if output else "")

@@ -25,37 +25,32 @@ def used_by(step: Step) -> tuple[str, ...]:
     return tuple(dict.fromkeys((*step.storlet.secrets, *named)))
 
 
-class RunSecrets:
-    """The secrets of one run.
+def fetch(store: SecretStore, environ: dict[str, Any], step: Step) -> None:
+    """Give a resolved step its secrets.
 
     :param environ: of the client's request.
+    :raises StorletError: one is not set, or cannot be read.
     """
+    storlet = step.storlet
+    if not storlet.secrets and not storlet.parameters:
+        step.secrets = {}
+        return
+    used = used_by(step)
+    if len(used) > names.MOST_SECRETS:
+        raise BadRequest(
+            f"storlet {step.request.storlet} would have {len(used)} secrets: at most"
+            f" {names.MOST_SECRETS} are allowed"
+        )
+    step.secrets = {name: _value(store, environ, step, name) for name in used}
 
-    def __init__(self, store: SecretStore, environ: dict[str, Any]) -> None:
-        self._store = store
-        self._environ = environ
 
-    def fetch(self, step: Step) -> None:
-        """Give a resolved step its secrets.
-
-        :raises StorletError: one is not set, or cannot be read.
-        """
-        used = used_by(step)
-        if len(used) > names.MOST_SECRETS:
-            raise BadRequest(
-                f"storlet {step.request.storlet} would have {len(used)} secrets: at most"
-                f" {names.MOST_SECRETS} are allowed"
-            )
-        step.secrets = {name: self._value(step, name) for name in used}
-
-    def _value(self, step: Step, name: str) -> bytes:
-        request = step.request
-        account = SwiftPath(request.version, request.account)
-        value = self._store.value(self._environ, account, name)
-        if value is None:
-            raise Unprocessable(
-                f"storlet {request.storlet} uses the secret {name}, which is not set: the owner of"
-                f" the account sets it with 'storlet secret set {name}'",
-                code=errors.STORLET_SECRET,
-            )
-        return value
+def _value(store: SecretStore, environ: dict[str, Any], step: Step, name: str) -> bytes:
+    request = step.request
+    value = store.value(environ, SwiftPath(request.version, request.account), name)
+    if value is None:
+        raise Unprocessable(
+            f"storlet {request.storlet} uses the secret {name}, which is not set: the owner of"
+            f" the account sets it with 'storlet secret set {name}'",
+            code=errors.STORLET_SECRET,
+        )
+    return value

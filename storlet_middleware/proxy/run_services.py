@@ -6,7 +6,7 @@ and end with it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from storlet_daemon.protocol.messages import CreateObject
@@ -18,7 +18,7 @@ from storlet_middleware.proxy.stored_outputs import StoredOutputs
 from storlet_middleware.services import identity
 from storlet_middleware.services.channel import Channel
 from storlet_middleware.services.creations import Creations
-from storlet_middleware.services.nesting import Nesting, nesting_of
+from storlet_middleware.services.nesting import Nesting, is_inner, nesting_of
 from storlet_middleware.services.operations import Operations
 from storlet_middleware.services.requests import Place, StoreRequests
 from storlet_middleware.wsgi.storlet_request import reserved_containers
@@ -34,22 +34,29 @@ class RunServices:
         self._proxy = proxy
         self._environ = environ
         self._outputs = outputs
-        self._outer = nesting_of(environ)
+        #: The names of the run's storlets, and its id; ``None`` before its begin.
+        self._run: tuple[Sequence[str], str] | None = None
         #: Of the requests of the run's storlets.
         self._nesting: Nesting | None = None
 
-    def begin(self, storlets: Iterable[str], run_id: str) -> None:
+    def begin(self, storlets: Sequence[str], run_id: str) -> None:
         """The run of ``storlets`` begins.
 
         :raises Unprocessable: it would be a cycle, or too deep in other runs.
         """
-        self._nesting = self._outer.inside(storlets, run_id)
+        # Not for a client's run: it is in no other, and most storlets send no requests.
+        if is_inner(self._environ):
+            self._nesting = nesting_of(self._environ).inside(storlets, run_id)
+        self._run = storlets, run_id
 
     def of_step(self, step: Step, limits: ServiceLimits) -> Services | None:
         """The services of a step's storlet; ``None`` if it has none."""
-        declared, request, nesting = step.storlet.services, step.request, self._nesting
-        if not declared or nesting is None or identity.refusal(self._environ):
+        declared, request = step.storlet.services, step.request
+        if not declared or self._run is None or identity.refusal(self._environ):
             return None
+        nesting = self._nesting
+        if nesting is None:
+            nesting = self._nesting = nesting_of(self._environ).inside(*self._run)
         place = Place(request.version, request.account)
         proxy = self._proxy
         asked = StoreRequests(proxy.front, proxy.app, self._environ, place, nesting)

@@ -98,17 +98,22 @@ class Source:
 
         A plain answer that an object node gave instead of a result is used as it is.
         """
+        request, path = self._request, self.path
         wanted: list[_Read] = []
-        if self.answer is None:
-            spans: tuple[ByteRange | None, ...] = self._request.ranges or (None,)
-            wanted += [_Read(self.path, span) for span in spans]
-        answers = self._fetch(wanted + _extra_reads(self._request))
-        self._keep_etags(answers[len(wanted) :])
+        if self.answer is None and request.ranges:
+            wanted = [_Read(path, span) for span in request.ranges]
+        elif self.answer is None:
+            wanted = [_Read(path)]
+        if request.extra:
+            answers = self._fetch(wanted + _extra_reads(request))
+            self._keep_etags(answers[len(wanted) :])
+        else:
+            answers = self._fetch(wanted)
         if self.answer is not None:
             answers.insert(0, self.answer)
         self.answer = answers[0]
-        span = _span_of(answers[0]) if len(self._request.ranges) == 1 else None
-        return [self._input(answer) for answer in answers], span
+        span = _span_of(answers[0]) if len(request.ranges) == 1 else None
+        return list(map(self._input, answers)), span
 
     def seekable_inputs(self) -> list[SeekableInput]:
         """The source and the extra resources, each read by ranges of one version."""
@@ -152,8 +157,13 @@ class Source:
         get = get or self._try_get
         # A single read needs no green thread of its own.
         outcomes = [get(wanted[0])] if len(wanted) == 1 else self._try_all(get, wanted)
-        faults = [outcome for outcome in outcomes if isinstance(outcome, Exception)]
-        answers = [outcome for outcome in outcomes if not isinstance(outcome, Exception)]
+        answers: list[SourceAnswer] = []
+        faults: list[Exception] = []
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                faults.append(outcome)
+            else:
+                answers.append(outcome)
         if not faults:
             return answers
         for answer in answers:
@@ -191,7 +201,8 @@ class Source:
             if span is not None and answer.status_int != 206:
                 close_if_possible(answer.app_iter)
                 raise unsatisfiable(path)  # noqa: TRY301 - an outcome like the others
-            _require_etag(read, answer, has_grant=self.reads.used_grant)
+            if read.etag:
+                _require_etag(read, answer, has_grant=self.reads.used_grant)
         except Exception as error:  # noqa: BLE001
             if (
                 isinstance(error, SwiftRefusal)
@@ -211,8 +222,6 @@ def _extra_reads(request: StorletRequest) -> list[_Read]:
 
 def _require_etag(read: _Read, answer: SourceAnswer, *, has_grant: bool) -> None:
     """Refuse an extra resource with another ETag than the client requires."""
-    if not read.etag:
-        return
     if has_grant:
         close_if_possible(answer.app_iter)
         raise AccessDenied(

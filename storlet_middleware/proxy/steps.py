@@ -55,7 +55,10 @@ class Step:
 
 def steps_of(invocation_id: str, requests: Sequence[StorletRequest]) -> list[Step]:
     """The steps of a run; the second and later ones have the run's id with their number."""
-    first, *further = requests
-    return [Step(first, invocation_id)] + [
-        Step(request, f"{invocation_id}.{number}") for number, request in enumerate(further, 2)
-    ]
+    steps = [Step(requests[0], invocation_id)]
+    if len(requests) > 1:
+        steps += [
+            Step(request, f"{invocation_id}.{number}")
+            for number, request in enumerate(requests[1:], 2)
+        ]
+    return steps

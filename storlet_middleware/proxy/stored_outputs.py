@@ -187,7 +187,11 @@ class StoredOutputs:
     ) -> None:
         self._proxy = proxy
         self._target = target
-        self.sinks = [StoredOutput(proxy, environ, request, output) for output in request.outputs]
+        self.sinks: list[StoredOutput] = []
+        if request.outputs:
+            self.sinks += [
+                StoredOutput(proxy, environ, request, output) for output in request.outputs
+            ]
         self._created: list[CreatedObject] = []
         #: Whether a storlet of the run can create objects.
         self.may_grow = False
@@ -261,6 +265,8 @@ class StoredOutputs:
         """Break the PUTs that were not committed; may be called twice."""
         self._is_complete = True
         outputs: list[_Stored] = [*self.sinks, *self._created]
+        if not outputs:
+            return
         # All at once: Swift may need a second for each.
         for output in outputs:
             output.abort()

@@ -84,13 +84,15 @@ class LogLines:
         self, environ: dict[str, Any], place: Place, run_id: str, storlet: str
     ) -> Callable[[LogPiece], None]:
         """Receives the log of one storlet of a run."""
-        return functools.partial(self._add, cache_from_env(environ), place, run_id, storlet)
+        return functools.partial(self._add, environ, place, run_id, storlet)
 
-    def _add(self, cache: Any, place: Place, run_id: str, storlet: str, piece: LogPiece) -> None:
+    def _add(
+        self, environ: dict[str, Any], place: Place, run_id: str, storlet: str, piece: LogPiece
+    ) -> None:
         """Keep ``piece`` until it is written; does not wait, and does not raise."""
         waiting = self._waiting.get(place)
         if waiting is None:
-            waiting = self._waiting[place] = _Waiting(cache)
+            waiting = self._waiting[place] = _Waiting(cache_from_env(environ))
             spawn(self._run, place, waiting)
         size = len(piece.text) + _ROW_BYTES
         if waiting.bytes + size > _ACCOUNT_BYTES or self._bytes + size > _PROCESS_BYTES:

@@ -1,4 +1,4 @@
-"""The record of a run: one frozen value, and the table of its fields.
+"""The record of a run: one value, and the table of its fields.
 
 A field of :class:`Record` is a row of :data:`TABLE`.  The JSON of a record, the reference page and
 the part of a record that a caller sees are all made from it.  To add a field, add one row.  A value
@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import Enum
+from enum import Enum, StrEnum
 from typing import Any, Final
 
 from storlet_middleware import errors
@@ -27,7 +27,7 @@ _TEXT_LENGTH: Final = 1024
 _ROW: Final = "row"
 
 
-class Outcome(Enum):
+class Outcome(StrEnum):
     """The end of a run, for people; the code has the reason."""
 
     OK = "ok"
@@ -99,9 +99,12 @@ class StorletRef:
 
 
 # fmt: off
-@dataclass(frozen=True, kw_only=True)
+@dataclass(kw_only=True)
 class Record:
-    """See the module."""
+    """See the module.
+
+    Not frozen: a frozen dataclass sets each of its fields by a call, and every run has a record.
+    """
 
     id: str = _row(Kind.TEXT, Seen.CALLER, "the invocation, as in ``X-Storlet-Invocation``")
     parent: str = _row(
@@ -212,7 +215,7 @@ class Record:
         Kind.TEXT, Seen.OWNER, "of a failure: the last 4 KiB of the storlets' logs", default="")
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "outcome", outcome_of(self.code).value)
+        self.outcome = outcome_of(self.code)
 
     @property
     def is_failure(self) -> bool:

@@ -6,7 +6,7 @@ storlet: ``all``, ``failures`` or ``none``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from enum import IntEnum
 from typing import Any, Final
 
@@ -65,10 +65,12 @@ def wish_of_account(environ: dict[str, Any], app: Any, account: str) -> Wish:
     return _VALUES.get(str(known.get(_KEY, "")).strip().lower(), DEFAULT)
 
 
-def wish_of_run(of_account: Wish, of_storlets: Iterable[str]) -> Wish:
+def wish_of_run(of_account: Wish, of_storlets: Sequence[str]) -> Wish:
     """The wish for a run: the most that one of its storlets declares.
 
     :param of_storlets: of each storlet; empty where it has none of its own.
     """
+    if not any(of_storlets):
+        return of_account
     wishes = [_VALUES.get(own.strip().lower(), of_account) for own in of_storlets]
     return max(wishes, default=of_account)

@@ -104,6 +104,17 @@ class Nesting:
             environ[CANCELLATION] = self.cancellation
 
 
+def is_inner(environ: Mapping[str, Any]) -> bool:
+    """Whether a run or a flow has made the request."""
+    return _KEY in environ
+
+
+def parent_of(environ: Mapping[str, Any]) -> str:
+    """The id of the run or the distribution that has made the request; empty for a client's."""
+    found: Nesting | None = environ.get(_KEY)
+    return "" if found is None else found.parent
+
+
 def nesting_of(environ: Mapping[str, Any]) -> Nesting:
     """The runs that the request is made in; none for a client's."""
     found: Nesting | None = environ.get(_KEY)

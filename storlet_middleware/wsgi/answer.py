@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from swift.common.header_key_dict import HeaderKeyDict
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -35,3 +37,15 @@ class Answer:
         :param name: in lower case.
         """
         return next((value for key, value in self.headers if key.lower() == name), "")
+
+    def header_dict(self) -> dict[str, str]:
+        """All headers as a ``HeaderKeyDict``, which ignores the case of names; of a repeated name
+        the last one.
+        """
+        # Not HeaderKeyDict(self.headers): it changes the case of each name twice, in three calls.
+        headers: dict[str, str] = HeaderKeyDict()
+        if self.headers:
+            given, values = zip(*self.headers, strict=True)
+            titled = "\n".join(given).encode("latin-1").title().decode("latin-1").split("\n")
+            dict.update(headers, zip(titled, map(str, values), strict=True))
+        return headers

@@ -190,18 +190,20 @@ class ObjectBody:
     """
 
     def __init__(self, answer: Any, find_length: Callable[[], int] | None = None) -> None:
-        known: int | None = answer.content_length
+        self._length: int | None = answer.content_length
         self._chunks = answer.app_iter
-        self._find_length = find_length if known is None else lambda: known
+        self._find_length = find_length
 
     def __iter__(self) -> Iterator[bytes]:
-        if self._find_length is None:
+        length, find_length = self._length, self._find_length
+        if length is None and find_length is None:
             raise BackendFailed("Swift gave no length of an input: its end cannot be verified")
         size = 0
         for chunk in read_backend(self._chunks):
             size += len(chunk)
             yield chunk
-        length = self._find_length()
+        if length is None and find_length is not None:
+            length = find_length()
         if size != length:
             raise BackendFailed(f"Swift gave {size} of {length} bytes of an input")
 

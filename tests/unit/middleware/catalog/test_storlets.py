@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from swift.common.swob import Response
+from swift.proxy.controllers.base import get_cache_key
 
 from tests.unit.middleware.support import (
     ACCOUNT,
@@ -86,6 +87,7 @@ def test_one_round_trip_reads_the_cached_storlet_and_container(
     caching_proxy.memcache.on_get.append(lambda: trips.append(1))
     # Swift's cached container info gives read permission to one other user.
     key = f"container/{ACCOUNT}/storlet"
+    assert key == get_cache_key(ACCOUNT, "storlet")
     caching_proxy.memcache.values[key] = {
         "status": 200,
         "read_acl": "friend",

@@ -252,6 +252,7 @@ class Silent:
 
     def __init__(self) -> None:
         self.output, self.log = Output(), Log()
+        self.metadata: dict[str, str] = {}
 
     def bytes_in(self) -> int:
         return 0

@@ -89,6 +89,7 @@ def test_the_end_of_a_run_ends_the_runs_that_it_has_started(
     services = RunServices(proxy, {}, outputs)
     services.end()
     services.begin(["a.py"], "tx-1")
+    assert services.of_step(step_of("read"), ServiceLimits()) is not None
     inner: dict[str, Any] = {}
     made[0].put(inner)
     assert nesting_of(inner).parent == "tx-1"

@@ -8,20 +8,29 @@ import pytest
 
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
-from storlet_middleware.services.nesting import MAX_DEPTH, RUN_OPERATIONS, Nesting, nesting_of
+from storlet_middleware.services.nesting import (
+    MAX_DEPTH,
+    RUN_OPERATIONS,
+    Nesting,
+    is_inner,
+    nesting_of,
+    parent_of,
+)
 from storlet_middleware.wsgi.disconnect import CANCELLATION
 
 
 def test_a_request_of_a_client_is_in_no_run() -> None:
     assert nesting_of({}) == Nesting()
+    assert (is_inner({}), parent_of({})) == (False, "")
     assert Nesting().inside(["a.py", "a.py"]).chain == ("a.py", "a.py")
 
 
 def test_the_chain_travels_in_the_environment() -> None:
     environ: dict[str, object] = {}
-    inside = Nesting().inside(["a.py"])
+    inside = Nesting().inside(["a.py"], "tx-1")
     inside.put(environ)
     assert nesting_of(environ) == inside
+    assert (is_inner(environ), parent_of(environ)) == (True, "tx-1")
 
 
 def test_a_cycle_is_refused_by_name() -> None:

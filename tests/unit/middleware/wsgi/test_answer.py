@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.swob import Request
 
 from storlet_middleware.wsgi.answer import Answer
@@ -26,3 +27,12 @@ def test_status_headers_and_body_are_sent_unchanged() -> None:
 )
 def test_the_first_header_of_a_name_counts_in_any_case(name: str, value: str) -> None:
     assert Answer("200 OK", HEADERS, []).header(name) == value
+
+
+@pytest.mark.parametrize(
+    "headers", [[], HEADERS, [("x-object-meta-gr\u00fcn", "a"), ("ETAG", "b"), ("x-é.9_b-C", "c")]]
+)
+def test_all_headers_are_those_of_swifts_own_dictionary(headers: list[tuple[str, str]]) -> None:
+    found = Answer("200 OK", headers, []).header_dict()
+    assert found == HeaderKeyDict(headers)
+    assert type(found) is HeaderKeyDict
