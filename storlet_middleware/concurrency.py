@@ -251,6 +251,10 @@ _TICK_SECONDS: Final = 0.1
 _COARSE_SECONDS: Final = 0.05
 
 
+#: Equal to no other, also where two call the same function.
+_Call = functools.partial[Any]
+
+
 class _Clock:
     """One timer for all long waits of a hub; it runs while there are any.
 
@@ -262,29 +266,28 @@ class _Clock:
 
     def __init__(self, hub: Any) -> None:
         self.hub = hub
-        self._calls: dict[_CoarseTimer, float] = {}
+        #: The pending calls, and when they are due.  A call is cancelled by its removal.
+        self.calls: dict[_Call, float] = {}
         self._is_ticking = False
 
-    def call_later(self, seconds: float, function: Callable[[], None]) -> _CoarseTimer:
-        timer = _CoarseTimer(self._calls, function)
-        self._calls[timer] = monotonic() + seconds
+    def add(self, seconds: float, call: _Call) -> None:
+        self.calls[call] = monotonic() + seconds
         if not self._is_ticking:
             self._is_ticking = True
             self.hub.schedule_call_global(_TICK_SECONDS, self._tick)
-        return timer
 
     def _tick(self) -> None:
         """Runs in the hub.  A callback may end a wait, and so begin or cancel others."""
         now = monotonic()
         pause = 0.0
         try:
-            for timer in [timer for timer, due in self._calls.items() if due <= now]:
-                if self._calls.pop(timer, None) is not None:
-                    timer.function()
+            for call in [call for call, due in self.calls.items() if due <= now]:
+                if self.calls.pop(call, None) is not None:
+                    call()
             pause = _TICK_SECONDS
         finally:
             # The hub reports a callback that raises; the other due ones run without another tick.
-            self._is_ticking = bool(self._calls)
+            self._is_ticking = bool(self.calls)
             if self._is_ticking:
                 self.hub.schedule_call_global(pause, self._tick)
 
@@ -292,14 +295,14 @@ class _Clock:
 class _CoarseTimer:
     """A pending call of :class:`_Clock`."""
 
-    __slots__ = ("_calls", "function")
+    __slots__ = ("_call", "_calls")
 
-    def __init__(self, calls: dict[_CoarseTimer, float], function: Callable[[], None]) -> None:
-        self._calls = calls
-        self.function = function
+    def __init__(self, clock: _Clock, seconds: float, function: Callable[[], None]) -> None:
+        self._calls, self._call = clock.calls, functools.partial(function)
+        clock.add(seconds, self._call)
 
     def cancel(self) -> None:
-        self._calls.pop(self, None)
+        self._calls.pop(self._call, None)
 
 
 _local = eventlet.patcher.original("threading").local()
@@ -320,7 +323,7 @@ def call_later(seconds: float, function: Callable[[], None]) -> Timer:
     From :data:`_COARSE_SECONDS` on the call may be a tick late.
     """
     if seconds >= _COARSE_SECONDS:
-        return _clock().call_later(seconds, function)
+        return _CoarseTimer(_clock(), seconds, function)
     timer: Timer = hubs.get_hub().schedule_call_global(seconds, function)
     return timer
 
@@ -333,13 +336,12 @@ def wait_readable(fd: int, seconds: float | None) -> None:
     if seconds is None:
         hubs.trampoline(fd, read=True)
     elif seconds >= _COARSE_SECONDS:
-        timer = _clock().call_later(
-            seconds, functools.partial(greenlet.getcurrent().throw, WaitExpired)
-        )
+        clock, give_up = _clock(), functools.partial(greenlet.getcurrent().throw, WaitExpired)
+        clock.add(seconds, give_up)
         try:
             hubs.trampoline(fd, read=True)
         finally:
-            timer.cancel()
+            clock.calls.pop(give_up, None)
     elif seconds > 0:
         hubs.trampoline(fd, read=True, timeout=seconds, timeout_exc=WaitExpired)
     else:
@@ -376,7 +378,11 @@ def write_all(fd: int, data: bytes, on_progress: Callable[[int], None]) -> None:
     """
     view = memoryview(data)
     while view:
-        count = when_writable(fd, functools.partial(os.write, fd, view))
+        try:
+            count = os.write(fd, view)
+        except BlockingIOError:
+            wait_writable(fd)
+            continue
         on_progress(count)
         view = view[count:]
 
@@ -491,7 +497,7 @@ def refuse_descriptors(ours: socket.SocketType) -> None:
         pass
 
 
-def connect(path: str, seconds: float) -> socket.socket:
+def connect(path: str, seconds: float) -> socket.SocketType:
     """A connected, non-blocking SOCK_SEQPACKET socket to the Unix socket at ``path``.
 
     It takes no descriptors from its peer.
@@ -499,7 +505,8 @@ def connect(path: str, seconds: float) -> socket.socket:
     Raises ``OSError``: ``ENOENT`` or ``ECONNREFUSED`` without a listener, ``EAGAIN`` when the
     backlog stays full for ``seconds``.
     """
-    sock = socket_class(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # The class of C: the one of the standard library adds three calls for each socket.
+    sock: socket.SocketType = _socket.SocketType(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     sock.setblocking(False)
     refuse_descriptors(sock)
     give_up = monotonic() + seconds

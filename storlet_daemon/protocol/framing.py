@@ -61,7 +61,10 @@ class Received:
         Closes the descriptors before it raises ``ProtocolError``, which lists all faults.
         """
         try:
-            return messages.parse(self.fields, kinds, len(self.descriptors))
+            # Not len() of the usual ones: it is a Python call for each event.
+            has_some = self.descriptors is not _NO_DESCRIPTORS
+            count = len(self.descriptors) if has_some else 0
+            return messages.parse(self.fields, kinds, count)
         except ProtocolError:
             self.descriptors.close()
             raise
@@ -102,12 +105,12 @@ def decode(data: bytes, *, is_cut: bool = False) -> dict[str, Any]:
     return fields
 
 
-def send(connection: socket.socket, message: messages.Message, fds: Iterable[int] = ()) -> None:
+def send(connection: socket.SocketType, message: messages.Message, fds: Iterable[int] = ()) -> None:
     """Send ``message`` with duplicates of ``fds``; the caller keeps and owns its descriptors."""
     send_bytes(connection, encode(message), fds)
 
 
-def send_bytes(connection: socket.socket, data: bytes, fds: Iterable[int] = ()) -> None:
+def send_bytes(connection: socket.SocketType, data: bytes, fds: Iterable[int] = ()) -> None:
     """Send one record with duplicates of ``fds``; not empty, which would mean the end."""
     rights = array.array("i", fds)
     if not rights:
@@ -118,7 +121,7 @@ def send_bytes(connection: socket.socket, data: bytes, fds: Iterable[int] = ()) 
     connection.sendmsg([data], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)], _NO_SIGNAL)
 
 
-def receive(connection: socket.socket, flags: int = 0) -> Received | None:
+def receive(connection: socket.SocketType, flags: int = 0) -> Received | None:
     """The next record, or ``None`` if the peer has closed. Its descriptors are close-on-exec."""
     data, ancillary, found, _ = connection.recvmsg(
         MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC | flags

@@ -166,7 +166,8 @@ class Load:
         """Why ``claim`` cannot run now; ``None`` if it can."""
         entry = self._tenant(claim.tenant, claim.weight)
         capacity, has_some = self._capacity, entry.running > 0
-        if entry.running >= self.share(claim.tenant):
+        # The share is at least one slot.
+        if has_some and entry.running >= self.share(claim.tenant):
             return Obstacle.SHARE
         reserved = capacity.invocations // _RESERVED if has_some else 0
         if self._running >= capacity.invocations - reserved:

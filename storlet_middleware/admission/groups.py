@@ -87,8 +87,7 @@ class Groups:
 
     def add_to(self, load: Load) -> None:
         """Count all groups in ``load``."""
-        if self.by_key:
-            load.count([group.row() for group in self.by_key.values()], are_mine=True)
+        load.count([group.row() for group in self.by_key.values()], are_mine=True)
 
     def is_at_maximum(self, tenant: bytes) -> bool:
         """Whether ``tenant`` has all the groups that one tenant may have."""
@@ -223,4 +222,5 @@ class Groups:
             del self.by_key[group.claim.tenant, group.claim.group]
             heapq.heappush(self._free_indexes, group.index)
             if self.table is not None and self.table.is_last(group.index):
-                self.table.keep(max((one.index for one in self.by_key.values()), default=-1) + 1)
+                last = max(one.index for one in self.by_key.values()) if self.by_key else -1
+                self.table.keep(last + 1)

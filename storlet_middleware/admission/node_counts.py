@@ -62,8 +62,9 @@ class NodeCounts:
 
     def load(self, table: Table | None, now: float) -> Load:
         """The load of the node."""
-        load = self.idle()
-        self.own.add_to(load)
+        load = Load(self._capacity)
+        if self.own.by_key:
+            self.own.add_to(load)
         if table is not None:
             for is_alive, rows in table.others(now):
                 load.count(rows, take_turns=is_alive)

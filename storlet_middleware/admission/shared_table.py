@@ -143,6 +143,8 @@ class Table:
         self._path = path
         self._descriptor = _open(path)
         self._region = -1
+        #: Where the own region begins, once there is one.
+        self._own = 0
         try:
             status = os.fstat(self._descriptor)
             self._identity = (status.st_dev, status.st_ino)
@@ -177,10 +179,10 @@ class Table:
             raise TableFault(f"{self._path}: locked")
         self._words[_CLAIMED_AT // 4] = max(self._claimed(), region + 1)
         self.unlock()
-        self._region = region
+        self._region, self._own = region, base
 
     def _try_region(self, index: int) -> bool:
-        return _try_lock(self._descriptor, fcntl.F_WRLCK, _FIRST_REGION_LOCK + index)
+        return _try_lock(self._descriptor, _flock(fcntl.F_WRLCK, _FIRST_REGION_LOCK + index))
 
     def is_current(self) -> bool:
         """Whether the path still leads to the file that is mapped here."""
@@ -193,7 +195,7 @@ class Table:
     def close(self) -> None:
         """Give the region back."""
         if self._region >= 0:
-            self._words[(self._base(self._region) + _USED_AT) // 4] = 0
+            self._words[(self._own + _USED_AT) // 4] = 0
         self.abandon()
 
     def abandon(self) -> None:
@@ -210,25 +212,25 @@ class Table:
 
         No green thread may be switched to until :meth:`unlock`.
         """
-        if _try_lock(self._descriptor, fcntl.F_WRLCK, _TABLE_LOCK):
+        if _try_lock(self._descriptor, _LOCK):
             return True
         give_up = time.monotonic() + _LOCK_SECONDS
         while time.monotonic() < give_up:
             # The holder may have been preempted.
             os.sched_yield()
-            if _try_lock(self._descriptor, fcntl.F_WRLCK, _TABLE_LOCK):
+            if _try_lock(self._descriptor, _LOCK):
                 return True
         return False
 
     def unlock(self) -> None:
         """Release the lock of the table."""
-        _try_lock(self._descriptor, fcntl.F_UNLCK, _TABLE_LOCK)
+        fcntl.fcntl(self._descriptor, fcntl.F_OFD_SETLK, _UNLOCK)
 
     # --- this process's rows ----------------------------------------------------------------------
 
     def write(self, index: int, row: Row) -> None:
         """Publish a row; the lock is held."""
-        base = self._base(self._region)
+        base = self._own
         _ROW.pack_into(self._bytes, base + _REGION_HEADER_BYTES + index * _ROW.size, *row)
         used = (base + _USED_AT) // 4
         if self._words[used] <= index:
@@ -237,7 +239,7 @@ class Table:
 
     def lower(self, index: int, row: Row) -> None:
         """Publish lower counts; needs no lock, because that only adds capacity for others."""
-        base = self._base(self._region)
+        base = self._own
         at = base + _REGION_HEADER_BYTES + index * _ROW.size
         self._words[(at + _RUNNING_AT) // 4] = row.running
         self._words[(at + _WAITING_AT) // 4] = row.waiting
@@ -248,15 +250,15 @@ class Table:
 
     def is_last(self, index: int) -> bool:
         """Whether no row behind ``index`` is published."""
-        return self._words[(self._base(self._region) + _USED_AT) // 4] == index + 1
+        return self._words[(self._own + _USED_AT) // 4] == index + 1
 
     def keep(self, count: int) -> None:
         """Publish the first ``count`` rows only."""
-        self._words[(self._base(self._region) + _USED_AT) // 4] = count
+        self._words[(self._own + _USED_AT) // 4] = count
 
     def take_part(self, now: float) -> None:
         """Publish that this process polls for its waiters."""
-        self._doubles[(self._base(self._region) + _POLLED_AT) // 8] = now
+        self._doubles[(self._own + _POLLED_AT) // 8] = now
 
     # --- rows of other processes ------------------------------------------------------------------
 
@@ -270,13 +272,11 @@ class Table:
 
         The lock is held.
         """
-        for index in range(self._claimed()):
-            base = self._base(index)
-            if self._words[(base + _USED_AT) // 4] and index != self._region:
-                yield (
-                    self._doubles[(base + _POLLED_AT) // 8] > now - _ABSENT_SECONDS,
-                    self._rows(index),
-                )
+        step, first = _REGION_BYTES // 4, (_HEADER_BYTES + _USED_AT) // 4
+        for index, used in enumerate(self._words[first : first + self._claimed() * step : step]):
+            if used and index != self._region:
+                polled_at = (self._base(index) + _POLLED_AT) // 8
+                yield self._doubles[polled_at] > now - _ABSENT_SECONDS, self._rows(index)
 
     def forget_dead(self) -> bool:
         """Empty the regions of dead processes; True if there were any.  The lock is held."""
@@ -343,9 +343,18 @@ def snapshot(run_dir: str | Path) -> dict[str, Usage]:
         table.abandon()  # closes the descriptor, and releases the lock with it
 
 
-def _try_lock(descriptor: int, kind: int, byte: int) -> bool:
+def _flock(kind: int, byte: int) -> bytes:
+    """A lock of one byte, for the kernel."""
+    return _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0)
+
+
+_LOCK: Final = _flock(fcntl.F_WRLCK, _TABLE_LOCK)
+_UNLOCK: Final = _flock(fcntl.F_UNLCK, _TABLE_LOCK)
+
+
+def _try_lock(descriptor: int, lock: bytes) -> bool:
     try:
-        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, _FLOCK.pack(kind, os.SEEK_SET, byte, 1, 0))
+        fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, lock)
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
@@ -355,6 +364,6 @@ def _try_lock(descriptor: int, kind: int, byte: int) -> bool:
 
 def _is_locked(descriptor: int, region: int) -> bool:
     """Whether another open file holds the lock of a region."""
-    asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, _FIRST_REGION_LOCK + region, 1, 0)
+    asked = _flock(fcntl.F_WRLCK, _FIRST_REGION_LOCK + region)
     kind = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_OFD_GETLK, asked))[0]
     return bool(kind != fcntl.F_UNLCK)

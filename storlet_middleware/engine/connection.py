@@ -22,19 +22,23 @@ class Connection:
     __slots__ = ("_socket",)
 
     def __init__(self) -> None:
-        self._socket: socket.socket | None = None
+        self._socket: socket.SocketType | None = None
 
-    def open(self, sock: socket.socket) -> None:
+    def open(self, sock: socket.SocketType) -> None:
         """Become the owner of ``sock``, which does not block."""
         self._socket = sock
 
     def fileno(self) -> int:
-        return self._live().fileno()
+        if self._socket is None:
+            raise _closed()
+        return self._socket.fileno()
 
     def receive(self) -> messages.Message:
         """The next event; raises ``BlockingIOError`` when there is none now."""
+        if self._socket is None:
+            raise _closed()
         try:
-            received = framing.receive(self._live())
+            received = framing.receive(self._socket)
             event: messages.Message | None = (
                 received.message(messages.INVOCATION_EVENTS) if received else None
             )
@@ -56,8 +60,10 @@ class Connection:
 
         Without that, closing cancels a worker that still cleans up.
         """
+        if self._socket is None:
+            raise _closed()
         try:
-            framing.send_bytes(self._live(), _TAKEN)
+            framing.send_bytes(self._socket, _TAKEN)
         except OSError:
             pass
         finally:
@@ -76,7 +82,6 @@ class Connection:
             forget(sock.fileno())
             sock.close()
 
-    def _live(self) -> socket.socket:
-        if self._socket is None:
-            raise InternalError("the invocation is closed")
-        return self._socket
+
+def _closed() -> InternalError:
+    return InternalError("the invocation is closed")

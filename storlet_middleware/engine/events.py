@@ -20,7 +20,7 @@ from storlet_middleware.concurrency import WaitExpired, monotonic, wait_readable
 from storlet_middleware.engine.connection import Connection
 from storlet_middleware.engine.further_outputs import FurtherOutputs
 from storlet_middleware.engine.inputs import Inputs
-from storlet_middleware.engine.output import checked_metadata
+from storlet_middleware.engine.output import OutputCount, checked_metadata
 from storlet_middleware.engine.output_stream import POLL_SECONDS, OutputStream
 from storlet_middleware.engine.progress import Progress
 from storlet_middleware.errors import SandboxUnavailable, StorletError, Unprocessable, from_code
@@ -35,7 +35,8 @@ class Events:
 
     :param connection: to the worker; closed after ``done``.
     :param output: the first output; its end is set at a successful ``done``.
-    :param further: the others, likewise.
+    :param count: of the bytes of all outputs.
+    :param further: the others, likewise; ``None`` if there are none.
     :param on_done: called at ``done``, before the connection is closed.
     """
 
@@ -45,20 +46,22 @@ class Events:
         inputs: Inputs,
         progress: Progress,
         output: OutputStream,
-        further: FurtherOutputs,
+        count: OutputCount,
+        further: FurtherOutputs | None,
         on_done: Callable[[], None],
     ) -> None:
         self._connection = connection
         self._inputs = inputs
+        self._failure = inputs.failure
         self._progress = progress
         self._output = output
-        self._count = further.count
+        self._count = count
         self._further = further
         self._on_done = on_done
         #: The limit of the task, set before the first event.
         self.max_metadata_bytes = 0
         #: Removes the values of the run's secrets from the texts of an error.
-        self.redaction = Redaction(())
+        self.redaction: Redaction | None = None
         #: Returns why the node, and not the storlet, has stalled; empty if the node is well.
         self.node_fault: Callable[[], str] = str
         #: Whether the metadata of the first output is known.
@@ -69,20 +72,24 @@ class Events:
 
     def take(self, until: float | None) -> bool:
         """Handle one event; False if none came until ``until``."""
+        # No worker begins within the microseconds since the hand-over: an attempt would fail, and
+        # costs as much as an event.
+        must_wait = not self._progress.has_started and (until is None or monotonic() < until)
         while True:
+            if must_wait and not self.wait(self._connection.fileno(), until):
+                return False
             try:
                 event = self._connection.receive()
+                break
             except BlockingIOError:
                 if until is not None and until <= monotonic():
                     return False
-                if not self.wait(self._connection.fileno(), until):
-                    return False
-                continue
+                must_wait = True
             except StorletError:
-                self._inputs.raise_error()
+                self._failure.raise_error()
                 raise
-            break
-        self._inputs.raise_error()
+        if self._failure.error is not None:
+            raise self._failure.error
         self._handle(event)
         return True
 
@@ -96,14 +103,15 @@ class Events:
         is_short = until is not None and until < due
         end = until if until is not None and is_short else due
         # A byte of a further output, which a task of its own reads, changes the deadline.
-        is_poll = not is_short and self._further.exist and due - monotonic() > POLL_SECONDS
+        has_further = self._further is not None
+        is_poll = not is_short and has_further and due - monotonic() > POLL_SECONDS
         if is_poll:
             end = monotonic() + POLL_SECONDS
         self._inputs.is_output_awaited = True
         try:
             wait_readable(fd, max(end - monotonic(), 0.001))
         except WaitExpired:
-            self._inputs.raise_error()
+            self._failure.raise_error()
             if is_short:
                 self._progress.sample()
                 return False
@@ -119,7 +127,8 @@ class Events:
 
     def _have_outputs_progressed(self, due: float) -> bool:
         """Whether a further output was read before ``due``, or waits for its receiver."""
-        if self._further.are_held_up and not self._progress.is_over:
+        is_held_up = self._further is not None and self._further.are_held_up
+        if is_held_up and not self._progress.is_over:
             self._progress.begin_stage()
             return True
         return self._progress.deadline(self._count.total) > due
@@ -132,7 +141,8 @@ class Events:
     def _handle(self, event: messages.Message) -> None:
         if isinstance(event, messages.Started) and not self._progress.has_started:
             self._progress.start()
-        elif isinstance(event, messages.Metadata) and self._is_expected(event.number):
+            return
+        if isinstance(event, messages.Metadata) and self._is_expected(event.number):
             self._handle_metadata(event)
         elif isinstance(event, messages.Done) and not self._output.has_end:
             self._handle_done(event)
@@ -143,11 +153,13 @@ class Events:
 
     def _is_expected(self, number: int) -> bool:
         """Whether the output with this number exists, and has no metadata yet."""
-        return self._further.is_missing(number) if number else not self.has_metadata
+        if not number:
+            return not self.has_metadata
+        return self._further is not None and self._further.is_missing(number)
 
     def _handle_metadata(self, event: messages.Metadata) -> None:
         metadata = checked_metadata(event.metadata, self.max_metadata_bytes)
-        if event.number:
+        if event.number and self._further is not None:
             self._further.begin(event.number, metadata)
         else:
             self.metadata.update(metadata)
@@ -162,13 +174,16 @@ class Events:
                 "peak_memory_bytes": done.usage.peak_memory_bytes,
             }
             self._inputs.reported_bytes = done.usage.input_bytes or 0
-        if done.is_ok and self.has_metadata and self._further.have_metadata:
+        further = self._further
+        if done.is_ok and self.has_metadata and (further is None or further.have_metadata):
             self._output.end_here()
-            self._further.end_here()
+            if further is not None:
+                further.end_here()
             return
         # A sandbox may attribute an error to its own tenant's code only.
         is_known = done.code in messages.SANDBOX_CODES and done.code != messages.PROTOCOL
         code = done.code if done.code and is_known else errors.STORLET_FAILED
-        text = messages.one_line(self.redaction.text(done.message or "the storlet gave no reason"))
-        detail = messages.cut_middle(self.redaction.text(done.traceback or ""))
-        raise from_code(code, text, detail=detail)
+        text, detail = done.message or "the storlet gave no reason", done.traceback or ""
+        if self.redaction is not None:
+            text, detail = self.redaction.text(text), self.redaction.text(detail)
+        raise from_code(code, messages.one_line(text), detail=messages.cut_middle(detail))

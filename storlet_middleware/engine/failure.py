@@ -15,19 +15,20 @@ class Failure:
     :param cancel: cancels the storlet.
     """
 
-    __slots__ = ("_cancel", "_error")
+    __slots__ = ("_cancel", "error")
 
     def __init__(self, cancel: Callable[[], None]) -> None:
         self._cancel = cancel
-        self._error: BaseException | None = None
+        #: The first one.  Readers look here at each event and each piece of output.
+        self.error: BaseException | None = None
 
     def record(self, error: BaseException) -> None:
         """Keep ``error`` if it is the first one, and cancel the storlet."""
-        if self._error is None:
-            self._error = error
+        if self.error is None:
+            self.error = error
         self._cancel()
 
     def raise_error(self) -> None:
         """Raise the first failure, if there is one."""
-        if self._error is not None:
-            raise self._error
+        if self.error is not None:
+            raise self.error

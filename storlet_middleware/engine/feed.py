@@ -72,6 +72,7 @@ class Feeder:
         self._is_ours = is_ours
         self._is_wanted = True
         self._is_stopping = False
+        self._is_closed = False
         self.bytes_taken = 0
         self.waits_for_source = False
         self.last_progress = monotonic()
@@ -92,11 +93,14 @@ class Feeder:
         last read may end by itself.
         """
         self._is_stopping = True
-        if self.drains and not self._is_ours and not wait_task(self._task, _LAST_READ_SECONDS):
-            self._source.abandon()
-        end(self._task)
+        if not self._task.dead:
+            is_reused = self.drains and not self._is_ours
+            if is_reused and not wait_task(self._task, _LAST_READ_SECONDS):
+                self._source.abandon()
+            end(self._task)
         # A task killed before its first step never runs its own clean-up.
-        self._close()
+        if not self._is_closed:
+            self._close()
 
     def _run(self) -> None:
         try:
@@ -139,6 +143,7 @@ class Feeder:
     def _close(self) -> None:
         self._close_stream()
         self._source.close()
+        self._is_closed = True
 
 
 def _blame_storlet(error: BaseException) -> BaseException:

@@ -31,7 +31,7 @@ class FirstOutput:
         count: OutputCount,
         events: Events,
         inputs: Inputs,
-        further: FurtherOutputs,
+        further: FurtherOutputs | None,
     ) -> None:
         self._stream = stream
         self._pace = pace
@@ -91,7 +91,7 @@ class FirstOutput:
             if not self._events.take(0.0):
                 return False
         while not self._is_finished:
-            if not self._further.are_over:
+            if self._further is not None and not self._further.are_over:
                 return False
             chunk = self._read(0.0)
             if chunk:
@@ -125,7 +125,8 @@ class FirstOutput:
                 chunk = b""
             if chunk == b"" and self._stream.has_end:
                 self._inputs.finish()
-                self._further.finish()
+                if self._further is not None:
+                    self._further.finish()
                 if self.services is not None:
                     self.services.finish()
                 self._is_finished = True

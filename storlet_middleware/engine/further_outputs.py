@@ -101,20 +101,17 @@ class FurtherOutput:
 
 
 class FurtherOutputs:
-    """All further outputs of one invocation; most have none."""
+    """All further outputs of one invocation that has some."""
 
     def __init__(
         self, sinks: Sequence[Sink], count: OutputCount, failure: Failure, pace: ReadPace
     ) -> None:
         self._outputs = [FurtherOutput(sink, count, failure, pace) for sink in sinks]
-        self.exist = bool(self._outputs)
-        #: Of all outputs, the first one included.
-        self.count = count
         self._failure = failure
 
-    def describe(self, handover: Handover) -> list[messages.Output] | None:
+    def describe(self, handover: Handover) -> list[messages.Output]:
         """Begin to read all outputs; their descriptions."""
-        return [output.open(handover) for output in self._outputs] or None
+        return [output.open(handover) for output in self._outputs]
 
     @property
     def have_metadata(self) -> bool:

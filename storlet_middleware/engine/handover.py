@@ -24,7 +24,7 @@ import socket
 from typing import Final
 
 from storlet_daemon.protocol import framing, messages
-from storlet_daemon.protocol.descriptors import Descriptors
+from storlet_daemon.protocol.descriptors import close_quietly
 from storlet_middleware.concurrency import monotonic, refuse_descriptors, when_writable
 from storlet_middleware.errors import BadRequest, SandboxUnavailable
 
@@ -43,7 +43,7 @@ class Handover:
         self.message: bytes | None = None
         #: All descriptors, in the order in which the message counts them.
         self._sent: list[int] = []
-        self._donated = Descriptors()
+        self._donated: list[int] = []
 
     def lend(self, fd: int) -> int:
         """Send a duplicate of ``fd``; its position in the message."""
@@ -52,8 +52,9 @@ class Handover:
 
     def donate(self, fd: int) -> int:
         """Send ``fd``, which this object owns from here on; its position in the message."""
-        self._donated.add(fd)
-        return self.lend(fd)
+        self._donated.append(fd)
+        self._sent.append(fd)
+        return len(self._sent) - 1
 
     def encode(self, invoke: messages.Invoke) -> None:
         """Make the message."""
@@ -62,7 +63,7 @@ class Handover:
         except framing.ProtocolError as error:
             raise BadRequest(f"the invocation cannot be described: {error}") from error
 
-    def send(self, connection: socket.socket, seconds: float) -> None:
+    def send(self, connection: socket.SocketType, seconds: float) -> None:
         """Send message and descriptors.
 
         Raises ``WaitExpired`` when the worker takes none in ``seconds``.
@@ -80,7 +81,9 @@ class Handover:
     def close(self) -> None:
         """Close the donated descriptors; may be called twice."""
         self._sent.clear()
-        self._donated.close()
+        donated, self._donated = self._donated, []
+        for fd in donated:
+            close_quietly(fd)
 
 
 def stream(*, reader_is_ours: bool) -> tuple[int, int]:

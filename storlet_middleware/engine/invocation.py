@@ -56,18 +56,12 @@ class _HeldSlot:
     A separate object, so that no reference cycle delays the release of an invocation's memory.
     """
 
-    __slots__ = ("_release",)
-
-    def __init__(self) -> None:
-        self._release: Callable[[], None] | None = None
-
-    def hold(self, release: Callable[[], None]) -> None:
-        """Own a slot; ``release`` returns it to the node."""
-        self._release = release
+    #: Returns the slot to the node; ``None`` while no slot is held.
+    held: Callable[[], None] | None = None
 
     def release(self) -> None:
         """Release the slot, if one is held."""
-        release, self._release = self._release, None
+        release, self.held = self.held, None
         if release is not None:
             release()
 
@@ -93,13 +87,14 @@ class Invocation:
         self._stream, self._pace = OutputStream(), ReadPace()
         failure = self._inputs.failure
         self._count = OutputCount(self._progress, failure)
-        self._further = FurtherOutputs(sinks, self._count, failure, self._pace)
+        self._further = FurtherOutputs(sinks, self._count, failure, self._pace) if sinks else None
         self._services: Services | None = None
         self._events = Events(
             self._connection,
             self._inputs,
             self._progress,
             self._stream,
+            self._count,
             self._further,
             self._slot.release,
         )
@@ -108,21 +103,15 @@ class Invocation:
             self._stream, self._pace, self._count, self._events, self._inputs, self._further
         )
         self.log = RunLog(task)
+        #: The parts of the time until a worker has begun it.
+        self.start_times: StartTimes = self._progress.start_times
+        #: Seconds in the queue of the node.
+        self.waited_seconds = 0.0
 
     @property
     def bytes_out(self) -> int:
         """Bytes of all outputs."""
         return self._count.total
-
-    @property
-    def waited_seconds(self) -> float:
-        """Seconds in the queue of the node."""
-        return self._progress.waited
-
-    @property
-    def start_times(self) -> StartTimes:
-        """The parts of the time until a worker has begun it."""
-        return self._progress.start_times
 
     @property
     def has_started(self) -> bool:
@@ -137,11 +126,15 @@ class Invocation:
         The time in the node's queue counts for the queue deadline only.
         """
         self._progress.add_waiting(waited_seconds)
-        self._slot.hold(release)
+        self.waited_seconds = self._progress.waited
+        self._slot.held = release
 
-    def share_turns(self, turns: Turns) -> None:
-        """Take turns with the other runs of the account where output comes in small pieces."""
-        self._pace.turns = turns
+    def share_turns(self, make_turns: Callable[[], Turns]) -> None:
+        """Take turns with the other runs of the account where output comes in small pieces.
+
+        :param make_turns: gives the turns of the account; called at the first need.
+        """
+        self._pace.make_turns = make_turns
 
     def adopt_services(self, services: Services) -> None:
         """Own the services of the run, which the storlet may use; before the start."""
@@ -162,14 +155,14 @@ class Invocation:
         if self._handover.message is None and not self._inputs.has_streams:
             self._handover.encode(self._describe())
 
-    def start(self, connection: socket.socket) -> None:
+    def start(self, connection: socket.SocketType) -> None:
         """Hand the invocation to a worker; the invocation owns ``connection`` from here on."""
         self._connection.open(connection)
         self._progress.begin_stage()
         try:
             if self._handover.message is None:
                 self._handover.encode(self._describe())
-            self._handover.send(connection, self._progress.queue_seconds())
+            self._handover.send(connection, self._progress.queue_seconds)
         except WaitExpired:
             raise self._events.blamed(self._progress.exceeded_queue()) from None
         finally:
@@ -178,12 +171,14 @@ class Invocation:
     def _describe(self) -> messages.Invoke:
         """The message; makes the descriptors that go with it."""
         handover, limits = self._handover, self.task.limits
-        self._events.redaction = self.log.redaction = Redaction(self.task.secrets.values())
+        secrets: dict[str, str] | None = None
+        if self.task.secrets:
+            secrets = _as_texts(self.task.secrets)
+            self._events.redaction = self.log.redaction = Redaction(self.task.secrets.values())
         inputs = self._inputs.describe(handover)
-        self._progress.begin_files()
         self._stream.fd, end = stream(reader_is_ours=True)
         output = messages.Output(handover.donate(end))
-        further = self._further.describe(handover)
+        further = None if self._further is None else self._further.describe(handover)
         log = self.log.open(handover)
         self._count.limit = limits.output
         self._events.max_metadata_bytes = limits.metadata
@@ -197,7 +192,7 @@ class Invocation:
             services = messages.Services(given, self._services.operations)
         return messages.Invoke(
             self.task.id, inputs, output, self.task.parameters, log, of_worker, further, services,
-            _as_texts(self.task.secrets) or None,
+            secrets,
         )  # fmt: skip
 
     def await_start(self) -> None:
@@ -230,7 +225,8 @@ class Invocation:
         try:
             self._inputs.close()
         finally:
-            self._further.close()
+            if self._further is not None:
+                self._further.close()
             if self._services is not None:
                 self._services.close()
             self._handover.close()

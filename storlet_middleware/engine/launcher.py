@@ -50,7 +50,7 @@ class Launcher:
         self._code = CodeCache(config.limits.code_bytes, logger)
         #: The limits of a version, by its text, for requests without limits of their own.
         self._effective: dict[str, Effective] = {}
-        #: Of each account with runs, as long as these exist.
+        #: Of each account with runs whose output comes in small pieces, as long as these exist.
         self._turns: WeakValueDictionary[str, Turns] = WeakValueDictionary()
 
     def effective(self, version: StorletVersion, requested: Mapping[str, float]) -> Effective:
@@ -122,13 +122,16 @@ class Launcher:
             claim = self._admission.claim(version.account, wanted.version, resources.memory_bytes)
             slot = yield from self._admission.acquire(claim, beats)
         invocation.adopt_slot(slot.waited_seconds, slot.release)
-        invocation.share_turns(self._turns.setdefault(version.account, Turns()))
+        invocation.share_turns(functools.partial(self._turns_of, version.account))
         try:
             yield from self._start_admitted(invocation, version, wanted, fetcher, beats)
         except BaseException:
             # The caller may retry with the same invocation.
             slot.release()
             raise
+
+    def _turns_of(self, account: str) -> Turns:
+        return self._turns.setdefault(account, Turns())
 
     def try_admit(self, version: StorletVersion, resources: messages.Resources) -> Slot | None:
         """A slot for an invocation of ``version``, or ``None`` if it would have to wait."""
@@ -183,7 +186,7 @@ class Launcher:
 
     def _connect_warm(
         self, version: StorletVersion, wanted: messages.Storlet, node_fault: Callable[[], str]
-    ) -> socket.socket | None:
+    ) -> socket.SocketType | None:
         try:
             return self._client.connect_warm(version.account, wanted.version)
         except TenantBusy:
@@ -199,7 +202,7 @@ class Launcher:
         wanted: messages.Storlet,
         fetcher: Fetcher,
         times: StartTimes,
-    ) -> socket.socket | Exception:
+    ) -> socket.SocketType | Exception:
         """The connection, or the exception: eventlet prints the traceback of a task that raises."""
         began, code_before = monotonic(), times.code
         try:
@@ -215,7 +218,7 @@ class Launcher:
         wanted: messages.Storlet,
         fetcher: Fetcher,
         times: StartTimes,
-    ) -> socket.socket:
+    ) -> socket.SocketType:
         code_dir = self._client.prepare(version.account, version.name)
         self._ensure_code(code_dir, version, fetcher, times)
         try:
@@ -248,7 +251,7 @@ def _close_result(starting: GreenTask) -> None:
         _connection_or_raise(starting.wait()).close()
 
 
-def _connection_or_raise(outcome: socket.socket | Exception) -> socket.socket:
+def _connection_or_raise(outcome: socket.SocketType | Exception) -> socket.SocketType:
     if isinstance(outcome, Exception):
         raise outcome
     return outcome

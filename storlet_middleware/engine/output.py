@@ -36,7 +36,8 @@ class OutputCount:
         self._check()
 
     def _check(self) -> None:
-        self._failure.raise_error()
+        if self._failure.error is not None:
+            raise self._failure.error
         if self.limit and self.total + self._created > self.limit:
             text = f"the storlet wrote more than the {self.limit} bytes allowed"
             raise Unprocessable(text, code=errors.LIMIT_OUTPUT)
@@ -54,7 +55,9 @@ def checked_metadata(metadata: Mapping[str, str], max_bytes: int) -> dict[str, s
     Raises if it is invalid.  A sandbox is not trusted to have checked it.
     """
     checked = dict(metadata)
-    size = sum(len(key.encode()) + len(value.encode()) for key, value in checked.items())
+    size = 0
+    for key, value in checked.items():
+        size += len(key.encode()) + len(value.encode())
     if size > max_bytes:
         text = f"the storlet's metadata is longer than {max_bytes} bytes"
         raise Unprocessable(text, code=errors.LIMIT_METADATA)

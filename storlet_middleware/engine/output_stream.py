@@ -35,13 +35,15 @@ POLL_SECONDS: Final = 0.25
 class OutputStream:
     """Owner of the read end, which does not block."""
 
-    __slots__ = ("_left", "fd", "has_end")
+    __slots__ = ("_is_drained", "_left", "fd", "has_end")
 
     def __init__(self) -> None:
         self.fd = -1
         #: The end of the output is known; only ``_left`` bytes belong to it.
         self.has_end = False
         self._left = 0
+        #: All writers have closed it, and all bytes were read.
+        self._is_drained = False
 
     def end_here(self) -> None:
         """The storlet has succeeded: what is in the stream now is the rest of its output.
@@ -50,15 +52,19 @@ class OutputStream:
         bytes are never read, and the reader does not wait for the end of the stream.
         """
         self.has_end = True
-        self._left = _available(self.fd)
+        self._left = 0 if self._is_drained else _available(self.fd)
 
     def read(self) -> bytes | None:
         """Bytes, ``b""`` at the end of the data, ``None`` when there are none now."""
         most = min(CHUNK_BYTES, self._left) if self.has_end else CHUNK_BYTES
+        if not most:
+            return b""
         try:
-            chunk = os.read(self.fd, most) if most else b""
+            chunk = os.read(self.fd, most)
         except BlockingIOError:
             return None
+        if not chunk:
+            self._is_drained = True
         self._left -= len(chunk) if self.has_end else 0
         return chunk
 
@@ -93,13 +99,22 @@ class ReadPace:
     that get a byte each would wake the hub as many times as often.
     """
 
-    __slots__ = ("_small_reads", "_unfair_bytes", "turns")
+    __slots__ = ("_small_reads", "_turns", "_unfair_bytes", "make_turns")
 
     def __init__(self) -> None:
-        self.turns = Turns()
+        #: Gives the turns of the account.
+        self.make_turns: Callable[[], Turns] = Turns
+        self._turns: Turns | None = None
         #: Small reads that no larger one has made up for.
         self._small_reads = 0
         self._unfair_bytes = 0
+
+    @property
+    def turns(self) -> Turns:
+        """Those of the account; most runs never need them."""
+        if self._turns is None:
+            self._turns = self.make_turns()
+        return self._turns
 
     def before_read(self) -> None:
         """Let output gather if it comes in small pieces."""

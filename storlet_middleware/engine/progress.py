@@ -27,10 +27,11 @@ class Progress:
     __slots__ = (
         "_deadlines",
         "_inputs",
-        "_offsets",
+        "_latest_end",
         "_stage_began",
         "began",
         "has_started",
+        "queue_seconds",
         "services",
         "start_times",
         "waited",
@@ -41,18 +42,25 @@ class Progress:
         self._inputs = inputs
         #: Requests to the store count like input.
         self.services: Services | None = None
-        self._offsets: tuple[int, ...] = ()
         self.began = self._stage_began = monotonic()
+        #: The total deadline; before the start, the end of a wait and a run that both last longest:
+        #: a worker that answers without having begun is limited, too.
+        self._latest_end = self.began + deadlines.queue + deadlines.total
         #: A worker has the invocation.
         self.has_started = False
         #: Seconds in the queue of the node.
         self.waited = 0.0
+        #: Time to wait for a worker; a tenth of the deadline remains after a long wait for a slot.
+        self.queue_seconds = deadlines.queue
         self.start_times = StartTimes()
 
     def add_waiting(self, seconds: float) -> None:
         """Time in the queue of the node counts for the queue deadline only."""
         self.waited += seconds
         self.began += seconds
+        self._latest_end += seconds
+        queue = self._deadlines.queue
+        self.queue_seconds = max(queue - self.waited, queue / 10)
 
     def start(self) -> None:
         """A worker has begun the invocation; from now on the storlet's deadlines count."""
@@ -61,10 +69,7 @@ class Progress:
         # The stage began with the hand-over.
         self.start_times.worker = now - self._stage_began
         self.began = self._stage_began = now
-
-    def begin_files(self) -> None:
-        """The descriptors of the input files are open."""
-        self._offsets = self._inputs.offsets()
+        self._latest_end = now + self._deadlines.total
 
     def begin_stage(self) -> None:
         """The storlet has made progress, or the invocation is being handed to a worker."""
@@ -75,28 +80,26 @@ class Progress:
 
         A sample costs microseconds, so reads of output take none; waits for output do.
         """
-        offsets = self._inputs.offsets()
-        if offsets == self._offsets:
+        if not self._inputs.were_read():
             return False
-        self._offsets = offsets
         self.begin_stage()
         return True
 
     def require_time(self) -> None:
         """Raise after the total deadline, also for a storlet that never lets its reader wait."""
-        if self._stage_began > self._latest_end():
+        if self._stage_began > self._latest_end:
             raise self._exceeded_total()
 
     def deadline(self, bytes_out: int) -> float:
         """When a wait has to end; :meth:`exceeded` is the error then."""
-        return min(self._latest_end(), self._stage_began + self._seconds(bytes_out))
+        return min(self._latest_end, self._stage_began + self._seconds(bytes_out))
 
     def exceeded(self, bytes_out: int) -> StorletError:
         """The error when the deadline has passed."""
         deadlines = self._deadlines
         if not self.has_started:
             return self.exceeded_queue()
-        if self._latest_end() < self._stage_began + self._seconds(bytes_out):
+        if self._latest_end < self._stage_began + self._seconds(bytes_out):
             return self._exceeded_total()
         if not bytes_out:
             text = f"the storlet gave no output within {deadlines.first_byte:g} s"
@@ -125,14 +128,6 @@ class Progress:
         self.begin_stage()
         return True
 
-    def queue_seconds(self) -> float:
-        """Time to wait for a worker.
-
-        A tenth of the deadline remains after a long wait for a slot.
-        """
-        queue = self._deadlines.queue
-        return max(queue - self.waited, queue / 10)
-
     def exceeded_queue(self) -> TenantBusy:
         queue = self._deadlines.queue
         # How long the invocations ahead will take is unknown here, but it was longer than this.
@@ -140,17 +135,9 @@ class Progress:
         text = f"no worker was free for this storlet within {queue:g} s"
         return TenantBusy(text, retry_after=retry_after)
 
-    def _latest_end(self) -> float:
-        """The total deadline; before the start, the end of a wait and a run that both last longest.
-
-        A worker that answers without having begun is limited, too.
-        """
-        wait = 0.0 if self.has_started else self._deadlines.queue
-        return self.began + wait + self._deadlines.total
-
     def _seconds(self, bytes_out: int) -> float:
         if not self.has_started:
-            return self.queue_seconds()
+            return self.queue_seconds
         return self._deadlines.idle if bytes_out else self._deadlines.first_byte
 
     def _exceeded_total(self) -> StorletError:

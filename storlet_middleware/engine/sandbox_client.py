@@ -72,7 +72,7 @@ class SandboxClient:
         """Whether a worker group is remembered, so that :meth:`connect_warm` probably succeeds."""
         return (account, version) in self._paths
 
-    def connect_warm(self, account: str, version: str) -> socket.socket | None:
+    def connect_warm(self, account: str, version: str) -> socket.SocketType | None:
         """A connection to a remembered worker group that is alive, else ``None``.
 
         Never waits for a sandbox.
@@ -88,7 +88,7 @@ class SandboxClient:
             self._paths.pop((account, version), None)
             return None
 
-    def connect_cold(self, account: str, storlet: messages.Storlet) -> socket.socket:
+    def connect_cold(self, account: str, storlet: messages.Storlet) -> socket.SocketType:
         """Have the storlet loaded, in a new sandbox if need be, and connect.
 
         Its code is on the node already.
@@ -144,7 +144,7 @@ class SandboxClient:
 
 
 def _exchange(
-    control: socket.socket, request: messages.Message, expected: type[_Answer], give_up: float
+    control: socket.SocketType, request: messages.Message, expected: type[_Answer], give_up: float
 ) -> _Answer:
     send = functools.partial(framing.send, control, request)
     when_writable(control.fileno(), send, give_up)

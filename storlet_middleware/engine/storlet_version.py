@@ -21,6 +21,8 @@ from storlet_middleware.names import BUNDLE_SUFFIX
 #: With the most dependencies that metadata can name, a version takes 80 KB, and the number of a
 #: tenant's versions is unbounded.
 MAX_VERSIONS: Final = 256
+#: Each value of a limit in a request makes a worker group of its own.
+_MAX_GROUPS: Final = 16
 #: Fields that do not change the code; see the module.
 _NOT_IN_KEY: Final = (
     "limits", "records", "parameters", "archives", "inputs", "outputs", "services", "seekable",
@@ -139,6 +141,19 @@ class StorletVersion:
 
     def load_request(self, group: str, resources: messages.Resources) -> messages.Storlet:
         """The request to sandboxd to load this code in a ``group`` with ``resources``."""
+        known = self._load_requests.get(group)
+        if known is None:
+            if len(self._load_requests) >= _MAX_GROUPS:
+                self._load_requests.clear()
+            known = self._load_requests[group] = self._load_request(group, resources)
+        return known
+
+    @cached_property
+    def _load_requests(self) -> dict[str, messages.Storlet]:
+        """By group; most runs of a version are in the same one."""
+        return {}
+
+    def _load_request(self, group: str, resources: messages.Resources) -> messages.Storlet:
         # The jars of a bundle are in the folder of its code, like a plain storlet's.
         archives = self.archives or (self.name + BUNDLE_SUFFIX if self.digest else self.name,)
         file, *dependencies = [*archives, *(each.name for each in self.files[1:])]

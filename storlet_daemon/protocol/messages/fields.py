@@ -136,18 +136,17 @@ def wire(reader: Reader, **options: Any) -> Any:
 
 
 _Rows = tuple[tuple[str, Reader, bool], ...]
-_ROWS: dict[type, _Rows] = {}
 
 
-def _rows(kind: type) -> _Rows:
-    """Name, reader and is-required of each field of ``kind``.
+class _RowsByClass(dict[type, _Rows]):
+    """Name, reader and is-required of each field of a class.
 
     Computed once per class, because every invocation uses it.
     """
-    rows = _ROWS.get(kind)
-    if rows is None:
+
+    def __missing__(self, kind: type) -> _Rows:
         none = dataclasses.MISSING
-        rows = _ROWS[kind] = tuple(
+        rows = self[kind] = tuple(
             (
                 field.name,
                 field.metadata["reader"],
@@ -155,13 +154,16 @@ def _rows(kind: type) -> _Rows:
             )
             for field in dataclasses.fields(kind)
         )
-    return rows
+        return rows
+
+
+_ROWS = _RowsByClass()
 
 
 def _build(kind: type[_M], fields: Mapping[str, Any], where: str, faults: list[str]) -> _M | None:
     values = {}
     before = len(faults)
-    for name, reader, is_required in _rows(kind):
+    for name, reader, is_required in _ROWS[kind]:
         value = fields.get(name)
         if value is not None:
             values[name] = reader(value, where + name, faults)
@@ -170,22 +172,25 @@ def _build(kind: type[_M], fields: Mapping[str, Any], where: str, faults: list[s
     return kind(**values) if len(faults) == before else None
 
 
-_SCALARS = frozenset((str, int, float, bool))
+#: Classes whose values are JSON already.
+_JSON = frozenset((str, int, float, bool, dict))
 
 
 def _as_json(value: Any) -> Any:
     kind = type(value)
-    if kind in _SCALARS:
+    if kind in _JSON:
         return value
-    if kind in _ROWS or dataclasses.is_dataclass(kind):
-        return {
-            name: _as_json(item)
-            for name, _, _ in _rows(kind)
-            if (item := getattr(value, name)) is not None
-        }
     if isinstance(value, (tuple, list)):
         return [_as_json(item) for item in value]
-    return value if kind is dict else dict(value)
+    if kind not in _ROWS and not dataclasses.is_dataclass(kind):
+        return dict(value)
+    found = {}
+    for name, _, _ in _ROWS[kind]:
+        item = getattr(value, name)
+        if item is not None:
+            # Without a call for each scalar: an invocation has many.
+            found[name] = item if type(item) in _JSON else _as_json(item)
+    return found
 
 
 @dataclass(frozen=True)
@@ -201,10 +206,7 @@ class Message:
         head: dict[str, Any] = (
             {"v": VERSION, "type": self.TYPE} if self.IS_VERSIONED else {"type": self.TYPE}
         )
-        for name, _, _ in _rows(type(self)):
-            value = getattr(self, name)
-            if value is not None:
-                head[name] = _as_json(value)
+        head.update(_as_json(self))
         return head
 
     def descriptor_faults(self, count: int) -> list[str]:

@@ -224,7 +224,7 @@ class Workers:
             finally:
                 run.close_files()
 
-    def connect(self) -> socket.socket:
+    def connect(self) -> socket.SocketType:
         return concurrency.connect(self.path, 5)
 
     def settle(self) -> None:

@@ -329,12 +329,12 @@ def test_an_invocation_releases_its_slot_once_and_queueing_does_not_count_as_its
     began = invocation._progress.began
     invocation.adopt_slot(4.0, lambda: left.append(None))
     assert invocation._progress.began == began + 4
-    assert invocation._progress.queue_seconds() == 6.0
+    assert invocation._progress.queue_seconds == 6.0
     invocation.close()
     invocation.close()
     assert len(left) == 1
     invocation.adopt_slot(9.0, lambda: left.append(None))
-    assert invocation._progress.queue_seconds() == 1.0, "the minimum"
+    assert invocation._progress.queue_seconds == 1.0, "the minimum"
 
 
 def test_tasks_killed_while_queued_leave_nothing_counted(

@@ -28,13 +28,14 @@ DONE = messages.Done("ok", usage=messages.Usage(0.5, 4096))
 
 
 class ScriptedConnection(Connection):
-    """A connection whose events are given; its descriptor is never readable."""
+    """A connection whose events are given; its descriptor is readable while there are any."""
 
     def __init__(self, events: list[messages.Message]) -> None:
         super().__init__()
         self.events = events
         self.is_finished = False
         self._reader, self._writer = os.pipe()
+        os.write(self._writer, bytes(len(events)))
 
     def fileno(self) -> int:
         return self._reader
@@ -42,6 +43,7 @@ class ScriptedConnection(Connection):
     def receive(self) -> messages.Message:
         if not self.events:
             raise BlockingIOError
+        os.read(self._reader, 1)
         return self.events.pop(0)
 
     def finish(self) -> None:
@@ -66,14 +68,14 @@ class Case:
         os.write(self._writer, b"0123456789")
         inputs = Inputs([], lambda: None)
         progress = Progress(Deadlines(queue, 60.0, 60.0, 60.0), inputs)
+        count = OutputCount(progress, inputs.failure)
         self.events = Events(
             self.connection,
             inputs,
             progress,
             self.output,
-            FurtherOutputs(
-                sinks, OutputCount(progress, inputs.failure), inputs.failure, ReadPace()
-            ),
+            count,
+            FurtherOutputs(sinks, count, inputs.failure, ReadPace()) if sinks else None,
             lambda: self.released.append(None),
         )
         self.events.max_metadata_bytes = 4096

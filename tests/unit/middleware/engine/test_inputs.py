@@ -93,7 +93,7 @@ def test_bytes_taken_are_those_of_streams_and_of_files_from_their_first_byte(fil
     given, stream = hand.give()
     os.lseek(given, 7, os.SEEK_SET)
     assert wait_until(lambda: hand.inputs.bytes_taken() == 5 + 5)
-    assert hand.inputs.offsets() == (7,)
+    assert [hand.inputs.were_read(), hand.inputs.were_read()] == [True, False]
     os.lseek(given, 0, os.SEEK_SET)  # a storlet may seek back
     assert hand.inputs.bytes_taken() == 5
     assert os.read(stream, 10) == b"abcde"
@@ -104,8 +104,9 @@ def test_a_file_in_which_a_storlet_seeks_counts_what_its_worker_reported(file: i
     hand = Hand([FileInput(file, {"a": "b"}, size=10)])
     [described] = hand.inputs.describe(hand.handover)
     assert (described.seekable, described.size, described.start) == ("file", 10, None)
+    assert not hand.inputs.were_read()
     os.lseek(file, 7, os.SEEK_SET)
-    assert hand.inputs.offsets() == (7,)
+    assert hand.inputs.were_read()
     assert hand.inputs.bytes_taken() == 0
     hand.inputs.reported_bytes = 4
     assert hand.inputs.bytes_taken() == 4
@@ -148,7 +149,7 @@ def test_a_broken_source_cancels_once_and_its_error_is_raised(
     hand.give()
     assert wait_until(lambda: hand.cancelled == 1)
     with pytest.raises(raised) as caught:
-        hand.inputs.raise_error()
+        hand.inputs.failure.raise_error()
     expected = "input.etag_mismatch" if raised is StorletError else "input.incomplete"
     assert caught.value.code == expected
     hand.close()
@@ -216,5 +217,5 @@ def test_input_that_is_not_taken_is_the_storlets_fault_only_while_its_output_is_
     inputs.is_output_awaited = is_awaited
     inputs._fail(Unprocessable("no more input was taken", code=errors.TIMEOUT_IDLE))
     with pytest.raises(StorletError) as caught:
-        inputs.raise_error()
+        inputs.failure.raise_error()
     assert caught.value.code == code

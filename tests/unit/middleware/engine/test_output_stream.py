@@ -109,7 +109,7 @@ def test_runs_of_an_account_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
     turns = Turns()
     for _ in range(3):
         pace = ReadPace()
-        pace.turns = turns
+        pace.make_turns = lambda: turns
         for _ in range(20):
             pace.after_read(1)
         pace.before_read()

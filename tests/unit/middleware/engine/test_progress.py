@@ -127,20 +127,20 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 1000.0
-        self.read: tuple[int, ...] = (0,)
+        self.was_read = False
         self.fed_at = 0.0
         monkeypatch.setattr(progress, "monotonic", lambda: self.now)
         self.progress = Progress(Deadlines(10.0, 20.0, 5.0, 100.0), cast("Inputs", self))
 
-    def offsets(self) -> tuple[int, ...]:
-        return self.read
+    def were_read(self) -> bool:
+        was_read, self.was_read = self.was_read, False
+        return was_read
 
     def were_fed_since(self, moment: float) -> bool:
         return self.fed_at > moment
 
     def start(self) -> Progress:
         self.progress.start()
-        self.progress.begin_files()
         return self.progress
 
 
@@ -176,9 +176,9 @@ def test_the_total_deadline_ends_a_storlet_that_makes_progress(clock: Clock) -> 
 def test_time_in_the_queue_counts_for_the_queue_only(clock: Clock) -> None:
     clock.now = 1008.0
     clock.progress.add_waiting(8.0)
-    assert clock.progress.queue_seconds() == 2.0
+    assert clock.progress.queue_seconds == 2.0
     clock.progress.add_waiting(50.0)
-    assert clock.progress.queue_seconds() == 1.0, "a tenth of the deadline remains"
+    assert clock.progress.queue_seconds == 1.0, "a tenth of the deadline remains"
     clock.start()
     assert clock.progress.began == clock.now, "the run has its whole total deadline"
 
@@ -187,7 +187,7 @@ def test_input_that_is_read_or_fed_begins_a_stage(clock: Clock) -> None:
     running = clock.start()
     clock.now = 1004.0
     assert not running.has_progressed()
-    clock.read = (7,)
+    clock.was_read = True
     assert running.has_progressed()
     assert running.deadline(1) == 1009.0
     assert not running.has_progressed()

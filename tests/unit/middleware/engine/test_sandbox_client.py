@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +92,9 @@ def test_a_full_queue_of_a_worker_group_is_429(
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(path)
         listener.listen(0)
-        with client.connect_warm("AUTH_test", "v"), pytest.raises(StorletError) as caught:  # type: ignore[union-attr]
+        waiting = client.connect_warm("AUTH_test", "v")
+        assert waiting is not None
+        with closing(waiting), pytest.raises(StorletError) as caught:
             client.connect_warm("AUTH_test", "v")
     assert (caught.value.status, caught.value.code) == (429, "tenant.busy")
 
