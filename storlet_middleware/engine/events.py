@@ -36,7 +36,6 @@ class Events:
     :param connection: to the worker; closed after ``done``.
     :param output: the first output; its end is set at a successful ``done``.
     :param count: of the bytes of all outputs.
-    :param further: the others, likewise; ``None`` if there are none.
     :param on_done: called at ``done``, before the connection is closed.
     """
 
@@ -47,7 +46,6 @@ class Events:
         progress: Progress,
         output: OutputStream,
         count: OutputCount,
-        further: FurtherOutputs | None,
         on_done: Callable[[], None],
     ) -> None:
         self._connection = connection
@@ -56,8 +54,9 @@ class Events:
         self._progress = progress
         self._output = output
         self._count = count
-        self._further = further
         self._on_done = on_done
+        #: The outputs after the first, whose end is set likewise; ``None`` if there are none.
+        self.further: FurtherOutputs | None = None
         #: The limit of the task, set before the first event.
         self.max_metadata_bytes = 0
         #: Removes the values of the run's secrets from the texts of an error.
@@ -103,7 +102,7 @@ class Events:
         is_short = until is not None and until < due
         end = until if until is not None and is_short else due
         # A byte of a further output, which a task of its own reads, changes the deadline.
-        has_further = self._further is not None
+        has_further = self.further is not None
         is_poll = not is_short and has_further and due - monotonic() > POLL_SECONDS
         if is_poll:
             end = monotonic() + POLL_SECONDS
@@ -127,7 +126,7 @@ class Events:
 
     def _have_outputs_progressed(self, due: float) -> bool:
         """Whether a further output was read before ``due``, or waits for its receiver."""
-        is_held_up = self._further is not None and self._further.are_held_up
+        is_held_up = self.further is not None and self.further.are_held_up
         if is_held_up and not self._progress.is_over:
             self._progress.begin_stage()
             return True
@@ -142,7 +141,7 @@ class Events:
         if isinstance(event, messages.Started) and not self._progress.has_started:
             self._progress.start()
             return
-        if isinstance(event, messages.Metadata) and self._is_expected(event.number):
+        if isinstance(event, messages.Metadata) and self._is_expected(event.output or 0):
             self._handle_metadata(event)
         elif isinstance(event, messages.Done) and not self._output.has_end:
             self._handle_done(event)
@@ -155,12 +154,12 @@ class Events:
         """Whether the output with this number exists, and has no metadata yet."""
         if not number:
             return not self.has_metadata
-        return self._further is not None and self._further.is_missing(number)
+        return self.further is not None and self.further.is_missing(number)
 
     def _handle_metadata(self, event: messages.Metadata) -> None:
         metadata = checked_metadata(event.metadata, self.max_metadata_bytes)
-        if event.number and self._further is not None:
-            self._further.begin(event.number, metadata)
+        if event.output and self.further is not None:
+            self.further.begin(event.output, metadata)
         else:
             self.metadata.update(metadata)
             self.has_metadata = True
@@ -174,7 +173,7 @@ class Events:
                 "peak_memory_bytes": done.usage.peak_memory_bytes,
             }
             self._inputs.reported_bytes = done.usage.input_bytes or 0
-        further = self._further
+        further = self.further
         if done.is_ok and self.has_metadata and (further is None or further.have_metadata):
             self._output.end_here()
             if further is not None:

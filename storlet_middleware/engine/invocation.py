@@ -95,9 +95,9 @@ class Invocation:
             self._progress,
             self._stream,
             self._count,
-            self._further,
             self._slot.release,
         )
+        self._events.further = self._further
         self.metadata, self.usage = self._events.metadata, self._events.usage
         self.output = FirstOutput(
             self._stream, self._pace, self._count, self._events, self._inputs, self._further
@@ -220,7 +220,8 @@ class Invocation:
 
     def close(self) -> None:
         """Release everything; cancels a storlet that has not ended.  May be called twice."""
-        self._slot.release()
+        if self._slot.held is not None:
+            self._slot.release()
         self._connection.close()
         try:
             self._inputs.close()

@@ -35,15 +35,13 @@ POLL_SECONDS: Final = 0.25
 class OutputStream:
     """Owner of the read end, which does not block."""
 
-    __slots__ = ("_is_drained", "_left", "fd", "has_end")
+    __slots__ = ("_left", "fd", "has_end")
 
     def __init__(self) -> None:
         self.fd = -1
         #: The end of the output is known; only ``_left`` bytes belong to it.
         self.has_end = False
         self._left = 0
-        #: All writers have closed it, and all bytes were read.
-        self._is_drained = False
 
     def end_here(self) -> None:
         """The storlet has succeeded: what is in the stream now is the rest of its output.
@@ -52,19 +50,15 @@ class OutputStream:
         bytes are never read, and the reader does not wait for the end of the stream.
         """
         self.has_end = True
-        self._left = 0 if self._is_drained else _available(self.fd)
+        self._left = _available(self.fd)
 
     def read(self) -> bytes | None:
         """Bytes, ``b""`` at the end of the data, ``None`` when there are none now."""
         most = min(CHUNK_BYTES, self._left) if self.has_end else CHUNK_BYTES
-        if not most:
-            return b""
         try:
-            chunk = os.read(self.fd, most)
+            chunk = os.read(self.fd, most) if most else b""
         except BlockingIOError:
             return None
-        if not chunk:
-            self._is_drained = True
         self._left -= len(chunk) if self.has_end else 0
         return chunk
 

@@ -393,7 +393,7 @@ class Result:
         found = [
             event.metadata
             for event in self.events
-            if isinstance(event, messages.Metadata) and event.number == number
+            if isinstance(event, messages.Metadata) and (event.output or 0) == number
         ]
         assert len(found) <= 1
         return found[0] if found else None

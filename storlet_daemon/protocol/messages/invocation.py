@@ -187,11 +187,6 @@ class Metadata(Message):
     metadata: Mapping[str, str] = wire(read_texts_by_name)
     output: int | None = wire(read_count, default=None)
 
-    @property
-    def number(self) -> int:
-        """The number of the output."""
-        return self.output or 0
-
 
 @dataclass(frozen=True)
 class Usage:
@@ -223,7 +218,7 @@ class Done(Message):
         return self.outcome == OK
 
     def descriptor_faults(self, count: int) -> list[str]:
-        faults = super().descriptor_faults(count)
+        faults = super().descriptor_faults(count) if count != self.DESCRIPTORS else []
         if self.outcome == ERROR and (self.code is None or self.message is None):
             faults.append("a done with outcome error needs a code and a message")
         return faults

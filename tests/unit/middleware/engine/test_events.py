@@ -75,9 +75,10 @@ class Case:
             progress,
             self.output,
             count,
-            FurtherOutputs(sinks, count, inputs.failure, ReadPace()) if sinks else None,
             lambda: self.released.append(None),
         )
+        if sinks:
+            self.events.further = FurtherOutputs(sinks, count, inputs.failure, ReadPace())
         self.events.max_metadata_bytes = 4096
 
     def take_all(self) -> None:
