@@ -573,7 +573,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 20
+    assert len(commands) == 21
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -785,3 +785,24 @@ def test_deidentify(owner: Client, container: str) -> None:
     refused = owner.get(table, run)
     assert (refused.status, refused.error) == (422, "storlet.failed")
     assert "columns without an action, by their numbers: 2" in refused.text
+
+
+def test_a_rule_finds_values_in_free_text(owner: Client, container: str, ward: Ward) -> None:
+    text = b"Dana Levi, dana@example.com, 4111 1111 1111 1111\r\n" * 20_000
+    found = b"Dana Levi, [EMAIL], [CARD]\r\n" * 20_000
+    # In a rule, literal braces are doubled.
+    given = {"format": "text", "columns": '{{"line": "find:email,card"}}'}
+    answer = ruled(ward, "std:deidentify", text, **given)
+    assert (answer.status, answer.is_broken, answer.body) == (200, False, found)
+    refused = ruled(ward, "std:deidentify", text, **{**given, "columns": '{{"line": "find:name"}}'})
+    assert (refused.status, refused.error) == (422, "storlet.failed")
+    assert b"dana@" not in refused.body
+    # The receipt of a run that a request begins.
+    path, receipt = f"{container}/letter", f"{container}/receipt.json"
+    assert owner.put(path, text).status == 201
+    run = run_headers("std:deidentify", {**given, "columns": '{"line": "find:email,card"}'})
+    answer = owner.get(path, run | {"X-Storlet-Output": f"/{receipt}"})
+    assert answer.body == found
+    counts = json.loads(owner.get(receipt).body)["columns"]["line"]
+    kinds = {"email": 20_000, "card": 20_000}
+    assert counts == {"action": "find", "changed": 20_000, "found": kinds}

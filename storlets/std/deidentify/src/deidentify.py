@@ -1,5 +1,6 @@
 """Changes or drops columns of CSV or keys of JSON lines, by a contract that names each of them.
 
+In columns of free text, and in objects that are free text, it replaces the values that it finds.
 It fails closed: a column without an action, a value that its action cannot change, and a line that
 cannot be read are errors.
 """
@@ -12,12 +13,17 @@ from typing import Any
 from storlet import secrets
 
 from contract import DROP, Action, ContractError, contract_of
+from declared_kinds import declared_kinds
 from parameters import shown
-from tables import DROPPED, csv_changed, json_changed
+from tables import DROPPED, csv_changed, json_changed, text_changed
 
 #: A tab at the end of a header's value is lost, so the delimiter has a name.
 DELIMITERS = {"tab": "\t"}
-TYPES = {"csv": "text/csv; charset=utf-8", "jsonl": "application/jsonl"}
+TYPES = {
+    "csv": "text/csv; charset=utf-8",
+    "jsonl": "application/jsonl",
+    "text": "text/plain; charset=utf-8",
+}
 
 
 class Deidentify:
@@ -28,7 +34,12 @@ class Deidentify:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         name = params.get("key")
-        contract = contract_of(params["columns"], secrets.get(name) if name else None)
+        patterns = params.get("patterns")
+        contract = contract_of(
+            params["columns"],
+            secrets.get(name) if name else None,
+            declared_kinds(patterns) if patterns else (),
+        )
         delimiter = DELIMITERS.get(params["delimiter"], params["delimiter"])
         if len(delimiter) != 1 or delimiter in '"\r\n\0':
             raise ContractError("delimiter: want one character, or tab")
@@ -37,8 +48,10 @@ class Deidentify:
         changes = Changes(contract)
         if params["format"] == "csv":
             count = csv_changed(in_files[0], target, contract, delimiter, changes.apply)
-        else:
+        elif params["format"] == "jsonl":
             count = json_changed(in_files[0], target, contract, changes.apply)
+        else:
+            count = text_changed(in_files[0], target, contract, changes.apply)
         if len(out_files) > 1:
             out_files[1].set_metadata({"Content-Type": "application/json"})
             out_files[1].write(json.dumps(changes.receipt(count)).encode() + b"\n")
@@ -74,6 +87,9 @@ class Changes:
             raise ContractError(
                 f"line {line}: {shown(column)}: {action.name} cannot change this value"
             ) from None
+        if action.finder is not None and changed == value:
+            # A number in JSON stays one.
+            return value
         self._counts[column] += 1
         return changed
 
@@ -82,7 +98,12 @@ class Changes:
         return {
             "records": records,
             "columns": {
-                name: {"action": action.name, "changed": self._counts[name]}
+                name: {"action": action.name, "changed": self._counts[name], **found_by(action)}
                 for name, action in self._contract.items()
             },
         }
+
+
+def found_by(action: Action) -> dict[str, Any]:
+    """The number of values of each kind that an action for free text has replaced."""
+    return {} if action.finder is None else {"found": action.finder.counts}

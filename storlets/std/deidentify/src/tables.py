@@ -1,4 +1,4 @@
-"""Records of CSV and JSON lines: read, and written with other values.
+"""Records of CSV and JSON lines, and lines of text: read, and written with other values.
 
 A line that is not UTF-8, CSV or JSON is an error, because its columns are unknown.  No message has
 a value.
@@ -18,6 +18,8 @@ from utf8_lines import MOST_RECORD_BYTES, Lines
 
 FLUSH_CHARACTERS = 64 * 1024
 DROPPED = object()
+#: The one column of a text.
+LINE = "line"
 
 #: Line, column, value -> its new value, or DROPPED.
 Applied = Callable[[int, str, Any], Any]
@@ -135,6 +137,26 @@ def json_changed(source: Any, target: Any, contract: dict[str, Action], apply: A
         output.text.write("{" + ", ".join(members) + "}\n")
         output.flush_if_long()
         count += 1
+    output.flush()
+    return count
+
+
+def text_changed(source: Any, target: Any, contract: dict[str, Action], apply: Applied) -> int:
+    """Write the text with changed lines; the number of lines.
+
+    Each line is searched as a whole, without its end.
+    """
+    if list(contract) != [LINE] or contract[LINE].finder is None:
+        raise ContractError(
+            f'columns: a text has the one column {LINE}: want {{"{LINE}": "find"}} or find-hmac'
+        )
+    output, count = Output(target), 0
+    lines = Lines(source)
+    for count, text in enumerate(lines, 1):
+        lines.record = 0
+        body = text.rstrip("\r\n")
+        output.text.write(apply(count, LINE, body) + text[len(body) :])
+        output.flush_if_long()
     output.flush()
     return count
 
