@@ -30,7 +30,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from swift.common.constraints import check_utf8
 from swift.common.registry import register_swift_info
 from swift.common.swob import HTTPException, HTTPPreconditionFailed, Request
 from swift.common.utils import config_true_value, get_logger
@@ -148,10 +147,12 @@ class ProxyFilter:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         """WSGI."""
-        start_response = s3_headers.keeping(environ, start_response)
+        is_s3 = s3_request.is_s3(environ)
+        if is_s3:
+            start_response = s3_headers.keeping(environ, start_response)
         run: list[Run] = []
         try:
-            answer = self._answer(environ, run)
+            answer = self._answer(environ, run, is_s3=is_s3)
         except SwiftRefusal as refusal:
             answer = self._errors.of_swift(environ, refusal, _rule_refusal(environ), *run)
         except HTTPException as refusal:
@@ -168,13 +169,13 @@ class ProxyFilter:
 
     # --- stages of a request ---------------------------------------------------------------------
 
-    def _answer(self, environ: dict[str, Any], runs: list[Run]) -> Any:
+    def _answer(self, environ: dict[str, Any], runs: list[Run], *, is_s3: bool) -> Any:
         """The answer, as a WSGI application; the run is added to ``runs`` before it begins, because
         error answers carry its headers.
         """
         # A middleware to the left may send an environment once more.
         environ.pop(CONTEXT, None)
-        operation = self._operation(environ)
+        operation = self._operation(environ, is_s3=is_s3)
         route = route_of(environ, operation, self._proxy.catalog.containers)
         if operation is None:
             return (
@@ -209,15 +210,15 @@ class ProxyFilter:
         elif route is Route.RUN_ON_DATA:
             run = self._run_on_data(operation, context_of(environ))
         elif route is Route.PASS:
-            return ruling.swift_answer() or self._forward
+            compared = None if ruling.evaluation is None else ruling.swift_answer()
+            return compared or self._forward
         else:
             return self._route(route, environ, ruling)
         runs.append(run)
         return run.answer()
 
-    def _operation(self, environ: dict[str, Any]) -> Operation | None:
+    def _operation(self, environ: dict[str, Any], *, is_s3: bool) -> Operation | None:
         """The operation of a request; raises if the request alone shows that it is refused."""
-        is_s3 = s3_request.is_s3(environ)
         if is_s3:
             s3_request.remember(environ)
         operation = parse(environ)
@@ -256,8 +257,8 @@ class ProxyFilter:
 
     def _explicit_run(self, operation: Operation, context: RequestContext, ruling: PassOn) -> Run:
         """A run that the client requests."""
-        place = operation.path
-        if not check_utf8(place.container) or not check_utf8(place.name):
+        # The path of an operation is UTF-8.
+        if operation.path.is_hidden:
             raise BadRequest("the path is not valid UTF-8 or contains NULL")
         request = storlet_request.parse(operation, self._config)
         self._require_enabled(context.environ)

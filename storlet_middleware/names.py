@@ -14,6 +14,7 @@ page follow from it.  A name that ends in ``-`` is a prefix."""
 
 from __future__ import annotations
 
+import functools
 import re
 from dataclasses import dataclass
 from enum import Enum
@@ -293,6 +294,8 @@ MOST_SECRETS: Final = 8
 _BUNDLE_NAME: Final = re.compile(r"([a-z][a-z0-9_-]{0,62})(?:@([1-9][0-9]{0,8}))?")
 
 
+# A request has one name of a storlet, for which these functions are called several times.
+@functools.lru_cache(maxsize=1024)
 def bundle_of(storlet: str) -> tuple[str, int] | None:
     """Name and version number (0: the current one) of a storlet that is a bundle.
 
@@ -309,11 +312,13 @@ def secret_name_fault(name: str) -> str:
     return "want the name of a secret: a lower-case letter, then at most 62 of a-z, 0-9 and '-'"
 
 
+@functools.lru_cache(maxsize=1024)
 def is_library(storlet: str) -> bool:
     """Whether the name is one of the system library."""
     return storlet.startswith(LIBRARY)
 
 
+@functools.lru_cache(maxsize=1024)
 def object_of(storlet: str) -> str:
     """The object in the storlet container that the name of a storlet refers to."""
     bundle = bundle_of(storlet)

@@ -45,6 +45,7 @@ MAX_JSON: Final = 1 << 20
 MAX_FRAME: Final = 1 << 24
 # Made once: ``json.dumps`` with options makes an encoder for each message.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_DECODER: Final = json.JSONDecoder()
 
 
 class FrameError(ValueError):
@@ -64,29 +65,26 @@ class Encoder:
 
     def __init__(self, chunk_bytes: int) -> None:
         self._chunk_bytes = chunk_bytes
-        self._bytes = 0
+        #: Bytes in the chunk that is not full yet.
+        self._begun_bytes = 0
+        #: The number of whole chunks, which the proxy has got, or gets at once.
+        self.chunks = 0
+        #: True if the frames so far fill whole chunks, so that the proxy gets all of them.
+        self.is_flushed = True
 
     def data(self, chunk: bytes, kind: int = DATA) -> bytes:
         frame = _HEADER.pack(kind, len(chunk)) + chunk
-        self._bytes += len(frame)
+        whole, self._begun_bytes = divmod(self._begun_bytes + len(frame), self._chunk_bytes)
+        self.chunks += whole
+        self.is_flushed = not self._begun_bytes
         return frame
 
     def message(self, kind: int, message: dict[str, Any]) -> bytes:
         return self.data(_ENCODER.encode(message).encode(), kind)
 
-    @property
-    def is_flushed(self) -> bool:
-        """True if the frames so far fill whole chunks, so that the proxy gets all of them."""
-        return self._bytes % self._chunk_bytes == 0
-
-    @property
-    def chunks(self) -> int:
-        """The number of whole chunks, which the proxy has got, or gets at once."""
-        return self._bytes // self._chunk_bytes
-
     def pad(self) -> bytes:
         """A PAD frame that ends where the current chunk ends; a whole chunk when none is begun."""
-        room = self._chunk_bytes - self._bytes % self._chunk_bytes
+        room = self._chunk_bytes - self._begun_bytes
         if room < _HEADER.size:
             room += self._chunk_bytes
         return self.data(bytes(room - _HEADER.size), PAD)
@@ -138,7 +136,7 @@ class Decoder:
 
     def _end_json(self) -> dict[str, Any]:
         try:
-            message = json.loads(self._json.decode())
+            message = _DECODER.decode(self._json.decode())
         except ValueError as error:
             raise FrameError(f"frame is not JSON: {error}") from error
         if not isinstance(message, dict):

@@ -36,7 +36,12 @@ LIBRARY_VERSION: Final = "1-library"
 #: The version of a description of a storlet that seeks in its input, which an older node would
 #: give a stream.
 SEEKABLE_VERSION: Final = "1-seekable"
-_ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_")
+_KNOWN_VERSIONS: Final = (VERSION, BUNDLE_VERSION, LIBRARY_VERSION, SEEKABLE_VERSION)
+#: Key of the first header in an environment.
+ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_")
+# Made once: ``json.dumps`` with options makes an encoder for each description.
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_DECODER: Final = json.JSONDecoder()
 
 
 class UnknownVersion(ValueError):
@@ -73,7 +78,7 @@ class BackendInvocation:
 
         The storlet has to run at the proxy then.
         """
-        data = json.dumps(
+        data = _ENCODER.encode(
             {
                 "version": _version_of(self.storlet),
                 "frames": self.frame_versions,
@@ -86,19 +91,18 @@ class BackendInvocation:
                 "log_delay": self.log_delay_seconds,
                 "gulp": self.chunk_bytes,
                 "limits": dict(self.limits),
-            },
-            separators=(",", ":"),
+            }
         )
-        pieces = [data[at : at + _PIECE] for at in range(0, len(data), _PIECE)]
-        if len(pieces) > _MAX_PIECES:
+        count = -(-len(data) // _PIECE)
+        if count > _MAX_PIECES:
             return None
         # The count and the first piece share a header, so one header is nearly always enough.
         # Swift handles each header a dozen times on its way.
-        headers = {
-            f"{names.BACKEND_INVOCATION}-{index}": piece
-            for index, piece in enumerate(pieces[1:], 1)
-        }
-        return {names.BACKEND_INVOCATION: f"{len(pieces)} {pieces[0]}", **headers}
+        headers = {names.BACKEND_INVOCATION: f"{count} {data[:_PIECE]}"}
+        for index in range(1, count):
+            at = index * _PIECE
+            headers[f"{names.BACKEND_INVOCATION}-{index}"] = data[at : at + _PIECE]
+        return headers
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, Any]) -> BackendInvocation | None:
@@ -106,34 +110,37 @@ class BackendInvocation:
 
         Raises :class:`UnknownVersion`, or another ``ValueError`` if the description is broken.
         """
-        header = environ.get(_ENVIRON_KEY)
+        header = environ.get(ENVIRON_KEY)
         if header is None:
             return None
         try:
-            count, piece = header.split(" ", 1)
-            further = (environ[f"{_ENVIRON_KEY}_{index}"] for index in range(1, int(count)))
-            message = json.loads("".join([piece, *further]))
-            _require_known_version(message)
-            return cls(
-                id=message["id"],
-                storlet=StorletVersion.from_text(message["storlet"]),
-                parameters=message["parameters"],
-                ranges=tuple((first, last) for first, last in message["ranges"]),
-                wants_log=message["log"],
-                chunk_bytes=message["gulp"],
-                limits={str(name): float(value) for name, value in message["limits"].items()},
-                frame_versions=tuple(message.get("frames", (_FIRST_VERSION,))),
-                keeps_log_tail=bool(message.get("log_tail")),
-                log_delay_seconds=_seconds(message.get("log_delay")),
-            )
-        except UnknownVersion:
-            raise
+            count, data = header.split(" ", 1)
+            for index in range(1, int(count)):
+                data += environ[f"{ENVIRON_KEY}_{index}"]
+            message = _DECODER.decode(data)
+            version = message.get("version", _FIRST_VERSION)
+            if version in _KNOWN_VERSIONS:
+                limits, log_delay = message["limits"].items(), message.get("log_delay")
+                return cls(
+                    id=message["id"],
+                    storlet=StorletVersion.from_text(message["storlet"]),
+                    parameters=message["parameters"],
+                    ranges=tuple(map(_range_of, message["ranges"])),
+                    wants_log=message["log"],
+                    chunk_bytes=message["gulp"],
+                    limits={str(name): float(value) for name, value in limits} if limits else {},
+                    frame_versions=tuple(message.get("frames", (_FIRST_VERSION,))),
+                    keeps_log_tail=bool(message.get("log_tail")),
+                    log_delay_seconds=None if log_delay is None else float(log_delay),
+                )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"{names.BACKEND_INVOCATION}: {error!r}") from error
+        raise UnknownVersion(f"{names.BACKEND_INVOCATION}: version {version!r} is not known")
 
 
-def _seconds(value: Any) -> float | None:
-    return None if value is None else float(value)
+def _range_of(pair: Any) -> ByteRange:
+    first, last = pair
+    return first, last
 
 
 def _version_of(storlet: StorletVersion) -> str:
@@ -142,9 +149,3 @@ def _version_of(storlet: StorletVersion) -> str:
     if names.is_library(storlet.name):
         return LIBRARY_VERSION
     return BUNDLE_VERSION if storlet.digest else VERSION
-
-
-def _require_known_version(message: Mapping[str, Any]) -> None:
-    version = message.get("version", _FIRST_VERSION)
-    if version not in (VERSION, BUNDLE_VERSION, LIBRARY_VERSION, SEEKABLE_VERSION):
-        raise UnknownVersion(f"{names.BACKEND_INVOCATION}: version {version!r} is not known")

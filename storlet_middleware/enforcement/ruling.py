@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from rules.conditions import METHODS
 from rules.facts import Facts
@@ -92,6 +92,9 @@ class PassOn:
         return None
 
 
+_PASS_ON: Final = PassOn()
+
+
 @dataclass(frozen=True)
 class RunStorlets:
     """Run the storlets of the rules, and the client's own."""
@@ -150,13 +153,13 @@ class Enforcement:
         :raises SwiftRefusal: Swift refuses.
         """
         if operation.sent_method not in METHODS:
-            return PassOn()  # preflights reveal no objects, and Swift has no other methods
+            return _PASS_ON  # preflights reveal no objects, and Swift has no other methods
         if (
             operation.method == "HEAD"
             and operation.path.name is None
             and caller.is_from_swift(environ)
         ):
-            return PassOn()  # Swift needs a container's keys and settings for every caller
+            return _PASS_ON  # Swift needs a container's keys and settings for every caller
         if operation.sent_method not in READ_METHODS:
             writer = self.store.handler(environ, operation)
             if writer is not None:
@@ -170,13 +173,13 @@ class Enforcement:
     def _decide(self, environ: dict[str, Any], operation: Operation) -> Ruling:
         subject = operation.subject
         loaded = self.store.of(environ, subject.version, subject.account)
-        context, guard = self._install(environ, operation)
+        context, guard = self._install(environ, operation, subject)
         if operation.wants_explanation:
             return Answered(explain(self._evaluation(context, guard, loaded)))
         if loaded is None and not (
-            operation.is_copy and self._target_has_rules(environ, operation)
+            operation.copy_header and self._target_has_rules(environ, operation)
         ):
-            return PassOn()
+            return _PASS_ON
         ruling = self._rule_on(self._evaluation(context, guard, loaded))
         metrics.rules_allowed(self._logger)
         return ruling
@@ -205,14 +208,14 @@ class Enforcement:
             metrics.rules_failed(self._logger)
 
     def _install(
-        self, environ: dict[str, Any], operation: Operation
+        self, environ: dict[str, Any], operation: Operation, subject: SwiftPath
     ) -> tuple[RequestContext, ReadGuard]:
         container = self._proxy.config.rules.container
 
         def path_rules_of(operation: Operation) -> RequestPathRules:
             return RequestPathRules(self._proxy.app, self.store, operation, container)
 
-        reads = CoveredReads(operation, path_rules_of, operation.subject, self._proxy.app)
+        reads = CoveredReads(operation, path_rules_of, subject, self._proxy.app)
         guard = ReadGuard(reads, swift_authorize(environ), container)
         guard.on_refusal = self._count_refusal
         return install(environ, operation, guard, self._proxy.protection), guard

@@ -8,9 +8,11 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final
+
+from swift.common.utils import close_if_possible
 
 from storlet_middleware.admission.controller import Slot
 from storlet_middleware.backend import frames
@@ -58,8 +60,9 @@ class FramedRun:
     """One invocation and its framed answer.
 
     From construction it owns the descriptor in ``stored``, the descriptors that it opens for
-    further ranges, and ``slot`` until the invocation takes the slot over.  All are released at the
-    end of the frames or at :meth:`close`, whichever comes first; a second release does nothing.
+    further ranges, the watch of the client, and ``slot`` until the invocation takes the slot over.
+    All are released at the end of the frames or at :meth:`close`, whichever comes first; a second
+    release does nothing.
 
     :param environ: the request of the proxy; the run is cancelled if the proxy disconnects.
     :param slot: a slot of this node; ``None`` if the launcher has to acquire one.
@@ -81,7 +84,8 @@ class FramedRun:
         self._slot = slot
         self._encoder = frames.Encoder(description.chunk_bytes)
         self._ranges: list[tuple[int, int]] = []
-        self._chunks = self._guarded_frames(environ)
+        self._watch = ClientWatch(environ)
+        self._chunks = self._watch.guard(self._frames())
         self._gathered: list[bytes] = []
         self._sandbox_seconds = 0.0
 
@@ -105,15 +109,8 @@ class FramedRun:
 
     def close(self) -> None:
         """Cancel the run if it has not ended, and release what it owns; may be called twice."""
-        self._chunks.close()
+        close_if_possible(self._chunks)
         self._release()
-
-    def _guarded_frames(self, environ: dict[str, Any]) -> Generator[bytes, None, None]:
-        watch = ClientWatch(environ)
-        try:
-            yield from watch.guard(self._frames())
-        finally:
-            watch.stop()
 
     def _frames(self) -> Iterator[bytes]:
         invocation: Invocation | None = None
@@ -135,7 +132,9 @@ class FramedRun:
                 defect = InternalError("internal error at the object node")
                 outcome |= self._failed(invocation, defect)
             if invocation is not None:
-                yield from self._piece(invocation.log.last_piece())
+                piece = invocation.log.last_piece()
+                if piece is not None:
+                    yield self._piece(piece)
                 log = b""
                 if self._description.wants_log or outcome["outcome"] != "ok":
                     log = invocation.log.read()
@@ -163,7 +162,8 @@ class FramedRun:
         return error.to_message() | {"whole_node": isinstance(error, DaemonDown)}
 
     def _release(self) -> None:
-        """Close the descriptors and release the slot; may be called twice."""
+        """Close the descriptors, release the slot and end the watch; may be called twice."""
+        self._watch.stop()
         while self._fds:
             os.close(self._fds.pop())
         if self._slot is not None:
@@ -180,20 +180,21 @@ class FramedRun:
             keeps_log_tail=description.keeps_log_tail,
             log_delay_seconds=description.log_delay_seconds,
         )
-        return Invocation(task, list(self._inputs()))
+        return Invocation(task, self._inputs())
 
-    def _inputs(self) -> Iterator[FileInput]:
-        resolved = [resolve_range(span, self._size) for span in self._description.ranges]
-        self._ranges = [one for one in resolved if one is not None]
+    def _inputs(self) -> list[FileInput]:
         if not self._description.ranges:
             size = self._size if self._description.storlet.seekable else None
-            yield FileInput(self._fds[0], self._metadata, size=size)
-        elif len(self._ranges) < len(resolved):
+            return [FileInput(self._fds[0], self._metadata, size=size)]
+        resolved = [resolve_range(span, self._size) for span in self._description.ranges]
+        self._ranges = [one for one in resolved if one is not None]
+        if len(self._ranges) < len(resolved):
             # Each range is one input.  Without one of them, the storlet would take the next range
             # for it.
             raise RangeUnsatisfiable(
                 f"no byte of the {self._size} bytes of the object is in the range"
             )
+        inputs = []
         for index, (first, last) in enumerate(self._ranges):
             if index:
                 # Duplicates of a descriptor share one file offset; each range needs an offset of
@@ -201,7 +202,8 @@ class FramedRun:
                 self._fds.append(
                     os.open(f"/proc/self/fd/{self._fds[0]}", os.O_RDONLY | os.O_CLOEXEC)
                 )
-            yield FileInput(self._fds[index], self._metadata, first, last)
+            inputs.append(FileInput(self._fds[index], self._metadata, first, last))
+        return inputs
 
     def _output(self, invocation: Invocation) -> Iterator[bytes]:
         began = monotonic()
@@ -209,19 +211,18 @@ class FramedRun:
         if self._description.log_delay_seconds == 0:
             # The caller waits for the lines.
             heartbeat = min(heartbeat, log_pieces.INTERVAL_SECONDS)
-        soon = min(heartbeat, _HEADERS_SECONDS)
+        wait = min(heartbeat, _HEADERS_SECONDS)
         launcher, fetcher = self._context.launcher, self._context.fetcher
-        intervals = (soon, heartbeat)
+        intervals = (wait, heartbeat)
         for _ in launcher.start_with_heartbeats(
             invocation, self._description.storlet, fetcher, intervals, self._slot
         ):
             yield self._encoder.pad()
         handed_over = monotonic()
         self._sandbox_seconds = max(0.0, handed_over - began - invocation.waited_seconds)
-        if not invocation.output.first(soon):
+        while not invocation.output.first(wait):
             yield from self._beat(invocation)
-        while not invocation.output.first(heartbeat):
-            yield from self._beat(invocation)
+            wait = heartbeat
         start = {
             "metadata": invocation.metadata,
             "size": self._size,
@@ -239,7 +240,9 @@ class FramedRun:
                 yield from self._beat(invocation)
             elif chunk:
                 yield self._encoder.data(chunk)
-                yield from self._piece(invocation.log.due_piece())
+                piece = invocation.log.due_piece()
+                if piece is not None:
+                    yield self._piece(piece)
                 if was_flushed or self._encoder.chunks > chunks:
                     flush_at = monotonic() + _FLUSH_SECONDS
                 elif monotonic() >= flush_at:
@@ -257,9 +260,10 @@ class FramedRun:
 
     def _beat(self, invocation: Invocation) -> Iterator[bytes]:
         """A heartbeat; new lines of the log replace a part of its zeros."""
-        yield from self._piece(invocation.log.due_piece())
+        piece = invocation.log.due_piece()
+        if piece is not None:
+            yield self._piece(piece)
         yield self._encoder.pad()
 
-    def _piece(self, piece: LogPiece | None) -> Iterator[bytes]:
-        if piece is not None:
-            yield self._encoder.message(frames.PIECE, dataclasses.asdict(piece))
+    def _piece(self, piece: LogPiece) -> bytes:
+        return self._encoder.message(frames.PIECE, dataclasses.asdict(piece))

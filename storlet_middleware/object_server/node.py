@@ -33,7 +33,11 @@ from storlet_middleware import names
 from storlet_middleware.admission.controller import ROOM, Slot
 from storlet_middleware.backend import frames
 from storlet_middleware.backend import overflow as overflow_modes
-from storlet_middleware.backend.invocation_header import BackendInvocation, UnknownVersion
+from storlet_middleware.backend.invocation_header import (
+    ENVIRON_KEY,
+    BackendInvocation,
+    UnknownVersion,
+)
 from storlet_middleware.backend.refusals import Refusal
 from storlet_middleware.catalog.library import LibraryFetcher, library_of
 from storlet_middleware.config import Config
@@ -87,7 +91,7 @@ class ObjectNode:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Any:
         """WSGI."""
-        if environ["REQUEST_METHOD"] != "GET":
+        if ENVIRON_KEY not in environ or environ["REQUEST_METHOD"] != "GET":
             return self._app(environ, start_response)
         try:
             description = self._description(environ)
@@ -110,7 +114,7 @@ class ObjectNode:
         return self._answer(environ, start_response, description)
 
     def _description(self, environ: dict[str, Any]) -> BackendInvocation | None:
-        """The invocation in a request; ``None`` if there is none, or a broken description."""
+        """The invocation in a request; ``None`` if its description is broken."""
         try:
             return BackendInvocation.from_environ(environ)
         except UnknownVersion:
@@ -168,7 +172,7 @@ class ObjectNode:
             raise
         run = FramedRun(self._context, environ, description, stored, slot)
         complete = run.gather()
-        framed = self._framed_headers(headers, description)
+        framed = self._framed_headers(headers, by_name.get("etag", ""), description)
         if complete is not None:
             framed.append(("Content-Length", str(len(complete))))
         start_response(status, framed)
@@ -180,7 +184,7 @@ class ObjectNode:
         return self._launcher.try_admit(description.storlet, resources)
 
     def _framed_headers(
-        self, headers: list[tuple[str, str]], description: BackendInvocation
+        self, headers: list[tuple[str, str]], source_etag: str, description: BackendInvocation
     ) -> list[tuple[str, str]]:
         """The object's headers without those that would be wrong, the mark, and an ETag of the
         run's own.
@@ -196,13 +200,9 @@ class ObjectNode:
             *kept,
             (names.BACKEND_RUN, self.frame_version),
             (names.BACKEND_NODE, self._name),
-            (names.BACKEND_SOURCE_ETAG, _value(headers, "etag")),
+            (names.BACKEND_SOURCE_ETAG, source_etag),
             ("Etag", etag),
         ]
-
-
-def _value(headers: list[tuple[str, str]], name: str) -> str:
-    return next((value for key, value in headers if key.lower() == name), "")
 
 
 _REFUSAL_TEXTS: Final = {

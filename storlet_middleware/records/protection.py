@@ -62,7 +62,8 @@ class Protection:
         :param swift: the authentication middleware's check; without one every caller is an owner.
         """
         path = request.environ["PATH_INFO"]
-        if swift is None or not any(prefix in path for prefix in _PREFIXES):
+        # Runs for every request.
+        if swift is None or (PREFIX not in path and LINES_PREFIX not in path):
             return None
         place = parse_path(path)
         if place is None:

@@ -21,7 +21,6 @@ from swift.common.swob import WsgiBytesIO
 from storlet_middleware import names
 from storlet_middleware.wsgi import delegation, s3_request
 from storlet_middleware.wsgi.context import swift_authorize
-from storlet_middleware.wsgi.subrequest import is_absent_header
 
 #: Keys of the environment that are no headers, and that identify the caller or the request.
 _KEPT: Final = (
@@ -106,9 +105,10 @@ def environ_of(environ: Mapping[str, Any]) -> dict[str, Any]:
     made.update(
         (key, value)
         for key, value in environ.items()
-        if key.startswith("HTTP_")
+        # Keystone sets headers of what a token does not have to None.
+        if value is not None
+        and key.startswith("HTTP_")
         and not key.startswith(_OF_THE_OPERATION)
-        and not is_absent_header(key, value)
     )
     authorize = swift_authorize(environ)
     if authorize is not None:

@@ -12,9 +12,10 @@ from swift.proxy.controllers.base import get_account_info
 
 from storlet_middleware import names
 
-#: Prefix of Swift's key for account information in ``swift.infocache`` (calling ``get_cache_key``
-#: is slower).
+#: Prefixes of Swift's keys in ``swift.infocache``, for the information of an account and of a
+#: container, which is named by account and container (calling ``get_cache_key`` is slower).
 KEY_PREFIX: Final = "account/"
+CONTAINER_KEY_PREFIX: Final = "container/"
 
 
 def account_metadata(environ: dict[str, Any], app: Any, account: str) -> Mapping[str, str]:
@@ -23,18 +24,20 @@ def account_metadata(environ: dict[str, Any], app: Any, account: str) -> Mapping
     The keys are in lower case and without ``x-account-meta-``; an account that does not exist has
     none.
     """
-    return _information(environ, app, account).get("meta") or {}
+    known = environ.get("swift.infocache", {}).get(KEY_PREFIX + account) or _read(environ, app)
+    return known.get("meta") or {}
 
 
 def account_sysmeta(environ: dict[str, Any], app: Any, account: str) -> Mapping[str, str]:
     """The system metadata of ``account``, with keys without ``x-account-sysmeta-``; read-only."""
-    return _information(environ, app, account).get("sysmeta") or {}
+    known = environ.get("swift.infocache", {}).get(KEY_PREFIX + account) or _read(environ, app)
+    return known.get("sysmeta") or {}
 
 
-def _information(environ: dict[str, Any], app: Any, account: str) -> Mapping[str, Any]:
-    # get_account_info would look for it in four places, count that, and copy what it finds.
-    known = environ.get("swift.infocache", {}).get(KEY_PREFIX + account)
-    if not known:
-        known = get_account_info(environ, app, swift_source=names.SWIFT_SOURCE)
-    found: Mapping[str, Any] = known
+def _read(environ: dict[str, Any], app: Any) -> Mapping[str, Any]:
+    """What the request's cache does not have.
+
+    For what it has, get_account_info would look in four places, count that, and make a copy.
+    """
+    found: Mapping[str, Any] = get_account_info(environ, app, swift_source=names.SWIFT_SOURCE)
     return found

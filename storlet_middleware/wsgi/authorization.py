@@ -12,9 +12,10 @@ from urllib.parse import unquote
 
 from swift.common.swob import Request
 from swift.common.wsgi import make_env
-from swift.proxy.controllers.base import get_cache_key, get_container_info
+from swift.proxy.controllers.base import get_container_info
 
 from storlet_middleware import names
+from storlet_middleware.wsgi.account_info import CONTAINER_KEY_PREFIX
 from storlet_middleware.wsgi.context import swift_authorize
 from storlet_middleware.wsgi.strings import wsgi
 
@@ -79,6 +80,6 @@ def _container(environ: dict[str, Any], app: Any, name: str) -> Mapping[str, Any
     _, _, account, container, *_ = name.split("/", 4)
     # get_container_info would copy the whole cache of the request for three values.
     known: Mapping[str, Any] | None = environ.get("swift.infocache", {}).get(
-        get_cache_key(account, container)
+        f"{CONTAINER_KEY_PREFIX}{account}/{container}"
     )
     return known or get_container_info(environ, app, swift_source=names.SWIFT_SOURCE)

@@ -75,7 +75,7 @@ def require_covered(environ: Mapping[str, Any]) -> None:
     These name code and further inputs, add and revoke grants, show rules, and change the version of
     a bundle: all with the rights of the signature's owner.
     """
-    if s3_request.is_select(environ) or covers_storlet(environ):
+    if covers_storlet(environ) or s3_request.is_select(environ):
         return
     given = given_headers(environ)
     if is_signed(environ):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl, quote, unquote
 
 from swift.common import constraints
@@ -45,10 +45,10 @@ _VERSION: Final = re.compile("[0-9a-f]{64}")
 #: An ETag of Swift, without quotes: a hash, of large objects with a number of parts.
 _ETAG: Final = re.compile("[0-9A-Za-z-]{1,128}")
 _REFUSED_WITH_COPY: Final = ("X-Copy-From-Account", "Destination-Account", "X-Fresh-Metadata")
+_KNOWN: Final = frozenset(names.CLIENT_HEADERS)
 
 
-@dataclass(frozen=True)
-class ObjectPath:
+class ObjectPath(NamedTuple):
     """``container`` and ``name`` of an object as text, unquoted."""
 
     container: str
@@ -102,15 +102,17 @@ def is_query_of_swift(name: str) -> bool:
     return name.lower().startswith(_QUERIES_OF_SWIFT)
 
 
-def storlet_headers(environ: Mapping[str, Any]) -> list[str]:
-    """Names of all ``X-Storlet-*`` headers of the request, in HTTP spelling."""
+def storlet_headers(environ: Mapping[str, Any]) -> dict[str, str]:
+    """All ``X-Storlet-*`` headers of the request: the values, by the names in HTTP spelling."""
     # Runs for every object request, nearly all without such headers: one search in all keys is
     # faster than one for each key.
     if "HTTP_X_STORLET_" not in "\n".join(environ):
-        return []
-    return [
-        key[5:].replace("_", "-").title() for key in environ if key.startswith("HTTP_X_STORLET_")
-    ]
+        return {}
+    return {
+        key[5:].replace("_", "-").title(): value
+        for key, value in environ.items()
+        if key.startswith("HTTP_X_STORLET_")
+    }
 
 
 def unknown_header_faults(headers: Iterable[str], known: tuple[str, ...], why: str) -> list[str]:
@@ -176,18 +178,20 @@ def parse(operation: Operation, config: Config) -> StorletRequest:
 
 
 class _Parser:
-    """Collects the faults of one request while it reads it."""
+    """Collects the faults of one request while it reads it.
+
+    A method for a header is called only if the request has the header: most requests have no header
+    of ours but ``X-Run-Storlet``.
+    """
 
     def __init__(self, operation: Operation, config: Config) -> None:
         self._operation = operation
-        self._header = operation.header
         self._config = config
-        #: Most requests have no header of ours but ``X-Run-Storlet``.
         self._given = storlet_headers(operation.environ)
         self._faults: list[str] = []
 
     def parse(self) -> StorletRequest:
-        operation = self._operation
+        operation, given = self._operation, self._given
         if operation.method == "POST":
             # The answer of OpenStack Storlets, where a POST changes ACLs only.
             raise AccessDenied("Unauthorized to get or modify the container ACL", status=401)
@@ -201,34 +205,34 @@ class _Parser:
                 for name in _STORING_QUERIES
                 if name in operation.query
             ]
-        storlet, extra = self._storlet(), self._extra()
+        storlet = self._storlet()
+        extra = self._extra() if names.EXTRA_RESOURCES in given else ()
+        has_range = names.RANGE in given or "HTTP_RANGE" in operation.environ
         request = StorletRequest(
             method=operation.method,
             version=operation.path.version,
             account=operation.path.account,
             storlet=storlet,
-            source=_object_of(operation.source),
-            target=_object_of(operation.target),
+            source=None if operation.source is None else _object_of(operation.source),
+            target=None if operation.target is None else _object_of(operation.target),
             parameters=self._parameters(),
-            ranges=self._ranges(),
+            ranges=self._ranges() if has_range else (),
             extra=extra,
-            outputs=self._outputs(extra),
-            run_on_proxy=self._run_on_proxy(),
-            wants_log=self._flag(names.GENERATE_LOG),
-            limits=self._limits(storlet),
-            if_version=self._if_version(),
-            if_resources=self._if_resources(len(extra)),
+            outputs=self._outputs(extra) if names.OUTPUT in given else (),
+            run_on_proxy=names.RUN_ON_PROXY in given and self._run_on_proxy(),
+            wants_log=names.GENERATE_LOG in given and self._flag(names.GENERATE_LOG),
+            limits=self._limits(storlet) if given else {},
+            if_version=self._if_version() if names.IF_VERSION in given else "",
+            if_resources=self._if_resources(len(extra)) if names.IF_RESOURCES in given else (),
         )
-        if self._given:
-            self._faults += unknown_header_faults(
-                self._given, names.CLIENT_HEADERS, "unknown header"
-            )
+        if not _KNOWN.issuperset(given):
+            self._faults += unknown_header_faults(given, names.CLIENT_HEADERS, "unknown header")
         if self._faults:
             raise BadRequest("; ".join(self._faults))
         return request
 
     def _storlet(self) -> str:
-        given = self._header(names.RUN_STORLET) or ""
+        given = self._operation.header(names.RUN_STORLET) or ""
         try:
             name = text(given).strip()
         except UnicodeDecodeError:
@@ -245,7 +249,7 @@ class _Parser:
         self._faults += [
             fault(name, value, f"Storlet on copy with {name} is not supported: leave it out")
             for name in _REFUSED_WITH_COPY
-            if (value := self._header(name)) is not None
+            if (value := operation.header(name)) is not None
         ]
 
     def _parameters(self) -> dict[str, str]:
@@ -256,10 +260,10 @@ class _Parser:
                 parameters.update(parse_qsl(text(query), keep_blank_values=True, errors="strict"))
             except ValueError:
                 self._faults.append(fault("query string", query, "want UTF-8, percent-encoded"))
-        for header in sorted(
-            header for header in self._given if header.startswith(names.PARAMETER_PREFIX)
-        ):
-            given = self._header(header) or ""
+        for header in sorted(self._given):
+            if not header.startswith(names.PARAMETER_PREFIX):
+                continue
+            given = self._given[header]
             try:
                 name, colon, value = unquote(text(given), errors="strict").partition(":")
             except ValueError:
@@ -268,19 +272,21 @@ class _Parser:
             if not colon or not name.strip():
                 self._faults.append(fault(header, given, "want key:value"))
             parameters[name] = value
-        self._faults += [
-            f"parameter {name!r}: names that begin with storlet_ are reserved: choose another name"
-            for name in parameters
-            if name.startswith("storlet_")
-        ]
+        if parameters:
+            self._faults += [
+                f"parameter {name!r}: names that begin with storlet_ are reserved: choose another"
+                " name"
+                for name in parameters
+                if name.startswith("storlet_")
+            ]
         return parameters
 
     def _ranges(self) -> tuple[ByteRange, ...]:
-        plain = self._header("Range")
+        plain = self._operation.header("Range")
         if plain is not None:
             wanted = f"Storlet execution with range header is not supported: use {names.RANGE}"
             self._faults.append(fault("Range", plain, wanted))
-        value = self._header(names.RANGE)
+        value = self._given.get(names.RANGE)
         if value is None:
             return ()
         if self._operation.source is None:
@@ -293,7 +299,7 @@ class _Parser:
             return ()
 
     def _extra(self) -> tuple[ObjectPath, ...]:
-        value = self._header(names.EXTRA_RESOURCES)
+        value = self._given[names.EXTRA_RESOURCES]
         if not value:
             return ()
         paths = []
@@ -310,9 +316,11 @@ class _Parser:
         """The targets of further outputs: each is another object than all others of the request."""
         outputs, faults = outputs_of(self._operation)
         self._faults += faults
-        taken: dict[ObjectPath | None, str] = dict.fromkeys(extra, "an extra resource")
-        taken[_object_of(self._operation.source)] = "the object that the storlet reads"
-        taken[_object_of(self._operation.target)] = "the object that the request writes"
+        taken = dict.fromkeys(extra, "an extra resource")
+        if self._operation.source is not None:
+            taken[_object_of(self._operation.source)] = "the object that the storlet reads"
+        if self._operation.target is not None:
+            taken[_object_of(self._operation.target)] = "the object that the request writes"
         for output in outputs:
             shown = f"/{output.container}/{output.name}"
             if output in taken:
@@ -325,17 +333,15 @@ class _Parser:
         return outputs
 
     def _if_version(self) -> str:
-        value = self._header(names.IF_VERSION)
-        if value is None or _VERSION.fullmatch(value):
-            return value or ""
+        value = self._given[names.IF_VERSION]
+        if _VERSION.fullmatch(value):
+            return value
         wanted = "want the 64 hex digits of a storlet's hash in the record of a run"
         self._faults.append(fault(names.IF_VERSION, value, wanted))
         return ""
 
     def _if_resources(self, count: int) -> tuple[str, ...]:
-        value = self._header(names.IF_RESOURCES)
-        if value is None:
-            return ()
+        value = self._given[names.IF_RESOURCES]
         etags = tuple(each.strip().strip('"') for each in value.split(","))
         if len(etags) == count and all(map(_ETAG.fullmatch, etags)):
             return etags
@@ -344,16 +350,16 @@ class _Parser:
         return ()
 
     def _run_on_proxy(self) -> bool:
-        value = self._header(names.RUN_ON_PROXY)
+        value = self._given[names.RUN_ON_PROXY]
         if value:
             wanted = f"{names.RUN_ON_PROXY} header should be empty"
             self._faults.append(fault(names.RUN_ON_PROXY, value, wanted))
-        return value is not None
+        return True
 
     def _limits(self, storlet: str) -> dict[str, float]:
         given = {
-            header: self._header(header) or ""
-            for header in self._given
+            header: value
+            for header, value in self._given.items()
             if header.startswith(names.LIMIT_PREFIX)
         }
         if not given:
@@ -364,7 +370,7 @@ class _Parser:
         return values
 
     def _flag(self, name: str) -> bool:
-        given = self._header(name) or "false"
+        given = self._given[name] or "false"
         value = given.strip().lower()
         if value not in ("true", "1", "yes", "on", "t", "y", "false", "0", "no", "off", "f", "n"):
             self._faults.append(fault(name, given, "want true or false"))
@@ -408,5 +414,5 @@ def reserved_containers(config: Config) -> frozenset[str]:
     )
 
 
-def _object_of(place: SwiftPath | None) -> ObjectPath | None:
-    return None if place is None else ObjectPath(place.container or "", place.name or "")
+def _object_of(place: SwiftPath) -> ObjectPath:
+    return ObjectPath(place.container or "", place.name or "")

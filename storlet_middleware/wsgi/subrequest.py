@@ -42,21 +42,15 @@ _OURS: Final = ("HTTP_X_RUN_STORLET", "HTTP_X_STORLET_", "HTTP_X_COPY_FROM", "HT
 def client_environ(environ: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of the client's environment without the headers for this filter, for a sub-request in
     the caller's name.
+
+    It has no headers without a value: ``authtoken`` of Keystone sets the headers of what a token
+    does not have to None, such as the domain of a project's token.  HTTP has no such header.
     """
     return {
         key: value
         for key, value in environ.items()
-        if not key.startswith(_OURS) and not is_absent_header(key, value)
+        if not key.startswith("HTTP_") or (value is not None and not key.startswith(_OURS))
     }
-
-
-def is_absent_header(key: str, value: object) -> bool:
-    """Whether a key of an environment is a header without a value.
-
-    ``authtoken`` of Keystone sets the headers of what a token does not have to None, such as the
-    domain of a project's token.  HTTP has no such header.
-    """
-    return value is None and key.startswith("HTTP_")
 
 
 def path_info(request: StorletRequest, path: ObjectPath) -> str:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from storlet_middleware import names
+
+_PREFIX: Final = names.OBJECT_META.lower()
+#: What storlets declare about themselves.
+_DECLARATIONS: Final = names.STORLET_META.lower()
 
 
 def user_metadata(headers: Mapping[str, str], prefix: str = names.OBJECT_META) -> dict[str, str]:
@@ -23,11 +27,10 @@ def user_metadata_wsgi(headers: Any) -> dict[str, str]:
     """The user metadata of an object as WSGI headers, without what storlets declare about
     themselves.
     """
-    skipped = names.STORLET_META.lower()
     return {
         key: value
         for key, value in headers.items()
-        if key.lower().startswith(names.OBJECT_META.lower()) and not key.lower().startswith(skipped)
+        if key.lower().startswith(_PREFIX) and not key.lower().startswith(_DECLARATIONS)
     }
 
 
@@ -35,11 +38,10 @@ def storlet_metadata(headers: Any) -> dict[str, str]:
     """An object's user metadata for a storlet: keys without prefix, and without storlets' own
     declarations.
     """
-    skipped = names.STORLET_META.lower()
     return {
-        _text(key[len(names.OBJECT_META) :]): _text(value)
+        _text(key[len(_PREFIX) :]): _text(value)
         for key, value in headers.items()
-        if key.lower().startswith(names.OBJECT_META.lower()) and not key.lower().startswith(skipped)
+        if key.lower().startswith(_PREFIX) and not key.lower().startswith(_DECLARATIONS)
     }
 
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from swift.common.swob import Request, Response
+from swift.proxy.controllers.base import get_cache_key
 
-from storlet_middleware.wsgi.account_info import account_metadata, account_sysmeta
+from storlet_middleware.wsgi.account_info import (
+    CONTAINER_KEY_PREFIX,
+    KEY_PREFIX,
+    account_metadata,
+    account_sysmeta,
+)
 
 PATH = "/v1/AUTH_ü/c/o"
 
@@ -19,6 +25,11 @@ def environ_with(**cached: Any) -> dict[str, Any]:
     environ: dict[str, Any] = Request.blank(PATH).environ
     environ["swift.infocache"] = {f"account/{key}": value for key, value in cached.items()}
     return environ
+
+
+def test_the_keys_are_those_of_swift() -> None:
+    assert f"{KEY_PREFIX}AUTH_ü" == get_cache_key("AUTH_ü")
+    assert f"{CONTAINER_KEY_PREFIX}AUTH_ü/c" == get_cache_key("AUTH_ü", "c")
 
 
 def test_cached_metadata_is_returned_without_a_request() -> None:
