@@ -143,6 +143,7 @@ class Enforcement:
         self._logger = logger
         self._require_enabled = require_enabled
         self._steps_of = steps_of
+        self._container = proxy.config.rules.container
         self._hits = RuleHits(logger, proxy.config.rules.hits_seconds)
         self.store = RuleStore(proxy.app, proxy.config, logger, proxy.client_timeout_seconds)
 
@@ -190,10 +191,7 @@ class Enforcement:
 
         :raises RuleRefused: the refusal.
         """
-        container = self._proxy.config.rules.container
-        operation = context.require_operation()
-        rules = RequestPathRules(self._proxy.app, self.store, operation, container)
-        refused = rules.output_refusal(place)
+        refused = self._path_rules_of(context.require_operation()).output_refusal(place)
         if refused is not None:
             rule, message = refused
             error = RuleRefused(rule, f"output /{place.container}/{place.name}: {message}")
@@ -210,15 +208,13 @@ class Enforcement:
     def _install(
         self, environ: dict[str, Any], operation: Operation, subject: SwiftPath
     ) -> tuple[RequestContext, ReadGuard]:
-        container = self._proxy.config.rules.container
-
-        def path_rules_of(operation: Operation) -> RequestPathRules:
-            return RequestPathRules(self._proxy.app, self.store, operation, container)
-
-        reads = CoveredReads(operation, path_rules_of, subject, self._proxy.app)
-        guard = ReadGuard(reads, swift_authorize(environ), container)
+        reads = CoveredReads(operation, self._path_rules_of, subject, self._proxy.app)
+        guard = ReadGuard(reads, swift_authorize(environ), self._container)
         guard.on_refusal = self._count_refusal
         return install(environ, operation, guard, self._proxy.protection), guard
+
+    def _path_rules_of(self, operation: Operation) -> RequestPathRules:
+        return RequestPathRules(self._proxy.app, self.store, operation, self._container)
 
     def _evaluation(
         self, context: RequestContext, guard: ReadGuard, loaded: Loaded | None

@@ -8,11 +8,9 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
-
-from swift.common.utils import close_if_possible
 
 from storlet_middleware.admission.controller import Slot
 from storlet_middleware.backend import frames
@@ -85,7 +83,7 @@ class FramedRun:
         self._encoder = frames.Encoder(description.chunk_bytes)
         self._ranges: list[tuple[int, int]] = []
         self._watch = ClientWatch(environ)
-        self._chunks = self._watch.guard(self._frames())
+        self._chunks = self._frames()
         self._gathered: list[bytes] = []
         self._sandbox_seconds = 0.0
 
@@ -100,19 +98,22 @@ class FramedRun:
             self._gathered.append(chunk)
             size += len(chunk)
             if size >= _GATHERED_BYTES:
+                self._watch.pause()
                 return None
         return b"".join(self._gathered)
 
     def body(self) -> ClosingIterator:
         """The answer, which owns this run: closing it cancels the run."""
-        return ClosingIterator(itertools.chain(self._gathered, self._chunks), self.close)
+        # Not around the frames of a small answer: the server writes nothing between them.
+        rest = self._watch.guard(self._chunks)
+        return ClosingIterator(itertools.chain(self._gathered, rest), self.close)
 
     def close(self) -> None:
         """Cancel the run if it has not ended, and release what it owns; may be called twice."""
-        close_if_possible(self._chunks)
+        self._chunks.close()
         self._release()
 
-    def _frames(self) -> Iterator[bytes]:
+    def _frames(self) -> Generator[bytes, None, None]:
         invocation: Invocation | None = None
         outcome: dict[str, Any] = {"outcome": "error"}
         try:

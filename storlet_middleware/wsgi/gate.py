@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from swift.common.swob import Request, reiterate
+from swift.common.swob import reiterate
 from swift.common.utils import close_if_possible
 
 from storlet_middleware.wsgi.answer import Answer
@@ -38,7 +38,17 @@ def ask(
     :param rules: ``None`` where no rules apply.
     :param read: the object that is read, if it is not the operation's own.
     """
-    status, headers, chunks = Request(environ).call_application(app)
+    started: list[Any] = []
+
+    def start(status: str, headers: list[tuple[str, str]], *more: Any) -> None:
+        # An application may call it again with an error; the last call counts.
+        started[:] = status, headers
+
+    # Not swob's call_application, which needs a Request.
+    chunks = app(environ, start)
+    if not started:
+        chunks = reiterate(chunks)
+    status, headers = started
     return (
         Answer(status, headers, chunks)
         if rules is None
