@@ -85,9 +85,14 @@ class Operation:
         value = self.environ.get(names.EXPLAIN_KEY)
         return value is not None and bool(config_true_value(value))
 
-    @functools.cached_property
+    @property
     def query(self) -> Mapping[str, str]:
         """The last value of each parameter of the query, as Swift's middlewares read it."""
+        # Most requests have none, and a cached property takes a lock.
+        return self._query if self.environ.get("QUERY_STRING") else {}
+
+    @functools.cached_property
+    def _query(self) -> Mapping[str, str]:
         return query_of(self.environ)
 
     @functools.cached_property
