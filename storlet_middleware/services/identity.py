@@ -106,9 +106,7 @@ def environ_of(environ: Mapping[str, Any]) -> dict[str, Any]:
         (key, value)
         for key, value in environ.items()
         # Keystone sets headers of what a token does not have to None.
-        if value is not None
-        and key.startswith("HTTP_")
-        and not key.startswith(_OF_THE_OPERATION)
+        if value is not None and key.startswith("HTTP_") and not key.startswith(_OF_THE_OPERATION)
     )
     authorize = swift_authorize(environ)
     if authorize is not None:
