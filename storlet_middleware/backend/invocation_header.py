@@ -36,7 +36,6 @@ LIBRARY_VERSION: Final = "1-library"
 #: The version of a description of a storlet that seeks in its input, which an older node would
 #: give a stream.
 SEEKABLE_VERSION: Final = "1-seekable"
-_KNOWN_VERSIONS: Final = (VERSION, BUNDLE_VERSION, LIBRARY_VERSION, SEEKABLE_VERSION)
 #: Key of the first header in an environment.
 ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_")
 # Made once: ``json.dumps`` with options makes an encoder for each description.
@@ -119,7 +118,7 @@ class BackendInvocation:
                 data += environ[f"{ENVIRON_KEY}_{index}"]
             message = _DECODER.decode(data)
             version = message.get("version", _FIRST_VERSION)
-            if version in _KNOWN_VERSIONS:
+            if version in (VERSION, BUNDLE_VERSION, LIBRARY_VERSION, SEEKABLE_VERSION):
                 limits, log_delay = message["limits"].items(), message.get("log_delay")
                 return cls(
                     id=message["id"],
