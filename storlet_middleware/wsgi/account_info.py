@@ -35,9 +35,9 @@ def account_sysmeta(environ: dict[str, Any], app: Any, account: str) -> Mapping[
 
 
 def _read(environ: dict[str, Any], app: Any) -> Mapping[str, Any]:
-    """What the request's cache does not have.
+    """The information of an account that the request's cache lacks.
 
-    For what it has, get_account_info would look in four places, count that, and make a copy.
+    For a cached account, get_account_info would look in four places, count that, and make a copy.
     """
     found: Mapping[str, Any] = get_account_info(environ, app, swift_source=names.SWIFT_SOURCE)
     return found

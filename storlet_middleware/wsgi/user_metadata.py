@@ -8,7 +8,7 @@ from typing import Any, Final
 from storlet_middleware import names
 
 _PREFIX: Final = names.OBJECT_META.lower()
-#: What storlets declare about themselves.
+#: Prefix of the declarations of storlets about themselves.
 _DECLARATIONS: Final = names.STORLET_META.lower()
 
 
