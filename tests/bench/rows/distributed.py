@@ -22,6 +22,8 @@ from tests.bench.site import PLAIN, Account, Treatment
 CLIENTS: Final = 16
 CONTAINER: Final = "many"
 _TINY: Final = "tiny"
+#: Pairs of measurements, each of some minutes on a busy machine.
+_TINY_PAIRS: Final = 2
 _OBJECT_BYTES: Final = 1 << 20
 _LINE: Final = b"2026-07-01 INFO  a line of a log without anything to find in it ........\n"
 _FOUND: Final = b"2026-07-01 WARN  the only line of an object that is found ..............\n"
@@ -34,20 +36,22 @@ def measure(bench: Bench) -> Iterator[Figure]:
     plan = bench.plan
     title = f"grep in {plan.objects} objects of 1 MiB"
     family = Family("distributed", title, "s")
-    yield from _figures(bench, family, CONTAINER, plan.objects, content())
+    names = [f"{CONTAINER}/{number:04}" for number in range(plan.objects)]
+    yield from _figures(bench, family, names, content(), plan.distributions)
 
 
 def tiny(bench: Bench) -> Iterator[Figure]:
     """Seconds for all objects of one line."""
-    count = bench.plan.tiny_objects
-    family = Family(_TINY, f"grep in {count} objects of {len(_FOUND)} bytes", "s")
-    yield from _figures(bench, family, _TINY, count, _FOUND)
+    names = [f"{_TINY}/{number:04}" for number in range(bench.plan.tiny_objects)]
+    family = Family(_TINY, f"grep in {len(names)} objects of {len(_FOUND)} bytes", "s")
+    yield from _figures(bench, family, names, _FOUND, _TINY_PAIRS)
 
 
-def _figures(bench: Bench, family: Family, container: str, count: int, body: bytes) -> list[Figure]:
-    """Figures of ``count`` objects with ``body``, in each of which one line is found."""
-    names = [f"{container}/{number:04}" for number in range(count)]
-    account = bench.site.main
+def _figures(
+    bench: Bench, family: Family, names: Sequence[str], body: bytes, pairs: int
+) -> list[Figure]:
+    """Figures of all objects of a container, each with ``body``, in which one line is found."""
+    account, container = bench.site.main, names[0].partition("/")[0]
     account.send("PUT", container)
     _by_clients(account, [account.request("PUT", name, body=body) for name in names])
     document = json.dumps({
@@ -58,7 +62,7 @@ def _figures(bench: Bench, family: Family, container: str, count: int, body: byt
     }).encode()  # fmt: skip
     whole = account.request("POST", "", {"X-Run-Storlet": "std:distributed"}, document)
     singles = [account.request("GET", name, _STORLET) for name in names]
-    wanted = len(_FOUND) * count
+    wanted = len(_FOUND) * len(names)
 
     def one(treatment: Treatment) -> float:
         began = time.perf_counter()
@@ -73,7 +77,7 @@ def _figures(bench: Bench, family: Family, container: str, count: int, body: byt
         return time.perf_counter() - began
 
     bench.alternate([_DISTRIBUTED], 1, one)
-    samples = bench.alternate([_DISTRIBUTED], bench.plan.distributions, one)
+    samples = bench.alternate([_DISTRIBUTED], pairs, one)
     return family.figures([_DISTRIBUTED], samples)
 
 
