@@ -20,6 +20,7 @@ from pathlib import Path
 
 import blake3
 import crc32c
+import nanoarrow
 import PIL.Image
 import pytest
 
@@ -259,6 +260,10 @@ PARQUET = CHECKOUT / "storlets/std/sql-parquet/tests/input.parquet"
 STATIONS = f'city,degrees,note\n{HEBREW},21.5,\nBern,19,"warm, dry"\n{HEBREW},25,\n'.encode()
 
 
+def arrow_rows(data: bytes) -> list[dict[str, object]]:
+    return list(nanoarrow.ArrayStream.from_readable(data).read_all().to_pylist())
+
+
 def test_sql(owner: Client, container: str, ward: Ward) -> None:
     path = f"{container}/stations.csv"
     assert owner.put(path, STATIONS).status == 201
@@ -275,6 +280,9 @@ def test_sql(owner: Client, container: str, ward: Ward) -> None:
         b'{"city":"Bern"}\n',
         "application/x-ndjson",
     )
+    arrow = got(owner, path, "std:sql", **given, output="arrow")
+    assert arrow.headers["Content-Type"] == "application/vnd.apache.arrow.stream"
+    assert arrow_rows(arrow.body) == [{"city": HEBREW, "top": 25.0}, {"city": "Bern", "top": 19.0}]
     back = {"query": "SELECT count(*) AS n FROM input", "format": "jsonl", "compression": "gzip"}
     assert owner.put(f"{container}/packed", gzip.compress(found.body * 50_000)).status == 201
     assert got(owner, f"{container}/packed", "std:sql", **back).body == b"n\n50000\n"
@@ -355,6 +363,13 @@ def test_convert(owner: Client, container: str, ward: Ward) -> None:
     assert copied(owner, table, made, "std:convert", **typed).body.startswith(b"PAR1")
     query = {"query": "SELECT typeof(id) AS i, sum(price) AS p FROM input GROUP BY ALL"}
     assert got(owner, made, "std:sql-parquet", **query).body == b"i,p\nSMALLINT,2.25\n"
+    given = {"output": "arrow", "columns": '{"id": "int16"}'}
+    arrow = stored(owner, f"{container}/arrow", "std:convert", lines, **given)
+    assert arrow.headers["Content-Type"] == "application/vnd.apache.arrow.stream"
+    assert arrow_rows(arrow.body) == [
+        {"id": 1, "price": 2.5},
+        {"id": 2, "price": -0.25},
+    ]
     records = {"output": "records", "struct": "i2 id, f4 price"}
     packed = struct.pack("<hfhf", 1, 2.5, 2, -0.25)
     assert stored(owner, f"{container}/bin", "std:convert", lines, **records).body == packed

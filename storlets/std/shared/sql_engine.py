@@ -45,6 +45,7 @@ OBJECT = "the object"
 _VALUE = re.compile(rf"{OBJECT}: column .*", re.DOTALL)
 #: So begins a part of the plan that runs more than once; its scans do, too.
 _REPEATED = "REC"
+_NO_MEMORY = "Out of Memory Error"
 _SHOWN = 60
 _MOST_MESSAGE = 600
 
@@ -194,6 +195,18 @@ class Engine:
             # Another statement ends this one, which holds its files if it was not read to its end.
             self.rows("SELECT NULL")
 
+    def arrow_reader(self, query: str, rows: int) -> Any:
+        """The ``pyarrow.lib.RecordBatchReader`` of the result, in batches of ``rows``.
+
+        The query runs while they are read.
+
+        :raises SqlError: DuckDB refuses it.
+        """
+        try:
+            return self._connection.execute(query).to_arrow_reader(rows)
+        except duckdb.Error as error:
+            raise self.explained(error, 0, query) from None
+
     def interrupt(self) -> None:
         """End the statement that another thread runs."""
         self._connection.interrupt()
@@ -218,7 +231,8 @@ class Engine:
             text += " (parallel=false reads the CSV with one thread)"
         elif "CSV Error" in text or "JSON" in text:
             text += " (types=text reads all columns as text)"
-        if isinstance(error, duckdb.OutOfMemoryException):
+        # A stream of Arrow has only the text of the error.
+        if whole.startswith(_NO_MEMORY):
             return SqlError(
                 f"{self.subject}: needs more memory than memory-mib={self._memory_mib}:"
                 f" {self.advice}raise memory-mib ({text})"

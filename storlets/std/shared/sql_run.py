@@ -8,16 +8,19 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+import arrow_output
 from sql_check import TABLE
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes
 
+ARROW = "arrow"
 #: A part of the result of a query over many objects (``sql_partial``).
 PARTIAL = "partial"
 TYPES = {
     "csv": "text/csv; charset=utf-8",
     "jsonl": "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
+    ARROW: "application/vnd.apache.arrow.stream",
     PARTIAL: "application/x-storlet-sql-partial",
 }
 #: Rows of a group of Parquet, which the engine keeps in memory.
@@ -29,7 +32,7 @@ OPTIONS = {
     PARTIAL: r"FORMAT csv, HEADER false, FORCE_QUOTE *, NULLSTR '\N', USE_TMP_FILE false",
 }
 
-#: A part of the names of both types that the writer of Parquet rounds.
+#: A part of the names of both types that the writer of Parquet rounds, and Arrow does not have.
 _LOST = "HUGEINT"
 
 
@@ -37,13 +40,18 @@ class Work(threading.Thread):
     """The query, in a thread of its own."""
 
     def __init__(self, engine: Engine, query: str, pipes: Pipes, output: str, kept: str) -> None:
-        """``kept`` is the SELECT that reads the object, if it must be loaded into memory first."""
+        """``kept`` is the SELECT that reads the object, if it must be loaded into memory first.
+
+        :raises packages.PackageError: the image does not have the package of the output.
+        """
         super().__init__(name="sql-query", daemon=True)
         self._engine = engine
         self._query = query
         self._pipes = pipes
         self._output = output
         self._kept = kept
+        if output == ARROW:
+            arrow_output.require_package(engine)
         self.error: BaseException | None = None
 
     def run(self) -> None:
@@ -53,9 +61,12 @@ class Work(threading.Thread):
                 self._engine.rows(f"DROP VIEW {table}")
                 self._engine.rows(f"CREATE TABLE {table} AS {self._kept}")
             query = self._query
-            if self._output == "parquet":
-                query = kept_by_parquet(self._engine, query)
-            self._engine.copy(query, self._pipes.paths["output"], OPTIONS[self._output])
+            if self._output in ("parquet", ARROW):
+                query = with_decimals(self._engine, query)
+            if self._output == ARROW:
+                arrow_output.write(self._engine, query, self._pipes.taken("output_writer"))
+            else:
+                self._engine.copy(query, self._pipes.paths["output"], OPTIONS[self._output])
         except BaseException as error:  # raised in the main thread
             self.error = error
         finally:
@@ -71,11 +82,11 @@ class Work(threading.Thread):
             self.join(0.05)
 
 
-def kept_by_parquet(engine: Engine, query: str) -> str:
-    """The query, with types of its columns that lose nothing in Parquet.
+def with_decimals(engine: Engine, query: str) -> str:
+    """The query, with decimals in place of each ``HUGEINT``, the type of a sum of whole numbers.
 
-    DuckDB's writer makes a ``DOUBLE`` of a ``HUGEINT``, which is the type of each sum of whole
-    numbers, and so rounds it.  A decimal is written as it is, and more than 38 digits are an error.
+    DuckDB's writer of Parquet makes a ``DOUBLE`` of it, and so rounds it.  In Arrow it declares 38
+    digits, and gives more without an error.  A decimal is written as it is, and more are an error.
 
     :raises sql_check.SqlError: the engine refuses the query.
     """

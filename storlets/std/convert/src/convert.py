@@ -1,4 +1,4 @@
-"""CSV, JSON lines and records of one length into each other or Parquet, with DuckDB shut in.
+"""CSV, JSON lines and records of one length into each other, Parquet or Arrow, with DuckDB shut in.
 
 The object streams through a pipe into the engine, and the result through another one out of it, so
 neither is kept whole.  A value that does not fit the type of its column, or the output, is an error

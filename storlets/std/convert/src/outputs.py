@@ -18,7 +18,7 @@ _DECIMAL = re.compile(r"DECIMAL\(([0-9]+),[0-9]+\)")
 
 
 def select_for(output: str, table: str, columns: Sequence[tuple[str, str]]) -> str:
-    """The SELECT for an output of ``csv``, ``jsonl`` or ``parquet``.
+    """The SELECT for an output of ``csv``, ``jsonl``, ``parquet`` or ``arrow``.
 
     :param columns: names and types in SQL.
     """
