@@ -61,6 +61,18 @@ class ProbedServers:
                 )
         return together
 
+    def count_calls(self) -> None:
+        """Count the calls of Python functions from now on."""
+        self._command("count")
+
+    def counted_calls(self) -> dict[str, int]:
+        """The calls since :meth:`count_calls`, of all servers, by file; ends the counting."""
+        together: dict[str, int] = {}
+        for said in self._command("counted"):
+            for file, calls in json.loads(said).items():
+                together[file] = together.get(file, 0) + calls
+        return together
+
     def _command(self, command: str) -> list[bytes]:
         request = make_request("GET", f"/probes?{command}", {})
         return [_answer(address, request) for address in self._addresses]

@@ -11,6 +11,11 @@ a request takes them:
 ``GET /probes?take``  JSON: ``{transaction id: [name, nanoseconds, name, nanoseconds, ...]}``;
                       deletes these
 
+Instead of probes, it can count the calls of Python functions, which costs much time:
+
+``GET /probes?count``    begins to count
+``GET /probes?counted``  JSON: ``{file: calls}``; ends it
+
 A request has no id at first, and many wrapped functions do not know the id: so requests must be
 sent in sequence.  This file is copied to a place that Swift's user can read, and imports nothing of
 the benchmark.
@@ -24,7 +29,10 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
+from types import CodeType, FrameType
 from typing import Any, Final, NamedTuple
+
+import greenlet
 
 _now: Final = time.monotonic_ns
 #: A proxy creates the id, an object server receives it.
@@ -159,6 +167,38 @@ def wrapped(
     return with_stamps
 
 
+class CallCounter:
+    """Counts the calls of Python functions in all green threads of this thread."""
+
+    def __init__(self) -> None:
+        self._calls: dict[CodeType, int] = {}
+
+    def begin(self) -> None:
+        """Count from now on."""
+        self._calls.clear()
+        # A green thread may have a profile function of its own.
+        greenlet.settrace(lambda _event, _greenlets: sys.setprofile(self._note))
+        sys.setprofile(self._note)
+
+    def end(self) -> dict[str, int]:
+        """Stop; return the calls of the functions of each file.
+
+        Without those of eventlet's hub: they depend on the time that passes.
+        """
+        greenlet.settrace(None)
+        sys.setprofile(None)
+        by_file: dict[str, int] = {}
+        for code, calls in self._calls.items():
+            if "/eventlet/hubs/" not in code.co_filename:
+                by_file[code.co_filename] = by_file.get(code.co_filename, 0) + calls
+        self._calls.clear()
+        return by_file
+
+    def _note(self, frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call":
+            self._calls[frame.f_code] = self._calls.get(frame.f_code, 0) + 1
+
+
 class Edge:
     """The whole pipeline: stamps the entry of a request and the end of its response (before it is
     sent)."""
@@ -168,6 +208,7 @@ class Edge:
         self._name = EDGES[script]
         self._recorder = Recorder(self._name)
         self._switch = Switch(self._recorder, PROBES[script])
+        self._counter = CallCounter()
 
     def __getattr__(self, name: str) -> Any:
         """Swift's server looks for the pipeline's own attributes."""
@@ -178,7 +219,7 @@ class Edge:
     ) -> Iterable[bytes]:
         """WSGI."""
         if environ["PATH_INFO"] == "/probes":
-            return self._switch_or_take(environ["QUERY_STRING"], start_response)
+            return self._command(environ["QUERY_STRING"], start_response)
         if not self._switch.is_on:
             return self._app(environ, start_response)  # type: ignore[no-any-return]
         stamp = self._recorder.stamp
@@ -191,13 +232,15 @@ class Edge:
             return answer
         return _Body(answer, functools.partial(stamp, f"{self._name}.given"))
 
-    def _switch_or_take(self, command: str, start_response: Callable[..., Any]) -> list[bytes]:
-        taken: dict[str, Stamps] = {}
-        if command == "take":
-            taken = self._recorder.take()
-        else:
-            {"on": self._switch.on, "off": self._switch.off}[command]()
-        body = json.dumps(taken, separators=(",", ":")).encode()
+    def _command(self, command: str, start_response: Callable[..., Any]) -> list[bytes]:
+        commands: dict[str, Callable[[], object]] = {
+            "on": self._switch.on,
+            "off": self._switch.off,
+            "take": self._recorder.take,
+            "count": self._counter.begin,
+            "counted": self._counter.end,
+        }
+        body = json.dumps(commands[command](), separators=(",", ":")).encode()
         start_response(
             "200 OK", [("Content-Length", str(len(body))), ("Content-Type", "application/json")]
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import eventlet
 import pytest
 
 from tests.bench import probed_server, stages
@@ -162,6 +164,36 @@ def test_an_edge_notes_a_request_by_its_id_until_its_answer_has_ended(
         "node.out",
         "node.given",
     ]
+
+
+def nothing() -> None:
+    pass
+
+
+def test_calls_are_counted_in_every_green_thread_by_file_until_the_end() -> None:
+    counter = probed_server.CallCounter()
+    counter.begin()
+    nothing()
+    other = eventlet.spawn(nothing)
+    other.wait()
+    calls = counter.end()
+    nothing()
+    own = calls[__file__]
+    assert own == 2
+    assert not [file for file in calls if "/eventlet/hubs/" in file]
+    assert sys.getprofile() is None
+    counter.begin()
+    nothing()
+    assert counter.end()[__file__] == 1
+
+
+def test_an_edge_counts_the_calls_between_two_requests() -> None:
+    edge = probed_server.Edge(answering, "swift-object-server")
+    asked(edge, "count", "/probes")
+    asked(edge)
+    counted = json.loads(asked(edge, "counted", "/probes"))
+    assert counted[__file__] >= 2
+    assert json.loads(asked(edge, "counted", "/probes")) == {}
 
 
 class Source:
