@@ -44,8 +44,12 @@ def measure(bench: Bench) -> Iterator[Figure]:
         def warm_up(treatment: Treatment) -> float:
             return own.connection.exchange(requests[treatment.key]).whole
 
-        bench.alternate(treatments, WARM_UP, warm_up)
-        samples = bench.alternate(treatments, _ROUNDS, one)
+        try:
+            bench.alternate(treatments, WARM_UP, warm_up)
+            samples = bench.alternate(treatments, _ROUNDS, one)
+        finally:
+            account.reconnect()
+            own.reconnect()
     bench.raw["count"] = by_file
     yield from Family("count", "Python calls of a GET of 1 KiB", "calls").figures(
         treatments, samples
