@@ -8,40 +8,95 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
-GAP = "[ \u00a0\u2010-\u2013-]"
-NUMBERED = re.compile(r"([0-9]{1,4})[./\u2010-\u2013-]([0-9]{1,2})[./\u2010-\u2013-]([0-9]{1,4})")
-EMAIL = re.compile(
-    r"\w[^\s\"<>()\[\],;:@\\]{0,63}@(?:\w[\w-]{0,62}\.){1,20}[^\W\d_][\w-]{0,61}[^\W_]"
+SPACES = " \t\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f"
+DASHES = "\u2010\u2011\u2012\u2013-"
+GAP = f"[{SPACES}{DASHES}]"
+SEPARATOR = f"[./{DASHES}]"
+NUMBERED = re.compile(
+    rf"([0-9]{{1,4}})(\.[{SPACES}]|{SEPARATOR})"
+    rf"([0-9]{{1,2}})(\.[{SPACES}]|{SEPARATOR})([0-9]{{1,4}})"
+)
+LOCAL = re.compile(r"\w[^\s\"<>()\[\],;:@\\]{0,63}")
+QUOTED = re.compile(r'(?<!\\)"([^"]|(?<=\\)"){0,62}"', re.DOTALL)
+#: The first and the last character of punctuation and symbols that are not ASCII.
+SYMBOLS = (
+    "\u00ab\u00ab",
+    "\u00bb\u00bb",
+    "\u2010\u2bff",
+    "\u3001\u3002",
+    "\u3008\u301f",
+    "\uff01\uff0f",
 )
 URL = re.compile(r"([a-z][a-z0-9+.-]{1,15}://|www\.(?=\w))[^\s<>\"]+", re.IGNORECASE)
 SSN = re.compile(rf"([0-9]{{3}})({GAP})([0-9]{{2}})\2([0-9]{{4}})")
 IBAN = re.compile(rf"[A-Za-z]{{2}}[0-9]{{2}}({GAP}?[0-9A-Za-z]){{11,30}}")
 CARD = re.compile(rf"[0-9]({GAP}?[0-9]){{12,18}}")
-ABROAD = re.compile(rf"(\+|00){GAP}?\(?[1-9]([ \u00a0./()\u2010-\u2013-]{{0,3}}[0-9]){{6,14}}")
-NATIONAL = re.compile(r"\(?0[1-9]([ \u00a0./()\u2010-\u2013-]{0,3}[0-9]){7,9}")
+PHONE_DIGIT = f"[{SPACES}./(){DASHES}]{{0,4}}[0-9]"
+ABROAD = re.compile(rf"(\+|00){GAP}?\(?[1-9]({PHONE_DIGIT}){{6,14}}")
+NATIONAL = re.compile(rf"(\(0\){GAP}?|\(?0)[1-9]({PHONE_DIGIT}){{7,9}}")
+EITHER = f"({GAP}|[./])"
 AMERICAN = re.compile(
-    rf"(1({GAP}|\.))?(\([2-9][0-9]{{2}}\){GAP}{{0,2}}|[2-9][0-9]{{2}}({GAP}|\.))"
-    rf"[2-9][0-9]{{2}}({GAP}|\.)[0-9]{{4}}"
+    rf"((1{EITHER}?)?\([2-9][0-9]{{2}}\){EITHER}{{0,2}}|(1{EITHER})?[2-9][0-9]{{2}}{EITHER})"
+    rf"[2-9][0-9]{{2}}{EITHER}[0-9]{{4}}"
 )
 MONTHS = (
     "january jan february feb march mar april apr may june jun july jul august aug september sept"
     " sep october oct november nov december dec"
 )
 NAME_OF_MONTH = f"({'|'.join(MONTHS.split())})"
+ANY = f"[{SPACES},./{DASHES}]"
 DAY_FIRST = re.compile(
-    rf"([0-9]{{1,2}})(st|[nr]d|th)?[ ./-]{{0,2}}(of )?{NAME_OF_MONTH}[ ,./-]{{0,2}}'?([0-9]{{2,4}})",
+    rf"([0-9]{{1,2}})(st|[nr]d|th)?[{SPACES}./{DASHES}]{{0,2}}(of[{SPACES}])?"
+    rf"{NAME_OF_MONTH}{ANY}{{0,2}}'?([0-9]{{2,4}})",
     re.IGNORECASE,
 )
 MONTH_FIRST = re.compile(
-    rf"{NAME_OF_MONTH}[ .]{{1,2}}([0-9]{{1,2}})(st|[nr]d|th)?[ ,]{{1,2}}([0-9]{{4}})",
+    rf"{NAME_OF_MONTH}[{SPACES}./{DASHES}]{{1,2}}([0-9]{{1,2}})(st|[nr]d|th)?"
+    rf"([{SPACES},]{{1,2}}[0-9]{{1,2}}:[0-9]{{2}}(:[0-9]{{2}})?([{SPACES}][a-z]{{2,5}}){{0,2}})?"
+    rf"{ANY}{{1,2}}([0-9]{{4}})",
+    re.IGNORECASE,
+)
+YEAR_FIRST = re.compile(
+    rf"([0-9]{{4}}){ANY}{{1,2}}{NAME_OF_MONTH}[{SPACES}./{DASHES}]{{1,2}}"
+    r"([0-9]{1,2})(st|[nr]d|th)?",
     re.IGNORECASE,
 )
 
 
 def is_email(text: str, start: int, end: int) -> bool:
-    return EMAIL.fullmatch(text, start, end) is not None
+    at = text.rfind("@", start, end)
+    if at < 0 or not any(each.fullmatch(text, start, at) for each in (LOCAL, QUOTED)):
+        return False
+    *labels, top = text[at + 1 : end].split(".")
+    return (
+        1 <= len(labels) <= 20
+        and all(each and is_word(each[0]) and is_label(each) for each in labels)
+        and is_label(top)
+        and len(top) > 1
+        and top[0].isalnum()
+        and not top[0].isdecimal()
+        and top[-1] not in "_-"
+    )
+
+
+def is_label(text: str) -> bool:
+    return 1 <= len(text) <= 63 and all(is_word(each) or is_mark(each) for each in text)
+
+
+def is_word(character: str) -> bool:
+    """Whether it is a letter, a digit, or the character that names of hosts in DNS may have."""
+    return (character.isalnum() or character == "_") and not is_symbol(character)
+
+
+def is_mark(character: str) -> bool:
+    is_other = not character.isascii() and not character.isspace() and not is_symbol(character)
+    return character == "-" or is_other
+
+
+def is_symbol(character: str) -> bool:
+    return any(first <= character <= last for first, last in SYMBOLS)
 
 
 def is_url(text: str, start: int, end: int) -> bool:
@@ -58,7 +113,9 @@ def is_ipv4(text: str, start: int, end: int) -> bool:
 
 def is_ipv6(text: str, start: int, end: int) -> bool:
     part = text[start:end]
-    if part == "::" or not is_apart(text, start, end, "[0-9A-Za-z]", "[0-9A-Za-z]"):
+    is_in_word = not re.compile("::[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]").match(text, start)
+    before = "[0-9A-Za-z]" if is_in_word else ""
+    if part == "::" or not is_apart(text, start, end, before, "[0-9A-Za-z]"):
         return False
     try:
         return re.fullmatch("[0-9A-Fa-f:.]+", part) is not None and bool(
@@ -76,7 +133,9 @@ def is_iban(text: str, start: int, end: int) -> bool:
     for character in compact[4:] + compact[:4]:
         for digit in str(ord(character) - 55 if character.isalpha() else character):
             rest = (10 * rest + int(digit)) % 97
-    return rest == 1 and is_apart(text, start, end, "[0-9A-Za-z]", "[0-9A-Za-z]")
+    before = "" if text[:start].lower().endswith("iban") else "[0-9A-Za-z]"
+    after = "[0-9]" if text[end - 1].isdigit() else "[0-9A-Za-z]"
+    return rest == 1 and is_apart(text, start, end, before, after)
 
 
 def is_card(text: str, start: int, end: int) -> bool:
@@ -100,12 +159,28 @@ def is_ssn(text: str, start: int, end: int) -> bool:
 
 
 def is_phone(text: str, start: int, end: int) -> bool:
-    if not is_apart(text, start, end, "[0-9A-Za-z+]", "[0-9]"):
+    before = "[0-9A-Za-z]"
+    if text[start] == "+":
+        before = "[0-9]"
+    elif text[:start].lower().endswith(("tel", "fax", "fon", "phone")):
+        before = ""
+    if not is_apart(text, start, end, before, "[0-9]"):
         return False
     if NATIONAL.fullmatch(text, start, end):
-        zero = text.index("0", start)
-        return not any(is_date_in_digits(text, zero, zero + size) for size in range(6, 11))
+        return not begins_with_date(text, text.index("0", start))
     return any(each.fullmatch(text, start, end) for each in (ABROAD, AMERICAN))
+
+
+def begins_with_date(text: str, start: int) -> bool:
+    """Whether a date is there, and not the first three pairs of more of them."""
+    return any(
+        is_long_date(text, start, end)
+        or (
+            is_short_date(text, start, end)
+            and not re.match(f"{SEPARATOR}[0-9]", text[end : end + 2])
+        )
+        for end in range(start + 6, start + 13)
+    )
 
 
 def is_date(text: str, start: int, end: int) -> bool:
@@ -114,22 +189,38 @@ def is_date(text: str, start: int, end: int) -> bool:
     if match := DAY_FIRST.fullmatch(text, start, end):
         is_whole = is_year(match[5]) and "'" not in match[0]
         return is_day(match[1]) and (len(match[5]) == 2 or is_whole)
+    if match := YEAR_FIRST.fullmatch(text, start, end):
+        return is_year(match[1]) and is_day(match[3])
     if match := MONTH_FIRST.fullmatch(text, start, end):
         before = text[max(start - 1, 0) : start]
         is_word = not re.match("[a-z]", before, re.IGNORECASE)
-        return is_word and is_day(match[2]) and is_year(match[4])
-    return is_date_in_digits(text, start, end)
+        return is_word and is_day(match[2]) and is_year(match[7])
+    if is_short_date(text, start, end):
+        separators = re.findall(SEPARATOR, text[start:end])
+        return not re.match(f"{re.escape(separators[1])}[0-9]", text[end : end + 2])
+    return is_long_date(text, start, end)
 
 
-def is_date_in_digits(text: str, start: int, end: int) -> bool:
-    match = NUMBERED.fullmatch(text, start, end)
-    if match is None or not is_apart(text, end, end, "", "[0-9]"):
-        return False
-    first, middle, last = match.groups()
+def is_long_date(text: str, start: int, end: int) -> bool:
+    first, _, middle, _, last = numbers_of(text, start, end)
     if is_year(first):
         return is_month(middle) and is_day(last)
-    is_right = (is_day(first) and is_month(middle)) or (is_month(first) and is_day(middle))
-    return is_right and (len(last) == 2 or is_year(last))
+    return is_day_and_month(first, middle) and is_year(last)
+
+
+def is_short_date(text: str, start: int, end: int) -> bool:
+    first, gap, middle, other, last = numbers_of(text, start, end)
+    return is_day_and_month(first, middle) and len(gap) == len(other) == 1 and len(last) == 2
+
+
+def numbers_of(text: str, start: int, end: int) -> Sequence[str]:
+    """Three numbers and what is between them; empty texts unless these are whole numbers."""
+    match = NUMBERED.fullmatch(text, start, end)
+    return match.groups() if match and is_apart(text, end, end, "", "[0-9]") else ("",) * 5
+
+
+def is_day_and_month(first: str, middle: str) -> bool:
+    return (is_day(first) and is_month(middle)) or (is_month(first) and is_day(middle))
 
 
 def is_year(text: str) -> bool:
@@ -137,11 +228,11 @@ def is_year(text: str) -> bool:
 
 
 def is_month(text: str) -> bool:
-    return len(text) <= 2 and 1 <= int(text) <= 12
+    return 1 <= len(text) <= 2 and 1 <= int(text) <= 12
 
 
 def is_day(text: str) -> bool:
-    return len(text) <= 2 and 1 <= int(text) <= 31
+    return 1 <= len(text) <= 2 and 1 <= int(text) <= 31
 
 
 def is_apart(text: str, start: int, end: int, before: str, after: str) -> bool:
@@ -154,7 +245,7 @@ def is_apart(text: str, start: int, end: int, before: str, after: str) -> bool:
 
 #: The first characters of values, and whether a part of a text is one; in the storlet's order.
 KINDS: Mapping[str, tuple[str, Callable[[str, int, int], bool]]] = {
-    "email": (r"\w", is_email),
+    "email": (r'\w|"', is_email),
     "url": (r"(?i)[a-z]", is_url),
     "ipv4": ("[0-9]", is_ipv4),
     "ipv6": ("[0-9A-Fa-f:]", is_ipv6),

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.library import plain_kinds
+from tests.unit.library import plain_kinds, published_values
 from tests.unit.library.test_deidentify import (
     KEY,
     LINES,
@@ -40,6 +40,10 @@ PIECES = (
     "078-05-1120", "000-12-3456", "+49 (0)30 901820", "0049 30 901820", "030/901820-12",
     "(212) 555-0123", "1-212-555-0123", "212.555.0123", "+1",
     "2026-11-26", "26.11.2026", "11/26/26", "26 November 2026", "Nov. 26th, 2026", "31.13.2026",
+    '"dana levi"@example.com', '"', "\\", "dana@mu\u0308nchen.example", "@x.", "\u0308", "\u2019",
+    "06.12.34.56.78", "01-23-45-67-89", "01.03.26", "-05.03.26", "1(212).555/0123", "+49 - (0) 30",
+    "Tel", "fax", "IBAN", "EUR", "peer", "::ffff:1", "2026-Nov-26", "26. 11. 2026", "Nov-26-2026",
+    "Nov 26", " 19:34:12 UTC", " 2026", "\t", "\u2007", "\u202f",
     "1", "0", "9", " ", " ", "-", ".", ",", "(", ")", "/", "+", "\u00a0", "\u2013", "A", "z", "_",
 )  # fmt: skip
 WORDS = st.lists(st.sampled_from(PIECES), max_size=7).map(lambda each: "".join(each)[:60])
@@ -77,11 +81,43 @@ def text_output(text: str, action: str = "find", block: int = 1 << 18, **more: s
         ("[26/Nov/2026:10:30:00 +0200]", "[[DATE]:10:30:00 +0200]"),
         ("version 1.2.3, 31.13.2026", "version 1.2.3, 31.13.2026"),
         ("Dana Levi, 12 Main Street, Haifa", "Dana Levi, 12 Main Street, Haifa"),
+        ("call 06.12.34.56.78 or 01-23-45-67-89", "call [PHONE] or [PHONE]"),
+        ("from 01.03.26 to 05.03.26 10:30", "from [DATE] to [DATE] 10:30"),
+        ("Tel+49 30 901820, Tel030 901820", "Tel[PHONE], Tel[PHONE]"),
+        ("IBANDE89370400440532013000", "IBAN[IBAN]"),
+        ("DE89370400440532013000EUR", "[IBAN]EUR"),
+        ("pay DE89 3704 0044 0532 0130 00EUR", "pay [IBAN]EUR"),
+        ("peer::ffff:1, std::add", "peer[IPV6], std::add"),
+        ('"dana levi"@example.com wrote "hi"', '[EMAIL] wrote "hi"'),
+        ("\u201cdana@example.com\u201d\u2014yes", "\u201c[EMAIL]\u201d\u2014yes"),
+        ("Thu Nov 26 19:34:12 2026", "Thu [DATE]"),
     ],
 )
 def test_values_that_are_found(text: str, expected: str) -> None:
     assert text_output(text) == expected
     assert plain_kinds.replaced(text) == expected
+
+
+def of_kinds(values: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+    return [(kind, value) for kind, each in values.items() for value in each]
+
+
+def replaced_by_both(kind: str, text: str) -> str:
+    """The output of the storlet; the slow search has the same."""
+    found = text_output(text, f"find:{kind}")
+    assert plain_kinds.replaced(text, [kind]) == found
+    return found
+
+
+@pytest.mark.parametrize(("kind", "value"), of_kinds(published_values.FOUND))
+def test_published_values_are_found_as_a_whole(kind: str, value: str) -> None:
+    assert replaced_by_both(kind, f"see {value}, and") == f"see [{kind.upper()}], and"
+
+
+@pytest.mark.parametrize(("kind", "value"), of_kinds(published_values.NOT_FOUND))
+def test_published_values_that_are_none_stay(kind: str, value: str) -> None:
+    text = f"see {value}, and"
+    assert replaced_by_both(kind, text) == text
 
 
 @SLOW
@@ -148,6 +184,10 @@ def test_numbers_of_json_are_searched_and_stay_numbers() -> None:
     assert found == b'{"a": "[CARD]"}\n{"a": 1.70}\n{"a": null}\n'
 
 
+#: UTF-16 without a byte order mark, which is valid UTF-8.
+UTF_16 = f"{PRIVATE}, dana@example.com".encode("utf-16-le").decode()
+
+
 @pytest.mark.parametrize(
     ("data", "columns", "more", "expected"),
     [
@@ -160,6 +200,9 @@ def test_numbers_of_json_are_searched_and_stay_numbers() -> None:
         (f"ok\n{PRIVATE}" + "x" * (1 << 20), {"line": "find"}, {}, "line 2: has more than"),
         (f'{{"a": ["{PRIVATE}"]}}', {"a": "find"}, {"format": "jsonl"}, "for texts and numbers"),
         ("x", {"line": "find:email"}, {"patterns": '{"own": "x"}'}, "'own': no column is"),
+        (UTF_16, {"line": "find"}, {}, "line 1: 'line': has the character NUL"),
+        (f"a\nx\n{PRIVATE}\0\n", {"a": "find"}, {"format": "csv"}, "NUL"),
+        (f'{{"a": "{PRIVATE}\\u0000"}}', {"a": "find"}, {"format": "jsonl"}, "the character NUL"),
     ],
 )
 def test_a_doubt_is_an_error_without_a_value(
@@ -199,6 +242,10 @@ def test_tokens_need_a_key() -> None:
         ({"a": "x{150}y{60}"}, "may match 210 to 210 characters"),
         ({"a": "(?:x{0,20}){0,20}y"}, "more than 2000 steps"),
         ({"a": "(?:x?){60}y"}, "more than 2000 steps"),
+        ({"a": "((((){200}){200}){200}){200}x"}, "more than 2000 steps"),
+        ({"a": "(?:(?:a{0}){200}){200}x"}, "more than 2000 steps"),
+        ({"a": "(?:(?:){200}x){150}"}, "more than 2000 steps"),
+        ({"a": "(?:" + "(" * 16 + "x" + ")" * 17 + "{150}"}, "more than 2000 steps"),
         ({"a": r"(x)\1"}, "a construct that is not supported"),
         ({"a": "(?<=x)y"}, "a construct that is not supported"),
         ({"a": "^x"}, "a construct that is not supported"),
@@ -219,7 +266,10 @@ HOSTILE = (
     ("", "1:"), ("", ":"), ("", "1::"), ("", "::1 "), ("", "1:1:1:1:1:1:1:1 "), ("", "::1.1.1."),
     ("", "AA11 "), ("", "AA11A"), ("", "AA11 A A "), ("", "1 may "), ("", "may 1 "), ("", "1.1.1.1"),
     ("", "://"), ("ab://", "."), ("", "ab://"), ("", "http://a"), ("", "www."), ("", "www.a"),
-    ("", "\u00e9"), ("://", "a"), ("@", "\u00a0"),
+    ("", "\u00e9"), ("://", "a"), ("@", "\u00a0"), ("", '"@a.aa'), ("", '\\"@a.aa'), ("", '"'),
+    ("x@", "\u0308"), ("x@a", "\u0308."), ("", "0/"), ("", "01/"), ("", "01-"), ("", "01    "),
+    ("", "tel0"), ("", "iban"), ("", "DE89"), ("", "::1:"), ("", "1. "), ("", "may 1 1:11 aa aa "),
+    ("", "2000 may "),
 )  # fmt: skip
 
 

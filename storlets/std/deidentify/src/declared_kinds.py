@@ -108,7 +108,8 @@ def cost_of_node(name: str, value: Any) -> tuple[int, int]:
     if name == "SUBPATTERN":
         _, added, removed, inner = value
         if not added and not removed:
-            return cost_of(inner)
+            steps, ways = cost_of(inner)
+            return steps + 1, ways
     if name in ("MAX_REPEAT", "MIN_REPEAT"):
         least, most, inner = value
         if most > MOST_CHARACTERS:
@@ -118,9 +119,10 @@ def cost_of_node(name: str, value: Any) -> tuple[int, int]:
 
 
 def cost_of_repetition(least: int, most: int, steps: int, ways: int) -> tuple[int, int]:
-    total_steps, total_ways, ways_so_far = 0, int(least == 0), 1
+    """The matcher repeats an empty group, too, so each time is a step."""
+    total_steps, total_ways, ways_so_far = 1, int(least == 0), 1
     for count in range(1, most + 1):
-        total_steps += ways_so_far * steps
+        total_steps += ways_so_far * max(steps, 1)
         ways_so_far *= ways
         total_ways += ways_so_far if count >= least else 0
         bounded(total_steps, ways_so_far)

@@ -80,6 +80,12 @@ class Changes:
             raise ContractError(
                 f"line {line}: {shown(column)}: {action.name} is for texts and numbers only"
             )
+        if action.finder is not None and "\0" in value:
+            # Text in UTF-16 without a byte order mark is valid UTF-8, in which nothing is found.
+            raise ContractError(
+                f"line {line}: {shown(column)}: has the character NUL, as text in UTF-16 has: "
+                "convert it to UTF-8"
+            )
         try:
             changed = action.change(str(value))
         except (ValueError, OverflowError):

@@ -17,34 +17,53 @@ from dataclasses import dataclass
 Spans = Iterator[tuple[int, int]]
 Finds = Callable[[str], Spans]
 
-#: Between groups of digits: a space or a dash, also those that do not break.
-GAP = r"[ \u00a0\u2010-\u2013-]"
-PHONE_GAP = r"[ \u00a0./()\u2010-\u2013-]"
-DATE_GAP = r"[./\u2010-\u2013-]"
+#: For sets of characters: spaces, also those that do not break, and dashes.
+SPACE, DASH = r" \t\u00a0\u2000-\u200a\u202f", r"\u2010-\u2013-"
+#: Between groups of digits.
+GAP = rf"[{SPACE}{DASH}]"
+PHONE_GAP = rf"[{SPACE}./(){DASH}]{{0,4}}"
+DATE_GAP = rf"[./{DASH}]"
+LONG_DATE_GAP = rf"(?:\.[{SPACE}]|{DATE_GAP})"
 
 DAY, MONTH, YEAR = "(?:3[01]|[12][0-9]|0?[1-9])", "(?:1[0-2]|0?[1-9])", "(?:1[6-9]|2[01])[0-9]{2}"
+ORDINAL = "(?:st|[nr]d|th)?"
 MONTH_NAME = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?"
     "|sep(?:t(?:ember)?)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)"
 )
-DATE_IN_DIGITS = (
-    f"(?:{YEAR}{DATE_GAP}{MONTH}{DATE_GAP}{DAY}"
-    f"|(?:{DAY}{DATE_GAP}{MONTH}|{MONTH}{DATE_GAP}{DAY}){DATE_GAP}(?:{YEAR}|[0-9]{{2}}))"
-    "(?![0-9])"
+#: The time of day and its zone, which ctime and date(1) write before the year.
+TIME = (
+    rf"(?:[{SPACE},]{{1,2}}[0-9]{{1,2}}:[0-9]{{2}}(?::[0-9]{{2}})?"
+    rf"(?:[{SPACE}][a-z]{{2,5}}){{0,2}})?"
 )
+DAY_AND_MONTH = f"(?:{DAY}{DATE_GAP}{MONTH}|{MONTH}{DATE_GAP}{DAY})"
+LONG_DATE = (
+    f"(?:{YEAR}{LONG_DATE_GAP}{MONTH}{LONG_DATE_GAP}{DAY}"
+    f"|(?:{DAY}{LONG_DATE_GAP}{MONTH}|{MONTH}{LONG_DATE_GAP}{DAY}){LONG_DATE_GAP}{YEAR})(?![0-9])"
+)
+#: The first pairs of a phone number such as 06.12.34.56.78 are no date.
+WHOLE_DATE = f"(?:{LONG_DATE}|{DAY_AND_MONTH}{DATE_GAP}[0-9]{{2}}(?!{DATE_GAP}?[0-9]))"
 DATE = re.compile(
-    rf"(?<![0-9])(?:{DATE_IN_DIGITS}"
-    rf"|{DAY}(?:st|[nr]d|th)?[ ./-]{{0,2}}(?:of )?{MONTH_NAME}[ ,./-]{{0,2}}(?:{YEAR}|'?[0-9]{{2}})"
-    rf"(?![0-9])"
-    rf"|(?<![a-z]){MONTH_NAME}[ .]{{1,2}}{DAY}(?:st|[nr]d|th)?[ ,]{{1,2}}{YEAR}(?![0-9]))",
+    rf"(?<![0-9])(?:{LONG_DATE}|{DAY_AND_MONTH}({DATE_GAP})[0-9]{{2}}(?![0-9])(?!\1[0-9])"
+    rf"|{DAY}{ORDINAL}[{SPACE}./{DASH}]{{0,2}}(?:of[{SPACE}])?{MONTH_NAME}"
+    rf"[{SPACE},./{DASH}]{{0,2}}(?:{YEAR}|'?[0-9]{{2}})(?![0-9])"
+    rf"|{YEAR}[{SPACE},./{DASH}]{{1,2}}{MONTH_NAME}[{SPACE}./{DASH}]{{1,2}}{DAY}{ORDINAL}(?![0-9])"
+    rf"|(?<![a-z]){MONTH_NAME}[{SPACE}./{DASH}]{{1,2}}{DAY}{ORDINAL}{TIME}"
+    rf"[{SPACE},./{DASH}]{{1,2}}{YEAR}(?![0-9]))",
     re.IGNORECASE,
 )
-#: With the code of a country; with a leading 0 that begins no date; of North America.
+ABROAD = rf"{GAP}?\(?[1-9](?:{PHONE_GAP}[0-9]){{6,14}}"
+NATIONAL = rf"(?:\(0\){GAP}?|\(?(?!{WHOLE_DATE})0)[1-9](?:{PHONE_GAP}[0-9]){{7,9}}"
+AMERICAN_GAP = rf"[{SPACE}./{DASH}]"
+AMERICAN = (
+    rf"(?:1{AMERICAN_GAP}|1(?=\())?(?:\([2-9][0-9]{{2}}\){AMERICAN_GAP}{{0,2}}"
+    rf"|[2-9][0-9]{{2}}{AMERICAN_GAP})[2-9][0-9]{{2}}{AMERICAN_GAP}[0-9]{{4}}"
+)
+#: The code of a country may follow a letter; other numbers may follow a word for a phone.
 PHONE = re.compile(
-    rf"(?<![0-9A-Za-z+])(?:(?:\+|00){GAP}?\(?[1-9](?:{PHONE_GAP}{{0,3}}[0-9]){{6,14}}"
-    rf"|\(?(?!{DATE_IN_DIGITS})0[1-9](?:{PHONE_GAP}{{0,3}}[0-9]){{7,9}}"
-    rf"|(?:1(?:{GAP}|\.))?(?:\([2-9][0-9]{{2}}\){GAP}{{0,2}}|[2-9][0-9]{{2}}(?:{GAP}|\.))"
-    rf"[2-9][0-9]{{2}}(?:{GAP}|\.)[0-9]{{4}})(?![0-9])"
+    rf"(?=[0-9+(])(?:(?<![0-9])\+{ABROAD}"
+    r"|(?:(?<![0-9A-Za-z])|(?i:(?<=tel)|(?<=fax)|(?<=fon)|(?<=phone)))"
+    rf"(?:00{ABROAD}|{NATIONAL}|{AMERICAN}))(?![0-9])"
 )
 SSN = re.compile(
     rf"(?<![0-9])(?!000|666)[0-9]{{3}}({GAP})(?!00)[0-9]{{2}}\1(?!0000)[0-9]{{4}}(?![0-9])"
@@ -52,14 +71,21 @@ SSN = re.compile(
 OCTET = "(?:25[0-5]|2[0-4][0-9]|[01]?[0-9]{1,2})"
 IPV4 = re.compile(rf"(?<![0-9]){OCTET}(?:\.{OCTET}){{3}}(?![0-9])")
 
-#: Candidates; the checks decide where they end.
+#: Candidates; the checks decide where they end.  After a letter, two colons may be those of a
+#: programming language.
 IPV6 = re.compile(
-    r"(?<![0-9A-Za-z])(?:[0-9A-Fa-f]{0,4}:){2,8}"
+    r"(?:(?<![0-9A-Za-z])|(?=::[0-9A-Fa-f]{1,4}:[0-9A-Fa-f]))(?:[0-9A-Fa-f]{0,4}:){2,8}"
     rf"(?:{OCTET}(?:\.{OCTET}){{3}}|[0-9A-Fa-f]{{0,4}})"
 )
 IPV6_GROUP = re.compile("[0-9A-Fa-f]+|::")
-IBAN = re.compile(rf"(?<![0-9A-Za-z])[A-Za-z]{{2}}[0-9]{{2}}(?:{GAP}?[0-9A-Za-z]){{11,30}}")
+IBAN = re.compile(
+    r"(?:(?<![0-9A-Za-z])|(?i:(?<=iban)))"
+    rf"[A-Za-z]{{2}}[0-9]{{2}}(?:{GAP}?[0-9A-Za-z]){{11,30}}"
+)
+#: A currency may follow the last digit.
+IBAN_END = re.compile("(?<=[0-9A-Za-z])(?![0-9A-Za-z])|(?<=[0-9])(?=[A-Za-z])")
 CARD = re.compile(rf"(?<![0-9])[0-9](?:{GAP}?[0-9]){{12,18}}")
+CARD_END = re.compile("(?<=[0-9])(?![0-9])")
 LEAST_IBAN, LEAST_CARD = 15, 13
 GAPS = re.compile(GAP)
 DIGIT = re.compile("[0-9]")
@@ -67,7 +93,14 @@ ALPHANUMERIC = re.compile("[0-9A-Za-z]")
 #: The sum of the digits of twice a digit.
 DOUBLED = str.maketrans("0123456789", "0246813579")
 
-EMAIL_DOMAIN = re.compile(r"@(?:\w[\w-]{0,62}\.){1,20}[^\W\d_][\w-]{0,61}[^\W_]")
+#: Not in a domain: white space, ASCII other than letters, digits, "-" and "_", and the punctuation
+#: and symbols of Unicode.  Combining marks are in domains, and no class of an expression has them.
+NOT_DOMAIN = (
+    r"\s\x00-,./:-@\[-\^`{-\x7f\u00ab\u00bb\u2010-\u2bff\u3001\u3002\u3008-\u301f\uff01-\uff0f"
+)
+EMAIL_DOMAIN = re.compile(
+    rf"@(?:\w[^{NOT_DOMAIN}]{{0,62}}\.){{1,20}}[^\W\d_][^{NOT_DOMAIN}]{{0,61}}[^{NOT_DOMAIN}_-]"
+)
 MOST_LOCAL = 64
 NOT_LOCAL = frozenset('"<>()[],;:@\\')
 
@@ -106,16 +139,36 @@ def by_pattern(pattern: re.Pattern[str], hint: re.Pattern[str] | None = None) ->
 
 
 def emails(text: str) -> Spans:
+    # A quoted local part may have another address in it, which the search finds first.
+    yield from sorted(addresses(text))
+
+
+def addresses(text: str) -> Spans:
     """The search begins at the character @, as text without it has no bound for a local part."""
     for match in EMAIL_DOMAIN.finditer(text):
         at = match.start()
-        start, least = at, max(at - MOST_LOCAL, 0)
-        while start > least and not (text[start - 1].isspace() or text[start - 1] in NOT_LOCAL):
-            start -= 1
-        while start < at and not (text[start].isalnum() or text[start] == "_"):
-            start += 1
+        least = max(at - MOST_LOCAL, 0)
+        is_quoted = text[least:at].endswith('"')
+        start = (start_of_quoted if is_quoted else start_of_local)(text, least, at)
         if start < at:
             yield start, match.end()
+
+
+def start_of_local(text: str, least: int, at: int) -> int:
+    start = at
+    while start > least and not (text[start - 1].isspace() or text[start - 1] in NOT_LOCAL):
+        start -= 1
+    while start < at and not (text[start].isalnum() or text[start] == "_"):
+        start += 1
+    return start
+
+
+def start_of_quoted(text: str, least: int, at: int) -> int:
+    """The opening quote before the closing one at the end; ``at`` if there is none."""
+    start = text.rfind('"', least, at - 1)
+    while start > 0 and text[start - 1] == "\\":
+        start = text.rfind('"', least, start)
+    return at if start < 0 else start
 
 
 def urls(text: str) -> Spans:
@@ -154,28 +207,30 @@ def is_ipv6(text: str) -> bool:
 
 def ibans(text: str) -> Spans:
     if DIGIT.search(text):
-        yield from grouped(text, IBAN, ALPHANUMERIC, LEAST_IBAN, is_iban)
+        yield from grouped(text, IBAN, IBAN_END, LEAST_IBAN, is_iban)
 
 
 def cards(text: str) -> Spans:
     if DIGIT.search(text):
-        yield from grouped(text, CARD, DIGIT, LEAST_CARD, is_card)
+        yield from grouped(text, CARD, CARD_END, LEAST_CARD, is_card)
 
 
 def grouped(
     text: str,
     pattern: re.Pattern[str],
-    member: re.Pattern[str],
+    last: re.Pattern[str],
     least: int,
     is_right: Callable[[str], bool],
 ) -> Spans:
-    """The longest run of whole groups from each start that has a right check digit."""
+    """The longest run from each start that has a right check digit, and an end where it may."""
     for match in every_match(pattern, text):
         candidate, start = match[0], match.start()
-        ends = [gap.start() for gap in GAPS.finditer(candidate)]
-        if not member.match(text, match.end()):
-            ends.append(len(candidate))
+        # One more character decides whether the candidate may end where it does.
+        window = text[start : match.end() + 1]
+        ends = [each.start() for each in last.finditer(window)]
         for end in reversed(ends):
+            if end > len(candidate):
+                continue
             compact = GAPS.sub("", candidate[:end])
             if len(compact) < least:
                 break
