@@ -5,6 +5,8 @@ They verify the definitions of the kinds, which a comparison with another search
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 #: RFC 5322 (appendix A), RFC 3696 (section 3) and RFC 5890; the last ones have combining marks.
 EMAILS = (
     "jdoe@machine.example", "john.q.public@example.com", "mary@x.test", "boss@nil.test",
@@ -80,8 +82,9 @@ NO_PHONES = (
 #: ISO 8601, RFC 9110 (section 5.6.7), ctime, date(1), DIN 1355 and the usual forms of English.
 DATES = (
     "2026-11-26", "2026/11/26", "2026.11.26", "26.11.2026", "26. 11. 2026",
-    "26.\u00a011.\u00a02026", "26/11/2026", "11/26/2026", "26-11-26", "11/26/26", "2026\u201311\u201326", "06 Nov 1994",
-    "06-Nov-94", "26/Nov/2026", "26 November 2026", "26\u00a0November\u00a02026", "26. Nov. 2026",
+    "26.\u00a011.\u00a02026", "26/11/2026", "11/26/2026", "26-11-26", "11/26/26",
+    "2026\u201311\u201326", "06 Nov 1994", "06-Nov-94", "26/Nov/2026", "26 November 2026",
+    "26\u00a0November\u00a02026", "26. Nov. 2026",
     "26\u2013Nov\u20132026", "1st of May 2026", "November 26, 2026", "Nov. 26th, 2026",
     "November\u202f26,\u202f2026", "Nov-26-2026", "Nov/26/2026", "2026-Nov-26", "2026 November 26",
     "2026, May 1st", "Nov  6 08:49:37 1994", "Nov 26 19:34:12 2026", "Nov 26 20:16:45 UTC 2026",
@@ -92,7 +95,8 @@ NO_DATES = (
     "2026-11", "Nov 26", "26 novembre 2026", "1.2.3", "06.12.34.56.78", "01-23-45-67-89",
 )  # fmt: skip
 
-FOUND = {
+#: The values of each kind; each is found as a whole.
+FOUND: Mapping[str, tuple[str, ...]] = {
     "email": EMAILS,
     "url": URLS,
     "ipv4": IPV4,
@@ -103,7 +107,7 @@ FOUND = {
     "phone": PHONES,
     "date": DATES,
 }
-NOT_FOUND = {
+NOT_FOUND: Mapping[str, tuple[str, ...]] = {
     "email": NO_EMAILS,
     "url": NO_URLS,
     "ipv4": NO_IPV4,

@@ -10,6 +10,7 @@ import io
 import json
 import re
 import time
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -98,7 +99,7 @@ def test_values_that_are_found(text: str, expected: str) -> None:
     assert plain_kinds.replaced(text) == expected
 
 
-def of_kinds(values: dict[str, tuple[str, ...]]) -> list[tuple[str, str]]:
+def of_kinds(values: Mapping[str, tuple[str, ...]]) -> list[tuple[str, str]]:
     return [(kind, value) for kind, each in values.items() for value in each]
 
 

@@ -222,15 +222,13 @@ def grouped(
     least: int,
     is_right: Callable[[str], bool],
 ) -> Spans:
-    """The longest run from each start that has a right check digit, and an end where it may."""
+    """The longest run from each start that has a right check digit; ``last`` finds its ends."""
     for match in every_match(pattern, text):
         candidate, start = match[0], match.start()
         # One more character decides whether the candidate may end where it does.
         window = text[start : match.end() + 1]
-        ends = [each.start() for each in last.finditer(window)]
-        for end in reversed(ends):
-            if end > len(candidate):
-                continue
+        places = [each.start() for each in last.finditer(window)]
+        for end in reversed([place for place in places if place <= len(candidate)]):
             compact = GAPS.sub("", candidate[:end])
             if len(compact) < least:
                 break
