@@ -43,13 +43,14 @@ LONG_DATE = (
 )
 #: The first pairs of a phone number such as 06.12.34.56.78 are no date.
 WHOLE_DATE = f"(?:{LONG_DATE}|{DAY_AND_MONTH}{DATE_GAP}[0-9]{{2}}(?!{DATE_GAP}?[0-9]))"
+#: The look-ahead at the start rules out most places of a text at once, here and below.
 DATE = re.compile(
-    rf"(?<![0-9])(?:{LONG_DATE}|{DAY_AND_MONTH}({DATE_GAP})[0-9]{{2}}(?![0-9])(?!\1[0-9])"
+    rf"(?=[0-9])(?<![0-9])(?:{LONG_DATE}|{DAY_AND_MONTH}({DATE_GAP})[0-9]{{2}}(?![0-9])(?!\1[0-9])"
     rf"|{DAY}{ORDINAL}[{SPACE}./{DASH}]{{0,2}}(?:of[{SPACE}])?{MONTH_NAME}"
     rf"[{SPACE},./{DASH}]{{0,2}}(?:{YEAR}|'?[0-9]{{2}})(?![0-9])"
-    rf"|{YEAR}[{SPACE},./{DASH}]{{1,2}}{MONTH_NAME}[{SPACE}./{DASH}]{{1,2}}{DAY}{ORDINAL}(?![0-9])"
-    rf"|(?<![a-z]){MONTH_NAME}[{SPACE}./{DASH}]{{1,2}}{DAY}{ORDINAL}{TIME}"
-    rf"[{SPACE},./{DASH}]{{1,2}}{YEAR}(?![0-9]))",
+    rf"|{YEAR}[{SPACE},./{DASH}]{{1,2}}{MONTH_NAME}[{SPACE}./{DASH}]{{1,2}}{DAY}{ORDINAL}(?![0-9]))"
+    rf"|(?=[adfjmnos])(?<![0-9a-z]){MONTH_NAME}[{SPACE}./{DASH}]{{1,2}}{DAY}{ORDINAL}{TIME}"
+    rf"[{SPACE},./{DASH}]{{1,2}}{YEAR}(?![0-9])",
     re.IGNORECASE,
 )
 ABROAD = rf"{GAP}?\(?[1-9](?:{PHONE_GAP}[0-9]){{6,14}}"
@@ -79,7 +80,7 @@ IPV6 = re.compile(
 )
 IPV6_GROUP = re.compile("[0-9A-Fa-f]+|::")
 IBAN = re.compile(
-    r"(?:(?<![0-9A-Za-z])|(?i:(?<=iban)))"
+    r"(?=[A-Za-z]{2}[0-9]{2})(?:(?<![0-9A-Za-z])|(?i:(?<=iban)))"
     rf"[A-Za-z]{{2}}[0-9]{{2}}(?:{GAP}?[0-9A-Za-z]){{11,30}}"
 )
 #: A currency may follow the last digit.
