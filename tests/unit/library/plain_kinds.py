@@ -59,7 +59,7 @@ MONTH_FIRST = re.compile(
     re.IGNORECASE,
 )
 YEAR_FIRST = re.compile(
-    rf"([0-9]{{4}}){ANY}{{1,2}}{NAME_OF_MONTH}[{SPACES}./{DASHES}]{{1,2}}"
+    rf"([0-9]{{4}})[{SPACES}./{DASHES}]{{1,2}}{NAME_OF_MONTH}[{SPACES}./{DASHES}]{{1,2}}"
     r"([0-9]{1,2})(st|[nr]d|th)?",
     re.IGNORECASE,
 )

@@ -87,7 +87,7 @@ DATES = (
     "26\u00a0November\u00a02026", "26. Nov. 2026",
     "26\u2013Nov\u20132026", "1st of May 2026", "November 26, 2026", "Nov. 26th, 2026",
     "November\u202f26,\u202f2026", "Nov-26-2026", "Nov/26/2026", "2026-Nov-26", "2026 November 26",
-    "2026, May 1st", "Nov  6 08:49:37 1994", "Nov 26 19:34:12 2026", "Nov 26 20:16:45 UTC 2026",
+    "2026 May 1st", "Nov  6 08:49:37 1994", "Nov 26 19:34:12 2026", "Nov 26 20:16:45 UTC 2026",
     "Nov 26 08:16:45 PM CET 2026",
 )  # fmt: skip
 NO_DATES = (

@@ -48,7 +48,7 @@ DATE = re.compile(
     rf"(?=[0-9])(?<![0-9])(?:{LONG_DATE}|{DAY_AND_MONTH}({DATE_GAP})[0-9]{{2}}(?![0-9])(?!\1[0-9])"
     rf"|{DAY}{ORDINAL}[{SPACE}./{DASH}]{{0,2}}(?:of[{SPACE}])?{MONTH_NAME}"
     rf"[{SPACE},./{DASH}]{{0,2}}(?:{YEAR}|'?[0-9]{{2}})(?![0-9])"
-    rf"|{YEAR}[{SPACE},./{DASH}]{{1,2}}{MONTH_NAME}[{SPACE}./{DASH}]{{1,2}}{DAY}{ORDINAL}(?![0-9]))"
+    rf"|{YEAR}[{SPACE}./{DASH}]{{1,2}}{MONTH_NAME}[{SPACE}./{DASH}]{{1,2}}{DAY}{ORDINAL}(?![0-9]))"
     rf"|(?=[adfjmnos])(?<![0-9a-z]){MONTH_NAME}[{SPACE}./{DASH}]{{1,2}}{DAY}{ORDINAL}{TIME}"
     rf"[{SPACE},./{DASH}]{{1,2}}{YEAR}(?![0-9])",
     re.IGNORECASE,
