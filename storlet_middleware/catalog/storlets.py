@@ -44,6 +44,7 @@ from storlet_middleware.errors import (
     Unprocessable,
 )
 from storlet_middleware.wsgi import authorization, own_requests
+from storlet_middleware.wsgi.account_info import CONTAINER_KEY_PREFIX
 from storlet_middleware.wsgi.bodies import ObjectBody
 from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
@@ -312,8 +313,7 @@ class _VersionCache:
         self._memcache = cache_from_env(environ)
         self._of_request: dict[str, Any] = environ.setdefault("swift.infocache", {})
         self.account = account
-        # Swift's keys of containers; calling get_cache_key is slower.
-        self._containers = f"container/{account}/"
+        self._containers = f"{CONTAINER_KEY_PREFIX}{account}/"
         self._container_key = self._containers + container
         self._generation_key = f"storlets-generation/{account}"
         #: Generations and entries that were read ahead, by name of the storlet.

@@ -68,12 +68,15 @@ class Events:
         #: Filled by the events ``metadata`` and ``done``.
         self.metadata: dict[str, str] = {}
         self.usage: dict[str, Any] = {}
+        #: Nothing was looked for yet.
+        self._is_new = True
 
     def take(self, until: float | None) -> bool:
         """Handle one event; False if none came until ``until``."""
-        # No worker begins within the microseconds since the hand-over: an attempt would fail, and
-        # costs as much as an event.
-        must_wait = not self._progress.has_started and (until is None or monotonic() < until)
+        # No worker begins within the microseconds since the hand-over: a first attempt would fail,
+        # and costs as much as an event. A later one may find an event that came in between.
+        must_wait = self._is_new and (until is None or monotonic() < until)
+        self._is_new = False
         while True:
             if must_wait and not self.wait(self._connection.fileno(), until):
                 return False

@@ -63,7 +63,7 @@ class Protection:
         """
         path = request.environ["PATH_INFO"]
         # Runs for every request.
-        if swift is None or (PREFIX not in path and LINES_PREFIX not in path):
+        if swift is None or not any(map(path.__contains__, _PREFIXES)):
             return None
         place = parse_path(path)
         if place is None:

@@ -104,6 +104,8 @@ class Record:
     """See the module.
 
     Not frozen: a frozen dataclass sets each of its fields by a call, and every run has a record.
+    The log line and the metrics of a run are made from it before the fields that only a kept record
+    has are added (:class:`~storlet_middleware.proxy.completion.Completion`).
     """
 
     id: str = _row(Kind.TEXT, Seen.CALLER, "the invocation, as in ``X-Storlet-Invocation``")
