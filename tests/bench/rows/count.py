@@ -51,7 +51,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
             account.reconnect()
             own.reconnect()
     bench.raw["count"] = by_file
-    # What every request costs more would make the ratios smaller.
+    # Calls that every request makes would make the ratios smaller.
     title = "Python calls of a GET of 1 KiB"
     yield Figure("count.plain", f"{title}, plain Swift", "calls", samples[PLAIN.key])
     yield from Family("count", title, "calls").figures(treatments, samples)
