@@ -12,7 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 from packages import loaded
 from sql_check import SqlError
@@ -21,31 +21,48 @@ from sql_engine import Engine, identifier, literal
 #: Rows of a batch, and values of one with many columns: up to three batches are in memory.
 BATCH_ROWS = 8192
 BATCH_VALUES = 1 << 18
+#: Rows of a batch with a column whose values have any size: 64 MiB of rows of 1 MiB.
+LONG_ROWS = 64
+#: Small batches are written together: each has several parts.
+BUFFER_BYTES = 1 << 16
 PYARROW = "pyarrow"
 #: Size of ``ArrowArrayStream`` of Arrow's C stream interface, which has five pointers.
 STREAM_BYTES = 5 * struct.calcsize("P")
-#: Types whose values have an infinity, which Arrow has not: its readers take it for a date.
-_DATES = (
-    "DATE",
-    "TIMESTAMP",
-    "TIMESTAMP WITH TIME ZONE",
-    "TIMESTAMP_S",
-    "TIMESTAMP_MS",
-    "TIMESTAMP_NS",
+_DATES = frozenset(
+    {
+        *("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"),
+        *("TIMESTAMP_S", "TIMESTAMP_MS", "TIMESTAMP_NS"),
+    }
 )
-#: Types that the engine gives without loss, beside decimals and nested ones.
-_EXACT = frozenset(
+#: Types that the engine gives without loss, in values of at most 36 bytes, beside decimals.
+_SHORT = frozenset(
     {
         *("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT"),
         *("UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE"),
-        *("VARCHAR", "BLOB", "UUID", "JSON", "TIME", *_DATES),
+        *("UUID", "TIME", *_DATES),
     }
+)
+_LONG = frozenset({"VARCHAR", "BLOB", "JSON"})
+
+
+class _Absent(NamedTuple):
+    """Values that Arrow does not have: its readers take each for another one."""
+
+    name: str
+    types: frozenset[str]
+    condition: str
+
+
+_ABSENT = (
+    _Absent("infinite dates", _DATES, "isinf({})"),
+    _Absent("time of 24:00", frozenset({"TIME"}), "{} = TIME '24:00:00'"),
 )
 
 
 def require_package(engine: Engine) -> None:
     """Raise :class:`packages.PackageError` if the image has no package that writes the stream."""
-    loaded(f"{engine.storlet} with output=arrow", "nanoarrow")
+    # A package without this part is another one, or is broken.
+    loaded(f"{engine.storlet} with output=arrow", "nanoarrow.ipc")
 
 
 def write(engine: Engine, query: str, descriptor: int) -> None:
@@ -55,13 +72,13 @@ def write(engine: Engine, query: str, descriptor: int) -> None:
 
     :raises SqlError: the query failed, or Arrow cannot keep its columns.
     """
-    # An image without the package answers only the runs that need it with an error.
-    from nanoarrow._utils import NanoarrowException
-    from nanoarrow.ipc import StreamWriter
+    with open(descriptor, "wb", buffering=BUFFER_BYTES) as target:
+        # An image without the package answers only the runs that need it with an error.  The
+        # descriptor is closed after a failed import, too: its reader waits for that.
+        from nanoarrow._utils import NanoarrowException
+        from nanoarrow.ipc import StreamWriter
 
-    with open(descriptor, "wb", buffering=0) as target:
-        kept, width = checked(engine, query)
-        rows = max(min(BATCH_ROWS, BATCH_VALUES // width), 1)
+        kept, rows = checked(engine, query)
         with _stand_in():
             stream = engine.arrow_reader(kept, rows)
         try:
@@ -105,39 +122,41 @@ def _stand_in() -> Iterator[None]:
 
 
 def checked(engine: Engine, query: str) -> tuple[str, int]:
-    """The query with an error for each value that Arrow does not have, and its number of columns.
+    """The query with an error for each value that Arrow does not have, and the rows of a batch.
 
     :raises SqlError: a column has a type that the engine does not give without loss.
     """
-    columns = engine.columns(query)
+    columns = [(name, engine.type_of_column(name, text)) for name, text in engine.columns(query)]
     # The query may give two columns the same name.
     names = [f"column{number}" for number in range(len(columns))]
     shown, is_same = [], True
-    for name, (column, text) in zip(names, columns):
-        kind = engine.type_of(text)
+    for name, (column, kind) in zip(names, columns):
         if refused := _refused(kind):
             raise SqlError(
                 f"{engine.subject}: column {column!r}: output=arrow has no exact form of"
                 f" {refused}: CAST it AS VARCHAR"
             )
         value = name
-        if infinite := _infinite(name, kind, 0):
-            message = literal(
-                f"column {column!r}: Arrow has no infinite dates: CAST it AS VARCHAR"
-            )
-            value = f"CASE WHEN coalesce({infinite}, false) THEN error({message}) ELSE {name} END"
+        if cases := _cases(name, column, kind):
+            value = f"CASE {cases} ELSE {name} END"
             is_same = False
         shown.append(f"{value} AS {identifier(column)}")
     if not is_same:
         values, result = ", ".join(shown), ", ".join(names)
         query = f"SELECT {values} FROM ({query}\n) AS result({result})"  # noqa: S608
-    return query, len(columns)
+    most = BATCH_ROWS if all(_is_short(kind) for _, kind in columns) else LONG_ROWS
+    return query, max(min(most, BATCH_VALUES // len(columns)), 1)
+
+
+def _is_short(kind: Any) -> bool:
+    """Whether each value of the type has a few bytes, and is exact."""
+    return str(kind) in _SHORT or str(kind).startswith("DECIMAL(")
 
 
 def _refused(kind: Any) -> str:
     """The first type in ``kind`` that is not exact, or nothing."""
     text = str(kind)
-    if text in _EXACT or text.startswith("DECIMAL("):
+    if text in _LONG or _is_short(kind):
         return ""
     if kind.id in ("list", "array"):
         return _refused(kind.children[0][1])
@@ -146,28 +165,38 @@ def _refused(kind: Any) -> str:
     return text
 
 
-def _infinite(value: str, kind: Any, level: int) -> str:
-    """The condition that ``value`` has an infinite date, or nothing if its type has no dates."""
-    if str(kind) in _DATES:
-        return f"isinf({value})"
+def _cases(name: str, column: str, kind: Any) -> str:
+    """The cases of SQL with an error for the values of a column that Arrow does not have."""
+    cases = []
+    for absent in _ABSENT:
+        if found := _found(absent, name, kind, 0):
+            message = literal(f"column {column!r}: Arrow has no {absent.name}: CAST it AS VARCHAR")
+            cases.append(f"WHEN coalesce({found}, false) THEN error({message})")
+    return " ".join(cases)
+
+
+def _found(absent: _Absent, value: str, kind: Any, level: int) -> str:
+    """The condition that ``value`` has an absent one, or nothing if its type has none."""
+    if str(kind) in absent.types:
+        return absent.condition.format(value)
     parts = []
     if kind.id in ("list", "array"):
-        parts = [_any(value, kind.children[0][1], level)]
+        parts = [_any(absent, value, kind.children[0][1], level)]
     elif kind.id == "map":
         (_, keys), (_, values) = kind.children
         parts = [
-            _any(f"map_keys({value})", keys, level),
-            _any(f"map_values({value})", values, level),
+            _any(absent, f"map_keys({value})", keys, level),
+            _any(absent, f"map_values({value})", values, level),
         ]
     elif kind.id == "struct":
         parts = [
-            _infinite(f"struct_extract({value}, {literal(key)})", each, level)
+            _found(absent, f"struct_extract({value}, {literal(key)})", each, level)
             for key, each in kind.children
         ]
     return " OR ".join(filter(None, parts))
 
 
-def _any(value: str, kind: Any, level: int) -> str:
+def _any(absent: _Absent, value: str, kind: Any, level: int) -> str:
     item = f"item{level}"
-    inner = _infinite(item, kind, level + 1)
+    inner = _found(absent, item, kind, level + 1)
     return f"len(list_filter({value}, lambda {item}: {inner})) > 0" if inner else ""

@@ -98,6 +98,20 @@ class Engine:
         except duckdb.Error as error:
             raise self.explained(error, 0) from None
 
+    def type_of_column(self, column: str, text: str) -> Any:
+        """The type of a column of a result, with its parts, by its name in SQL.
+
+        :raises SqlError: the name cannot be read, such as that of a ``row()`` without field names.
+        """
+        try:
+            return duckdb.sqltype(text)
+        except duckdb.Error:
+            shown = " ".join(text.split())[:_MOST_MESSAGE]
+            raise SqlError(
+                f"{self.subject}: column {column!r}: this output has no exact form of {shown}:"
+                " CAST it AS VARCHAR"
+            ) from None
+
     def register(self, file_system: Any) -> None:
         """Give the engine a file system of ``fsspec``; its paths must be allowed, too.
 

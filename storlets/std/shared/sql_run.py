@@ -88,10 +88,13 @@ def with_decimals(engine: Engine, query: str) -> str:
     DuckDB's writer of Parquet makes a ``DOUBLE`` of it, and so rounds it.  In Arrow it declares 38
     digits, and gives more without an error.  A decimal is written as it is, and more are an error.
 
-    :raises sql_check.SqlError: the engine refuses the query.
+    :raises sql_check.SqlError: the engine refuses the query, or a column has a type without a name.
     """
     columns = engine.columns(query)
-    types = [_kept_type(engine.type_of(kind)) if _LOST in kind else kind for _, kind in columns]
+    types = [
+        _kept_type(engine.type_of_column(name, kind)) if _LOST in kind else kind
+        for name, kind in columns
+    ]
     if types == [kind for _, kind in columns]:
         return query
     # The query may give two columns the same name.
