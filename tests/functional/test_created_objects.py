@@ -96,7 +96,7 @@ def run(client: Author, method: str, container: str, *asked: list[Any], **header
 
 
 def contents(client: Client, *paths: str) -> list[bytes | None]:
-    """What the objects have; None is one that does not exist."""
+    """The bytes of each object, and None for one that does not exist."""
     answers = [client.get(path) for path in paths]
     # Any other status does not say whether it exists.
     assert {answer.status for answer in answers} <= {200, 404}, answers

@@ -71,7 +71,7 @@ class Engine:
         self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
         # The zone of the node is no property of the result.
         self.rows("SET TimeZone = 'UTC'")
-        # The engine counts the rows that wait for their reader without the bytes of long values: its
+        # The engine counts rows that wait for their reader without the bytes of long values: its
         # default of 1 MB is 800 MB of values of 20 kB.
         self.rows("SET streaming_buffer_size = '1KB'")
 
