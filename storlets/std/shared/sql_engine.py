@@ -62,7 +62,10 @@ class Engine:
     subject = "query"
     advice = "group by fewer values, sort with a LIMIT, read fewer columns, or "
 
-    def __init__(self, memory_mib: int, most_threads: int = MOST_THREADS) -> None:
+    def __init__(
+        self, memory_mib: int, most_threads: int = MOST_THREADS, *, few_rows_wait: bool = False
+    ) -> None:
+        """``few_rows_wait``: for an output whose reader needs few rows at a time."""
         if duckdb is None:
             raise SqlError(reason(self.storlet, "duckdb"))
         threads = min(most_threads, len(os.sched_getaffinity(0)))
@@ -71,9 +74,10 @@ class Engine:
         self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
         # The zone of the node is no property of the result.
         self.rows("SET TimeZone = 'UTC'")
-        # The engine counts rows that wait for their reader without the bytes of long values: its
-        # default of 1 MB is 800 MB of values of 20 kB.
-        self.rows("SET streaming_buffer_size = '1KB'")
+        if few_rows_wait:
+            # The engine counts rows that wait for their reader without the bytes of long values:
+            # its default of 1 MB is 800 MB of values of 20 kB.
+            self.rows("SET streaming_buffer_size = '1KB'")
 
     def __enter__(self) -> Engine:
         return self

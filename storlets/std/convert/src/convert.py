@@ -48,7 +48,10 @@ class Convert:
         types = types_of(params["columns"])
         output, target = params["output"], out_files[0]
         with ExitStack() as stack:
-            engine = stack.enter_context(ConvertEngine(int(params["memory-mib"])))
+            few = params["output"] == sql_run.ARROW
+            engine = stack.enter_context(
+                ConvertEngine(int(params["memory-mib"]), few_rows_wait=few)
+            )
             source, compression = in_files[0], params["compression"]
             if compression != "none":
                 source = Unpacked(source, compression)

@@ -35,7 +35,10 @@ class SqlMerge:
         inputs = sql_partial.Inputs(in_files)
         header = sql_partial.common(inputs.headers)
         with ExitStack() as stack:
-            engine = stack.enter_context(MergeEngine(int(params["memory-mib"])))
+            few = params["output"] == sql_run.ARROW
+            engine = stack.enter_context(
+                MergeEngine(int(params["memory-mib"]), few_rows_wait=few)
+            )
             query = engine.checked(header.query)
             pipes = stack.enter_context(opened_pipes("input", "output"))
             engine.close_in([pipes.paths["input"], pipes.paths["output"]])

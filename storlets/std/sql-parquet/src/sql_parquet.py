@@ -32,7 +32,10 @@ class SqlParquet:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         with ExitStack() as stack:
             # The engine seeks and reads in two calls, between which another thread could seek.
-            engine = stack.enter_context(ParquetEngine(int(params["memory-mib"]), most_threads=1))
+            few = params["output"] == sql_run.ARROW
+            engine = stack.enter_context(
+                ParquetEngine(int(params["memory-mib"]), most_threads=1, few_rows_wait=few)
+            )
             query = engine.checked(params["query"])
             pipes = stack.enter_context(opened_pipes("output"))
             engine.register(file_system(in_files[0], engine.storlet))

@@ -44,7 +44,10 @@ class Sql:
         require_sense(params)
         output, target = params["output"], out_files[0]
         with ExitStack() as stack:
-            engine = stack.enter_context(Engine(int(params["memory-mib"])))
+            few = params["output"] == sql_run.ARROW
+            engine = stack.enter_context(
+                Engine(int(params["memory-mib"]), few_rows_wait=few)
+            )
             query = engine.checked(params["query"])
             source, compression = in_files[0], params["compression"]
             if compression != "none":
