@@ -378,11 +378,7 @@ def write_all(fd: int, data: bytes, on_progress: Callable[[int], None]) -> None:
     """
     view = memoryview(data)
     while view:
-        try:
-            count = os.write(fd, view)
-        except BlockingIOError:
-            wait_writable(fd)
-            continue
+        count = when_writable(fd, functools.partial(os.write, fd, view))
         on_progress(count)
         view = view[count:]
 

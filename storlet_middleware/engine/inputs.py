@@ -212,8 +212,7 @@ class Inputs:
                     feeder.wait()
                 else:
                     feeder.stop()
-        if self.failure.error is not None:
-            raise self.failure.error
+        self.failure.raise_error()
 
     def close(self) -> None:
         """Stop all feeders and close all sources; may be called twice."""

@@ -105,13 +105,16 @@ class Invocation:
         self.log = RunLog(task)
         #: The parts of the time until a worker has begun it.
         self.start_times: StartTimes = self._progress.start_times
-        #: Seconds in the queue of the node.
-        self.waited_seconds = 0.0
 
     @property
     def bytes_out(self) -> int:
         """Bytes of all outputs."""
         return self._count.total
+
+    @property
+    def waited_seconds(self) -> float:
+        """Seconds in the queue of the node."""
+        return self._progress.waited
 
     @property
     def has_started(self) -> bool:
@@ -126,7 +129,6 @@ class Invocation:
         The time in the node's queue counts for the queue deadline only.
         """
         self._progress.add_waiting(waited_seconds)
-        self.waited_seconds = self._progress.waited
         self._slot.held = release
 
     def share_turns(self, make_turns: Callable[[], Turns]) -> None:
@@ -220,8 +222,7 @@ class Invocation:
 
     def close(self) -> None:
         """Release everything; cancels a storlet that has not ended.  May be called twice."""
-        if self._slot.held is not None:
-            self._slot.release()
+        self._slot.release()
         self._connection.close()
         try:
             self._inputs.close()

@@ -129,14 +129,11 @@ class Completion:
         self._plan = plan
         self._times = times
         self._wish = DEFAULT
-        #: Whether the record of a success has the hash of its output.
-        self.needs_hash = False
 
     def prepare(self) -> None:
         """Read what is wanted of the run's record, after its storlets were resolved."""
         account = wish_of_account(self._environ, self._proxy.app, self._request.account)
         self._wish = wish_of_run(account, [step.storlet.records for step in self._steps])
-        self.needs_hash = self._wish is Wish.ALL
         is_followed = followed.is_followed(self._environ, self._proxy.app, self._request.account)
         if self._wish is Wish.NONE and not is_followed:
             return
@@ -147,6 +144,11 @@ class Completion:
             step.tell = self._proxy.log_lines.receiver(
                 self._environ, place, self._id, step.request.storlet
             )
+
+    @property
+    def needs_hash(self) -> bool:
+        """Whether the record of a success has the hash of its output."""
+        return self._wish is Wish.ALL
 
     def report(
         self,

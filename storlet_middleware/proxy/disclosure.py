@@ -55,9 +55,7 @@ class Disclosure:
         """Whether the caller sees the usage: bytes read, and the memory of a storlet that gathers
         its input, reveal the length of the source.
         """
-        plan = self._plan
-        is_mandatory = plan is not None and plan.is_mandatory
-        return not (is_mandatory and self._reads_source and not self.is_owner)
+        return not (self.is_mandatory and self._reads_source and not self.is_owner)
 
     def hides_source_answer(self, status: int) -> bool:
         """Whether Swift's answer for the source is reduced to its status; 401 and 403 reveal

@@ -99,8 +99,7 @@ class Execution:
 
     def release_slots(self) -> None:
         for step in self._steps:
-            if step.slot is not None:
-                step.release_slot()
+            step.release_slot()
 
     def _acquire(self, steps: list[Step]) -> None:
         """Wait for slots for ``steps``, which have no slots yet."""

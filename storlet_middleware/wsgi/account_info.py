@@ -24,20 +24,18 @@ def account_metadata(environ: dict[str, Any], app: Any, account: str) -> Mapping
     The keys are in lower case and without ``x-account-meta-``; an account that does not exist has
     none.
     """
-    known = environ.get("swift.infocache", {}).get(KEY_PREFIX + account) or _read(environ, app)
-    return known.get("meta") or {}
+    return _information(environ, app, account).get("meta") or {}
 
 
 def account_sysmeta(environ: dict[str, Any], app: Any, account: str) -> Mapping[str, str]:
     """The system metadata of ``account``, with keys without ``x-account-sysmeta-``; read-only."""
-    known = environ.get("swift.infocache", {}).get(KEY_PREFIX + account) or _read(environ, app)
-    return known.get("sysmeta") or {}
+    return _information(environ, app, account).get("sysmeta") or {}
 
 
-def _read(environ: dict[str, Any], app: Any) -> Mapping[str, Any]:
-    """The information of an account that the request's cache lacks.
-
-    For a cached account, get_account_info would look in four places, count that, and make a copy.
-    """
-    found: Mapping[str, Any] = get_account_info(environ, app, swift_source=names.SWIFT_SOURCE)
+def _information(environ: dict[str, Any], app: Any, account: str) -> Mapping[str, Any]:
+    # get_account_info would look for it in four places, count that, and copy what it finds.
+    known = environ.get("swift.infocache", {}).get(KEY_PREFIX + account)
+    if not known:
+        known = get_account_info(environ, app, swift_source=names.SWIFT_SOURCE)
+    found: Mapping[str, Any] = known
     return found

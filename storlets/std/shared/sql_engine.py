@@ -111,8 +111,8 @@ class Engine:
         :raises SqlError: the name cannot be read, such as that of a ``row()`` without field names.
         """
         try:
-            return duckdb.sqltype(text)
-        except duckdb.Error:
+            return self.type_of(text)
+        except SqlError:
             shown = " ".join(text.split())[:_MOST_MESSAGE]
             raise SqlError(
                 f"{self.subject}: column {column!r}: this output has no exact form of {shown}:"

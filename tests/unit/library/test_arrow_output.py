@@ -208,6 +208,12 @@ def test_a_type_without_an_exact_form_is_an_error(text: str, kind: str) -> None:
         assert fields(made(of(f"({text})::VARCHAR AS it"))) == ["u"]
 
 
+def require_refused(expression: str, absent: str) -> None:
+    """The error for a value that Arrow does not have names the column, also of two of one name."""
+    found = failure(of(f"1 AS it, {expression} AS it"))
+    assert f"column 'it': Arrow has no {absent}: CAST it AS VARCHAR" in found
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -222,8 +228,7 @@ def test_a_type_without_an_exact_form_is_an_error(text: str, kind: str) -> None:
     ],
 )
 def test_an_infinite_date_is_an_error(text: str) -> None:
-    found = failure(of(f"1 AS it, {text} AS it"))
-    assert "column 'it': Arrow has no infinite dates: CAST it AS VARCHAR" in found
+    require_refused(text, "infinite dates")
 
 
 @pytest.mark.parametrize(
@@ -241,8 +246,7 @@ def test_an_infinite_date_is_an_error(text: str) -> None:
 )
 def test_the_end_of_a_day_is_an_error(text: str) -> None:
     """Readers of Arrow take it for the begin of the day."""
-    found = failure(of(f"1 AS it, {text} AS it"))
-    assert "column 'it': Arrow has no time of 24:00: CAST it AS VARCHAR" in found
+    require_refused(text, "time of 24:00")
 
 
 def test_the_end_of_a_day_in_a_csv_is_an_error() -> None:

@@ -48,7 +48,7 @@ class Convert:
         types = types_of(params["columns"])
         output, target = params["output"], out_files[0]
         with ExitStack() as stack:
-            few = params["output"] == sql_run.ARROW
+            few = output == sql_run.ARROW
             engine = stack.enter_context(
                 ConvertEngine(int(params["memory-mib"]), few_rows_wait=few)
             )

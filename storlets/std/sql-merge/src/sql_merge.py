@@ -35,7 +35,7 @@ class SqlMerge:
         inputs = sql_partial.Inputs(in_files)
         header = sql_partial.common(inputs.headers)
         with ExitStack() as stack:
-            few = params["output"] == sql_run.ARROW
+            few = output == sql_run.ARROW
             engine = stack.enter_context(
                 MergeEngine(int(params["memory-mib"]), few_rows_wait=few)
             )

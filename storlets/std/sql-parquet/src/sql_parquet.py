@@ -30,9 +30,10 @@ class SqlParquet:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        output, target = params["output"], out_files[0]
         with ExitStack() as stack:
             # The engine seeks and reads in two calls, between which another thread could seek.
-            few = params["output"] == sql_run.ARROW
+            few = output == sql_run.ARROW
             engine = stack.enter_context(
                 ParquetEngine(int(params["memory-mib"]), most_threads=1, few_rows_wait=few)
             )
@@ -47,7 +48,6 @@ class SqlParquet:
                 raise SqlError(f"the object is no valid Parquet: {error}") from None
             _require_exact(engine)
             engine.scans(query)
-            output, target = params["output"], out_files[0]
             target.set_metadata({"Content-Type": sql_run.TYPES[output]})
             if output == sql_run.PARTIAL:
                 header, plan = sql_partial.split(engine, query)

@@ -44,7 +44,7 @@ class Sql:
         require_sense(params)
         output, target = params["output"], out_files[0]
         with ExitStack() as stack:
-            few = params["output"] == sql_run.ARROW
+            few = output == sql_run.ARROW
             engine = stack.enter_context(
                 Engine(int(params["memory-mib"]), few_rows_wait=few)
             )
