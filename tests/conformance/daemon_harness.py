@@ -492,14 +492,20 @@ class Run:
         return event
 
     def finish(self, seconds: float = PATIENCE_SECONDS) -> Result:
-        """Read events and outputs to their ends."""
+        """Read events and outputs to their ends; of an output nothing before its metadata."""
         self.connection.setblocking(False)
         end = time.monotonic() + seconds
         with select.epoll() as ready:
             ready.register(self.connection.fileno(), select.EPOLLIN)
             open_ = {fd: number for number, fd in enumerate(self._reading)}
-            for fd in open_:
-                ready.register(fd, select.EPOLLIN)
+            waiting = set(open_)
+
+            def begin(fds: set[int]) -> None:
+                for fd in fds & waiting:
+                    ready.register(fd, select.EPOLLIN)
+                waiting.difference_update(fds)
+
+            begin({self._reading[number] for number in self._begun})
             is_done = False
             while open_ or not is_done:
                 assert time.monotonic() < end, f"not over after {seconds} s: {self.events}"
@@ -513,10 +519,18 @@ class Run:
                     else:
                         event = self.event()
                         is_done = event is None or isinstance(event, messages.Done)
+                        begin({self._reading[number] for number in self._begun})
                         if is_done:
+                            begin(set(open_))
                             ready.unregister(fd)
                             self._disconnect()
         return Result(self.events, self.outputs, self.log)
+
+    @property
+    def _begun(self) -> list[int]:
+        """The outputs whose metadata has come. A hostile worker may name others."""
+        numbers = [e.output or 0 for e in self.events if isinstance(e, messages.Metadata)]
+        return [number for number in numbers if number < len(self._reading)]
 
     def _disconnect(self) -> None:
         """Disconnect as the filter does after the end mark."""

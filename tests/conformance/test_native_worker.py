@@ -113,6 +113,49 @@ def test_a_program_whose_child_holds_the_output_has_failed(program: Storlet) -> 
     until(lambda: not is_alive(int(result.output)), 2)
 
 
+def _script(sandbox: HostSandbox, native_code: Path, text: str) -> Storlet:
+    _executable(native_code / "script.sh", f"#!/bin/sh\n{text}\n")
+    return sandbox.load(Code(native_code, "script.sh", "script.sh", "native"))
+
+
+def test_a_program_may_leave_a_process_that_does_not_hold_the_output(
+    sandbox: HostSandbox, native_code: Path
+) -> None:
+    text = "sleep 300 < /dev/null > /dev/null 2>&1 & echo $!"
+    result = _script(sandbox, native_code, text).run(b"in")
+    assert result.done.is_ok, result.done
+    until(lambda: not is_alive(int(result.output)), 2)
+
+
+def test_the_bytes_of_a_process_that_ends_after_the_program_are_not_missing(
+    sandbox: HostSandbox, native_code: Path
+) -> None:
+    """It may end in time, or be too slow: then the run fails."""
+    text = 'echo early; (sleep "$STORLET_PARAM_seconds"; echo late) &'
+    storlet = _script(sandbox, native_code, text)
+    codes = set()
+    for seconds in ("0", "0.05", "0.08", "0.09", "0.1", "2"):
+        result = storlet.run(b"in", seconds=seconds)
+        assert result.output == b"early\nlate\n" or not result.done.is_ok, seconds
+        codes.add(result.done.code)
+    assert messages.FAILED in codes
+
+
+def test_the_output_of_a_program_is_the_stream_of_the_filter(
+    sandbox: HostSandbox, native_code: Path
+) -> None:
+    storlet = _script(sandbox, native_code, "[ -S /dev/fd/1 ] && cat /dev/fd/0")
+    assert storlet.run(InputFile(b"in")).output == b"in"
+
+
+def test_metadata_comes_while_the_first_bytes_wait(sandbox: HostSandbox, native_code: Path) -> None:
+    text = """echo '{"a":"1"}' > /dev/fd/$STORLET_METADATA_FD; sleep 0.2; echo x; sleep 300"""
+    with running(_script(sandbox, native_code, text).start(b"in")) as run:
+        began = time.monotonic()
+        assert run.event() == messages.Metadata({"a": "1"}, 0)
+        assert time.monotonic() - began > 0.1
+
+
 def test_metadata_that_fills_its_pipe_does_not_stop_the_program(program: Storlet) -> None:
     result = program.run(do="metadata_large", size="70000")
     assert result.done.code == messages.LIMIT_METADATA
@@ -283,6 +326,38 @@ def test_changes_of_the_process_are_undone(single: Storlet) -> None:
 def test_a_child_process_reads_and_writes_the_descriptors(single: Storlet) -> None:
     result = single.run(b"text", do="child")
     assert (result.output, result.metadata) == (b"TEXT", {})
+
+
+DATA = bytes(range(256)) * 10_000
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"),
+    [
+        (InputPipe(DATA), DATA),
+        (InputFile(DATA), DATA),
+        (InputFile(DATA, start=5), DATA[5:]),
+        (InputFile(DATA, start=5, end=len(DATA) - 5), DATA[5:-4]),
+        (InputFile(DATA, seekable="file"), DATA),
+        (InputReads(DATA), DATA),
+        (InputFile(b"ab"), b"ab"),
+    ],
+    ids=["stream", "file", "start", "range", "seekable file", "reads", "short"],
+)
+def test_an_input_is_copied_whole_and_not_beyond_its_end(
+    single: Storlet, given: InputPipe, expected: bytes
+) -> None:
+    result = single.run(given, do="copy")
+    assert result.done.is_ok, result.done
+    first = min(3, len(expected))
+    assert result.output == expected + f" -1 {first} {len(expected) - first} 0".encode()
+
+
+def test_a_copy_that_breaks_off_fails_the_run_although_the_storlet_succeeds(
+    single: Storlet,
+) -> None:
+    done = single.run(InputReads(DATA, most=1), do="copy").done
+    assert (done.code, done.message) == (messages.FAILED, "reading the input: Input/output error")
 
 
 @pytest.mark.parametrize(("start", "end"), [(0, 0), (1, 2), (1, 3), (0, 99)])

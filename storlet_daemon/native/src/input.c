@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/sendfile.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -152,6 +153,22 @@ ssize_t reader_read(struct reader *reader, void *buffer, size_t size) {
     }
     count = read_once(reader->fd, buffer,
                       size > (uint64_t)reader->left ? (size_t)reader->left : size);
+    reader->left -= count > 0 ? count : 0;
+    return count;
+}
+
+/* Let the kernel send bytes of a file to `target`: their number, 0 at the end, or -1 with errno. It
+ * is EINVAL if the input is none. The descriptor's offset moves, which the filter sees. */
+ssize_t reader_send(struct reader *reader, int target, size_t size) {
+    ssize_t count;
+    if (reader->seekable != NOT_SEEKABLE) {
+        errno = EINVAL;
+        return -1;
+    }
+    do {
+        count = sendfile(target, reader->fd, NULL,
+                         size > (uint64_t)reader->left ? (size_t)reader->left : size);
+    } while (count < 0 && errno == EINTR);
     reader->left -= count > 0 ? count : 0;
     return count;
 }

@@ -15,6 +15,10 @@
 #include <unistd.h>
 
 #define RING 16
+/* The most that is copied at once: the filter sees the progress between. */
+#define PIECE (1 << 20)
+/* The most that is copied through memory at once. */
+#define BUFFER (256 * 1024)
 
 /* Objects that are compiled already rely on these places. */
 _Static_assert(offsetof(struct storlet_run, execution_path) == 8, "the layout of version 1");
@@ -24,6 +28,7 @@ _Static_assert(offsetof(struct storlet_run, fail) == 96, "the layout of version 
 _Static_assert(offsetof(struct storlet_run, services) == 104, "the layout of version 1");
 _Static_assert(offsetof(struct storlet_run, input_bytes) == 112, "the layout of version 1");
 _Static_assert(offsetof(struct storlet_run, secret) == 136, "the layout of version 1");
+_Static_assert(offsetof(struct storlet_run, copy) == 144, "the layout of version 1");
 _Static_assert(sizeof(struct storlet_input) == 24, "the stride of an array cannot grow");
 
 /* One run. `api` comes first: the storlet's pointer is that of the whole. */
@@ -162,6 +167,48 @@ static int write_output(struct storlet_run *api, size_t output, const void *data
     return 0;
 }
 
+/* As `copy`, once. `buffer` is NULL as long as the kernel copies. */
+static ssize_t copy_piece(struct call *call, size_t output, size_t input, size_t size,
+                          char **buffer) {
+    ssize_t count;
+    if (*buffer == NULL) {
+        int target = call->run->invocation->outputs[output];
+        count = reader_send(&call->readers[input], target, size);
+        if (count >= 0 || errno != EINVAL) {
+            return count;
+        }
+        *buffer = malloc(BUFFER);
+        if (*buffer == NULL) {
+            return -1;
+        }
+    }
+    count = read_input(&call->api, input, *buffer, size < BUFFER ? size : BUFFER);
+    return count > 0 && write_output(&call->api, output, *buffer, (size_t)count) != 0 ? -1 : count;
+}
+
+static int64_t copy_input(struct storlet_run *api, size_t output, size_t input, size_t size) {
+    struct call *call = call_of(api, input, api->input_count);
+    char *buffer = NULL;
+    size_t copied = 0;
+    ssize_t count = 1;
+    if (call == NULL || call_of(api, output, api->output_count) == NULL ||
+        !ensure_metadata(call->run, output)) {
+        return -1;
+    }
+    while (copied < size && count > 0) {
+        size_t left = size - copied;
+        count = copy_piece(call, output, input, left < PIECE ? left : PIECE, &buffer);
+        copied += count > 0 ? (size_t)count : 0;
+    }
+    if (count < 0) {
+        fail_by_errno(call->run, "copying an input to an output");
+    }
+    int number = errno;
+    free(buffer);
+    errno = number;
+    return count < 0 ? -1 : (int64_t)copied;
+}
+
 static int set_metadata(struct storlet_run *api, size_t output, const struct storlet_field *fields,
                         size_t count) {
     struct call *call = call_of(api, output, api->output_count);
@@ -297,6 +344,7 @@ static struct call *next_call(struct run *run) {
         .seek = seek_input,
         .read_at = read_input_at,
         .secret = secret_value,
+        .copy = copy_input,
     };
     call->api.parameters = fields_of(invocation->parameters, "storlet_execution_path", path,
                                      &call->api.parameter_count);

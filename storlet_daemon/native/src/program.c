@@ -8,11 +8,11 @@
  *   STORLET_METADATA_FD  the output's metadata, a JSON object, before the first byte of the output
  *   STORLET_SECRET_FD_*  a secret, whose value is in no environment: a pipe, which is read once
  *
- * The output is a pipe, from which this process moves it to the filter's stream without copying it.
- * So the metadata can be sent before the first byte, and the end of the pipe shows whether a
- * process that the program left still holds it. Further outputs are the program's own and have no
- * metadata; a program that has some must leave no process behind. Inputs are the program's own;
- * only a range that ends within its file is sent through a pipe, too. One loop moves all of these.
+ * The program reads and writes the streams of the filter: no byte passes through this process, but
+ * those of a range that ends within its file, which is sent through a pipe. The filter takes no
+ * byte of the output before its metadata. So this process looks for the first byte in the stream,
+ * and then sends what the program has written as metadata. Further outputs have none. After the
+ * exit no process may hold an output.
  */
 #define _GNU_SOURCE
 #include "worker.h"
@@ -20,21 +20,24 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sock_diag.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #define FIRST_NUMBER 3
-#define OUTPUT_PIPE_BYTES (256 * 1024)
 #define CHUNK (1024 * 1024)
 #define FLOWS_MAX (DESCRIPTORS_MAX + 1)
-/* Of what is waited for: before the ranges are the exit, the log, the output and the metadata. */
-#define RANGES_AT 4
+/* Of what is waited for: before the ranges are the exit, the log and the metadata. */
+#define RANGES_AT 3
+/* The longest time between two looks for the first byte of the output. */
+#define LOOK_MILLISECONDS 16
 
 static char program_path[4096];
 static char program_name[256];
@@ -48,25 +51,23 @@ bool program_load(const struct config *config, struct outcome *outcome) {
     return check_program(program_path, config->main, outcome);
 }
 
-/* --- moving data -------------------------------------------------------------------------------
+/* --- ranges ------------------------------------------------------------------------------------
  */
 
-/* Moves bytes from one descriptor to another until the source or `left` ends, then closes both. */
+/* Moves bytes of a file to a pipe until `left` or the file ends, then closes both. */
 struct flow {
     int from;
     int to;
     int64_t left;
-    bool is_file;    /* the source is always ready, and is read at `offset` */
-    bool is_blocked; /* the target had no room */
     loff_t offset;
 };
 
-enum moved { MOVED, BLOCKED, EMPTY, ENDED, BROKEN };
+enum moved { MOVED, BLOCKED, ENDED, BROKEN };
 
 /* Move once, without waiting. */
 static enum moved move(struct flow *flow) {
     size_t size = flow->left < CHUNK ? (size_t)flow->left : CHUNK;
-    ssize_t count = splice(flow->from, flow->is_file ? &flow->offset : NULL, flow->to, NULL, size,
+    ssize_t count = splice(flow->from, &flow->offset, flow->to, NULL, size,
                            SPLICE_F_MOVE | SPLICE_F_NONBLOCK);
     if (count > 0) {
         flow->left -= count;
@@ -78,12 +79,7 @@ static enum moved move(struct flow *flow) {
     if (errno == EINTR) {
         return MOVED;
     }
-    if (errno != EAGAIN) {
-        return BROKEN;
-    }
-    struct pollfd source = {.fd = flow->from, .events = POLLIN};
-    bool is_empty = !flow->is_file && poll(&source, 1, 0) <= 0;
-    return is_empty ? EMPTY : BLOCKED;
+    return errno == EAGAIN ? BLOCKED : BROKEN;
 }
 
 static void end_flow(struct flow *flow) {
@@ -104,7 +100,7 @@ struct program {
     int log;      /* its standard error */
     int metadata; /* what it writes to STORLET_METADATA_FD */
     size_t metadata_size;
-    struct flow output;
+    int look; /* milliseconds until the next look for the first byte of the output */
     size_t range_count;
     struct flow ranges[DESCRIPTORS_MAX];
     /* The descriptors of the program, by their numbers; closed here once it runs. */
@@ -123,12 +119,16 @@ static bool system_failed(struct run *run, const char *what) {
     return false;
 }
 
-/* Give the program `fd` as its next descriptor. It is above all numbers of the program, or is moved
- * there, so that none is overwritten before it is used. */
-static bool give(struct run *run, struct program *program, int fd) {
+/* Above all numbers of the program, so that no descriptor is overwritten before it is used. */
+static int least_number(const struct run *run) {
     const struct invocation *invocation = run->invocation;
     size_t streams = invocation->input_count + invocation->output_count;
-    int least = (int)(streams + run->secrets.count) + FIRST_NUMBER + 1;
+    return (int)(streams + run->secrets.count) + FIRST_NUMBER + 1;
+}
+
+/* Give the program `fd` as its next descriptor. */
+static bool give(struct run *run, struct program *program, int fd) {
+    int least = least_number(run);
     int high = fd;
     if (fd < least) {
         high = fcntl(fd, F_DUPFD_CLOEXEC, least);
@@ -166,7 +166,6 @@ static bool give_input(struct run *run, struct program *program, struct input *i
     }
     *flow = (struct flow){.from = input->fd,
                           .to = flow->to,
-                          .is_file = true,
                           .offset = input->start,
                           .left = bytes_of(input)};
     input->fd = -1;
@@ -174,12 +173,11 @@ static bool give_input(struct run *run, struct program *program, struct input *i
     return true;
 }
 
-/* Give the program a further output; its metadata comes before its first byte, and is empty. */
+/* Give the program an output, of which this process keeps a descriptor. */
 static bool give_output(struct run *run, struct program *program, size_t number) {
-    int fd = run->invocation->outputs[number];
-    run->invocation->outputs[number] = -1;
-    set_flags(fd, F_GETFL, F_SETFL, 0, O_NONBLOCK);
-    return send_metadata(run, number, NULL) && give(run, program, fd);
+    int own = run->invocation->outputs[number];
+    set_flags(own, F_GETFL, F_SETFL, 0, O_NONBLOCK);
+    return give(run, program, fcntl(own, F_DUPFD_CLOEXEC, least_number(run)));
 }
 
 /* Give the program a pipe with the value of a secret, of which nothing is left once it is read. */
@@ -201,17 +199,8 @@ static bool give_secret(struct run *run, struct program *program, const struct s
 /* By number: first input, output, log, further inputs, further outputs, metadata, secrets. */
 static bool prepare(struct run *run, struct program *program) {
     struct invocation *invocation = run->invocation;
-    int output;
-    if (!give_input(run, program, &invocation->inputs[0]) ||
-        !give_pipe(run, program, true, &output)) {
-        return false;
-    }
-    fcntl(output, F_SETPIPE_SZ, OUTPUT_PIPE_BYTES);
-    set_flags(invocation->outputs[0], F_GETFL, F_SETFL, O_NONBLOCK, 0);
-    program->output =
-        (struct flow){.from = output, .to = invocation->outputs[0], .left = INT64_MAX};
-    invocation->outputs[0] = -1;
-    if (!give_pipe(run, program, true, &program->log)) {
+    if (!give_input(run, program, &invocation->inputs[0]) || !give_output(run, program, 0) ||
+        !give_pipe(run, program, true, &program->log)) {
         return false;
     }
     for (size_t i = 1; i < invocation->input_count; i++) {
@@ -220,7 +209,8 @@ static bool prepare(struct run *run, struct program *program) {
         }
     }
     for (size_t i = 1; i < invocation->output_count; i++) {
-        if (!give_output(run, program, i)) {
+        /* Its metadata comes before its first byte, and is empty. */
+        if (!send_metadata(run, i, NULL) || !give_output(run, program, i)) {
             return false;
         }
     }
@@ -486,43 +476,13 @@ static bool ensure_metadata(struct run *run, struct program *program) {
     return is_sent;
 }
 
-static void end_of_output(struct flow *output) {
-    close(output->from);
-    output->from = -1;
-}
-
-/* Send the metadata if there is output. False: there is none yet, or the run has failed. */
-static bool has_output(struct run *run, struct program *program) {
-    struct flow *output = &program->output;
-    struct pollfd source = {.fd = output->from, .events = POLLIN};
-    if (run->has_metadata[0]) {
-        return true;
-    }
-    if (poll(&source, 1, 0) > 0 && (source.revents & POLLIN) != 0) {
-        return ensure_metadata(run, program);
-    }
-    if (source.revents != 0) {
-        end_of_output(output);
-    }
-    return false;
-}
-
-/* Move output until there is none. */
-static void move_output(struct run *run, struct program *program) {
-    struct flow *output = &program->output;
-    enum moved moved = MOVED;
-    if (!has_output(run, program)) {
-        return;
-    }
-    while (moved == MOVED) {
-        moved = move(output);
-    }
-    output->is_blocked = moved == BLOCKED;
-    if (moved == ENDED) {
-        end_of_output(output);
-    } else if (moved == BROKEN) {
-        system_failed(run, "the output cannot be written");
-    }
+/* Whether bytes wait in a stream. The filter takes none before their metadata. */
+static bool has_bytes(int stream) {
+    uint32_t numbers[SK_MEMINFO_VARS] = {0};
+    socklen_t size = sizeof numbers;
+    /* If it fails, the metadata is sent with the first turn: no output is held back. */
+    return getsockopt(stream, SOL_SOCKET, SO_MEMINFO, numbers, &size) != 0 ||
+           numbers[SK_MEMINFO_WMEM_ALLOC] > 0;
 }
 
 static void move_range(struct run *run, struct flow *flow) {
@@ -544,33 +504,30 @@ static void watch(struct pollfd *one, int fd, short events) {
     *one = (struct pollfd){.fd = fd, .events = events};
 }
 
-/* Wait for the next event, and handle it. */
-static void turn(struct run *run, struct program *program, bool *has_exited) {
+/* Wait for the next event, and handle it. True if the program has exited. */
+static bool turn(struct run *run, struct program *program) {
     struct pollfd ready[RANGES_AT + DESCRIPTORS_MAX];
-    struct flow *output = &program->output;
-    watch(&ready[0], *has_exited ? -1 : program->exit, POLLIN);
+    watch(&ready[0], program->exit, POLLIN);
     watch(&ready[1], program->log, POLLIN);
-    watch(&ready[2],
-          output->from < 0     ? -1
-          : output->is_blocked ? output->to
-                               : output->from,
-          output->is_blocked ? POLLOUT : POLLIN);
-    watch(&ready[3], program->metadata, POLLIN);
+    watch(&ready[2], program->metadata, POLLIN);
     for (size_t i = 0; i < program->range_count; i++) {
         watch(&ready[RANGES_AT + i], program->ranges[i].to, POLLOUT);
     }
-    /* After the exit, wait for nothing but room for the output that is there. */
-    int wait = *has_exited && !output->is_blocked ? 0 : -1;
-    if (poll(ready, RANGES_AT + program->range_count, wait) < 0) {
+    int wait = run->has_metadata[0] ? -1 : program->look;
+    int count = poll(ready, RANGES_AT + program->range_count, wait);
+    if (count < 0) {
         if (errno != EINTR) {
             system_failed(run, "poll");
         }
-        return;
+        return false;
+    }
+    if (count == 0 && program->look < LOOK_MILLISECONDS) {
+        program->look *= 2;
     }
     if (ready[1].revents != 0) {
         read_log(run, program);
     }
-    if (ready[3].revents != 0) {
+    if (ready[2].revents != 0) {
         /* Now, because a program that fills the pipe would never get to its output. */
         read_metadata(run, program);
     }
@@ -579,32 +536,15 @@ static void turn(struct run *run, struct program *program, bool *has_exited) {
             move_range(run, &program->ranges[i]);
         }
     }
-    *has_exited = *has_exited || ready[0].revents != 0;
-    if (output->from >= 0 && ready[2].revents != 0) {
-        move_output(run, program);
+    if (!run->has_metadata[0] && has_bytes(run->invocation->outputs[0])) {
+        ensure_metadata(run, program);
     }
+    return ready[0].revents != 0;
 }
 
-static void require_all_output(struct run *run, struct program *program) {
-    struct flow *output = &program->output;
-    bool may_be_written = run->invocation->output_count > 1 && has_children();
-    if (run->outcome.code == NULL && (output->from >= 0 || may_be_written)) {
-        /* Bytes written from now on would be missing from a result that looks complete. */
-        fail(&run->outcome, CODE_FAILED,
-             "a process that the program started still holds its output: wait for its end first");
-    }
-}
-
-/* Serve the program until it has exited and all of its output is with the filter. */
+/* Serve the program until it has exited, or the run has failed. */
 static void serve(struct run *run, struct program *program) {
-    bool has_exited = false;
-    while (run->outcome.code == NULL) {
-        bool was_exited = has_exited;
-        turn(run, program, &has_exited);
-        /* One whole turn after the exit has seen everything that the program wrote. */
-        if (was_exited && !program->output.is_blocked) {
-            return;
-        }
+    while (run->outcome.code == NULL && !turn(run, program)) {
     }
 }
 
@@ -636,6 +576,22 @@ static void require_no_late_metadata(struct run *run, struct program *program) {
     }
 }
 
+/* Bytes that are written from now on would be missing from a result that looks complete. */
+static void require_all_output(struct run *run) {
+    struct invocation *invocation = run->invocation;
+    if (has_children()) {
+        if (close_held(invocation->outputs, invocation->output_count)) {
+            fail(&run->outcome, CODE_FAILED,
+                 "a process that the program started still holds its output: wait for its end "
+                 "first");
+        }
+        return;
+    }
+    for (size_t i = 0; i < invocation->output_count; i++) {
+        shutdown(invocation->outputs[i], SHUT_WR);
+    }
+}
+
 static void finish(struct run *run, struct program *program) {
     int status = 0;
     if (run->outcome.code != NULL) {
@@ -654,7 +610,7 @@ static void finish(struct run *run, struct program *program) {
         explain_exit(run, status);
         return;
     }
-    require_all_output(run, program);
+    require_all_output(run);
     if (run->outcome.code == NULL && ensure_metadata(run, program)) {
         require_no_late_metadata(run, program);
     }
@@ -678,8 +634,7 @@ void program_run(struct run *run) {
              run->config->main, lacks);
         return;
     }
-    program =
-        (struct program){.exit = -1, .log = -1, .metadata = -1, .output = {.from = -1, .to = -1}};
+    program = (struct program){.exit = -1, .log = -1, .metadata = -1, .look = 1};
     if (prepare(run, &program) && start(run, &program)) {
         serve(run, &program);
         finish(run, &program);
@@ -690,8 +645,6 @@ void program_run(struct run *run) {
     for (size_t i = 0; i < program.range_count; i++) {
         end_flow(&program.ranges[i]);
     }
-    close_if_open(program.output.from);
-    close_if_open(program.output.to);
     close_if_open(program.exit);
     close_if_open(program.log);
     close_if_open(program.metadata);

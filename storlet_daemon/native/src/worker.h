@@ -3,8 +3,8 @@
  * starts for each invocation, or a function of a shared object, which it has loaded.
  *
  * main.c has the loop, message.c the messages of PROTOCOL.rst. The two forms are in program.c and
- * library.c. input.c reads the inputs of a shared object. code.c explains why a file cannot run in
- * this sandbox.
+ * library.c. input.c reads the inputs of a shared object. holders.c finds processes that a program
+ * left, and that hold its outputs. code.c explains why a file cannot run in this sandbox.
  *
  * services.c is the way of a shared object to the store: requests and replies. objects.c and
  * listing.c have the functions of storlet.h that use it, by request.c. feed.c gives data to a
@@ -227,6 +227,7 @@ bool set_flags(int fd, int get, int set, int add, int drop);
 void reader_open(struct reader *reader, const struct input *input);
 void reader_close(struct reader *reader);
 ssize_t reader_read(struct reader *reader, void *buffer, size_t size);
+ssize_t reader_send(struct reader *reader, int target, size_t size);
 ssize_t reader_read_at(struct reader *reader, void *buffer, size_t size, int64_t offset);
 int64_t reader_seek(struct reader *reader, int64_t offset, int whence);
 int64_t reader_bytes(const struct reader *reader);
@@ -240,6 +241,9 @@ void explain_by_limits(struct outcome *outcome);
 /* code.c */
 bool check_program(const char *path, const char *name, struct outcome *outcome);
 bool check_library(const char *path, const char *name, struct outcome *outcome);
+
+/* holders.c */
+bool close_held(int *fds, size_t count);
 
 /* program.c */
 bool program_load(const struct config *config, struct outcome *outcome);

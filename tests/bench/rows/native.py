@@ -1,6 +1,7 @@
 """Both forms of a native storlet, and Python in the same run: GET of 1 KiB and of 100 MiB.
 
-Each figure is against a plain GET; those that end with ``beside_python`` are against Python.
+Each figure is against a plain GET; those that end with ``beside_python`` are against Python. The
+last one is the memory of an idle worker of the shared object: what no other process shares.
 
 The program is ``cat`` of this machine; the shared object is ``storlets/native/identity.c``.
 """
@@ -17,10 +18,12 @@ from typing import Final
 
 from tests.bench.bench import WARM_UP, Bench, Family
 from tests.bench.figures import Figure
+from tests.bench.node import Node, processes_of, pss_bytes
 from tests.bench.site import LARGE, LARGE_BYTES, PLAIN, SMALL, STORLETS, Code, Treatment
 from tests.support.cluster import CHECKOUT
 
 SOURCE: Final = STORLETS / "native/identity.c"
+MAIN: Final = "identity.so:identity"
 INCLUDE: Final = CHECKOUT / "storlet_daemon/native"
 TREATMENTS: Final = (
     Treatment("python", "Python", {"X-Run-Storlet": "identity.py"}),
@@ -43,7 +46,7 @@ def codes() -> tuple[Code, Code]:
     program = Path(shutil.which("cat") or "/bin/cat").read_bytes()
     return (
         Code("cat.bin", "native", "cat.bin", program),
-        Code("identity.so", "native", "identity.so:identity", built(SOURCE)),
+        Code("identity.so", "native", MAIN, built(SOURCE)),
     )
 
 
@@ -71,6 +74,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
     samples = bench.alternate(treatments, bench.plan.large, rate)
     yield from rates.figures(treatments, samples)
     yield from beside_python(rates, samples)
+    yield memory(bench)
 
 
 def beside_python(family: Family, samples: dict[str, list[float]]) -> Iterator[Figure]:
@@ -80,3 +84,18 @@ def beside_python(family: Family, samples: dict[str, list[float]]) -> Iterator[F
     title, suffix = f"{family.title} against Python", f"{family.suffix}.beside_python"
     named = replace(family, title=title, suffix=suffix)
     yield from named.figures(others, against)
+
+
+def memory(bench: Bench) -> Figure:
+    """Each idle worker of the shared object, in MB."""
+    sandbox = Node(bench.site.cluster).of(bench.site.main.name)
+    if sandbox is None:
+        raise RuntimeError("the sandbox is gone")
+    workers = [
+        pid
+        for pid in processes_of(sandbox.container)
+        if MAIN.encode() in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    ]
+    figure = Figure("native.object.memory", "idle worker of a shared object, its own memory", "MB")
+    figure.treated += [pss_bytes([pid], own=True) / 1e6 for pid in workers]
+    return figure

@@ -1,19 +1,13 @@
 /* Copies the first input to the output. */
+#include <stdbool.h>
+
 #include <storlet.h>
 
 STORLET_ABI_VERSION_OF_THIS_OBJECT
 
-static char data[256 * 1024];
-
 int identity(struct storlet_run *run) {
-    ssize_t size;
-    if (run->set_metadata(run, 0, run->inputs[0].metadata, run->inputs[0].metadata_count) != 0) {
-        return errno;
-    }
-    while ((size = run->read(run, 0, data, sizeof data)) > 0) {
-        if (run->write(run, 0, data, (size_t)size) != 0) {
-            return errno;
-        }
-    }
-    return size < 0 ? errno : 0;
+    const struct storlet_input *input = &run->inputs[0];
+    bool is_copied = run->set_metadata(run, 0, input->metadata, input->metadata_count) == 0 &&
+                     run->copy(run, 0, 0, SIZE_MAX) >= 0;
+    return is_copied ? 0 : errno;
 }

@@ -404,6 +404,16 @@ static pid_t start_sleep(bool has_session) {
     return pid;
 }
 
+static int do_copy(run_t *run) {
+    char text[100];
+    long long wrong = run->copy(run, 0, 9, SIZE_MAX);
+    long long first = run->copy(run, 0, 0, 3);
+    long long rest = run->copy(run, 0, 0, SIZE_MAX);
+    long long end = run->copy(run, 0, 0, SIZE_MAX);
+    snprintf(text, sizeof text, " %lld %lld %lld %lld", wrong, first, rest, end);
+    return say(run, text);
+}
+
 static int do_leave_process(run_t *run) {
     return say_number(run, start_sleep(true));
 }
@@ -627,7 +637,7 @@ static const struct {
     ACTION(close_all),     ACTION(end_early),      ACTION(forge),        ACTION(outputs),
     ACTION(fill_last),     ACTION(raise_after_further),                  ACTION(further_metadata),
     ACTION(leave_writer),  ACTION(bytes),          ACTION(seek),         ACTION(read_at),
-    ACTION(child_reads),   ACTION(secrets),        ACTION(leak),
+    ACTION(child_reads),   ACTION(secrets),        ACTION(leak),         ACTION(copy),
 };
 
 int probe(run_t *run) {
