@@ -1,6 +1,7 @@
 """Hostile code in C, in the worker's own process: without an interpreter between it and the kernel.
 
-``storlets/native/hostile.c`` is a shared object, so it has every descriptor of the worker."""
+``storlets/native/hostile.c`` is a shared object, so it has every descriptor of the worker. A
+program has the streams of the filter."""
 
 from __future__ import annotations
 
@@ -73,10 +74,35 @@ def services(attacker: Attacker) -> str:
     return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
 
 
+#: A program that exits while a process of another session may still write its output.
+LEAVER: Final = b"""#!/bin/sh
+printf first
+setsid sh -c "$STORLET_PARAM_then" &
+"""
+LEFT: Final = ("sleep 30", "sleep 1; printf more", "while :; do printf more; done")
+
+
+def leaves(attacker: Attacker) -> str:
+    """A process that a program leaves with its output: no answer is complete without its bytes."""
+    client = attacker.client
+    headers = declaration("native", "leaver.sh", **DEADLINES)
+    must(client.put("storlet/leaver.sh", LEAVER, headers).status == 201, "the storlet")
+    seen: dict[str, int] = {}
+    for then in LEFT:
+        answer = Tool(client, "leaver.sh").get(attacker.path, "leave", then=then)
+        found = outcome(answer)
+        must(found != "200", (then, answer))
+        must(answer.error not in ("internal", "access.denied"), (then, answer))
+        seen[found] = seen.get(found, 0) + 1
+    attacker.recovers()
+    return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
+
+
 ROWS: Final = (
     Attack("system calls by number, in C", "EPERM or ENOSYS", calls, NATIVE),
     Attack("traces and signals its neighbours, in C", "refused", all_refused("neighbours"), NATIVE),
     Attack("donated descriptor, in C", "read-only, disk unchanged", donated, NATIVE),
     Attack("answers the protocol wrongly, in C", "an error of its own run", lies, NATIVE),
     Attack("abuses its services, in C", "an error of its own run", services, NATIVE),
+    Attack("leaves a writer of its output, a program", "an error of its own run", leaves, NATIVE),
 )

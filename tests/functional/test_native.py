@@ -29,6 +29,8 @@ late) echo early; sleep 0.1; echo '{"a": "1"}' >&9 ;;
 plant) printf '#!/bin/sh\\n' > "$STORLET_PARAM_storlet_execution_path/planted" ;;
 tool) "$STORLET_PARAM_storlet_execution_path/tool.sh" ;;
 letters) wc -m ;;
+hold) printf half; sleep 30 2> /dev/null & ;;
+apart) sleep 30 < /dev/null > /dev/null 2>&1 & cat ;;
 esac
 """
 
@@ -153,6 +155,23 @@ def test_an_exit_status_is_an_error_and_stores_nothing(
     assert (answer.status, answer.error) == (422, "storlet.failed")
     assert "the program exited with status 3: no such column" in answer.text
     assert owner.head(f"{container}/a").status == 404
+
+
+def test_a_process_that_may_add_to_the_output_is_an_error_and_stores_nothing(
+    owner: Client, shell: str, container: str
+) -> None:
+    tool = Tool(owner, shell)
+    answer = tool.put(f"{container}/a", b"x", "hold")
+    assert (answer.status, answer.error) == (422, "storlet.failed")
+    assert "a process that the program started still holds its output" in answer.text
+    assert owner.head(f"{container}/a").status == 404
+
+
+def test_a_process_that_cannot_add_to_the_output_may_be_left(
+    program: Tool, plain: str, content: bytes
+) -> None:
+    answer = program.get(plain, "apart")
+    assert (answer.status, answer.body) == (200, content), answer
 
 
 def test_late_metadata_is_an_error(owner: Client, shell: str, container: str) -> None:
