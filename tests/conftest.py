@@ -40,6 +40,10 @@ ORDER: Final = (
     "tests/unit/",
 )
 
+#: One replica of the databases of accounts and containers: a change costs half as much, and one
+#: process would serve all of them.  Objects have their three.
+CHOICES: Final = {"STORLETS_DATABASE_REPLICAS": "1"}
+
 _running: list[Cluster] = []
 
 
@@ -87,7 +91,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     given = os.environ.get("STORLETS_TEST_HOME")
     if given and is_worker(request.config):
         pytest.fail("STORLETS_TEST_HOME names one cluster, and each worker of -n needs its own")
-    with _attached(Path(given)) if given else own_cluster() as found:
+    with _attached(Path(given)) if given else own_cluster(**CHOICES) as found:
         _running.append(found)
         yield found
         _running.remove(found)
@@ -97,7 +101,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def other_cluster() -> Iterator[Cluster]:
     """A second cluster with encryption; tests may change its options with
     :meth:`Cluster.configured`."""
-    with own_cluster("2-", STORLETS_ENCRYPTION="1") as found:
+    with own_cluster("2-", **CHOICES, STORLETS_ENCRYPTION="1") as found:
         yield found
 
 

@@ -18,6 +18,8 @@ EPILOG = """environment:
   STORLETS_CACHE       Python environments and Java parts of all clusters
                        (default: /var/cache/storlets-aio)
   STORLETS_ENCRYPTION  1 = encryption at rest; remembered in STORLETS_HOME
+  STORLETS_DATABASE_REPLICAS  replicas of the databases of accounts and containers (default 3);
+                       chosen when a cluster is made
   STORLETS_FILTER      0 = plain Swift without storlets, for comparison
   STORLETS_WORKERS     worker processes of each Swift server (default 0: a single process)
   STORLETS_BASE        source of the sandbox image's base: registry or debootstrap

@@ -18,6 +18,8 @@ from .progress import AioError, Progress, say
 from .startup import build_rings, has_sandboxd, make_directories, start_all, wait_for
 
 STEPS: Final = 9
+#: Choices that belong to the data of a cluster, so its home remembers them.
+OF_THE_DATA: Final = ("STORLETS_ENCRYPTION", "STORLETS_DATABASE_REPLICAS")
 
 
 def up(env: Mapping[str, str] = os.environ) -> Home:
@@ -32,14 +34,14 @@ def up(env: Mapping[str, str] = os.environ) -> Home:
             # Ports of running servers are in use by this cluster itself.
             running = {process.name for process in processes.running(home.node_id)}
             home = replace_taken_ports(home, busy=running)
-            env = {**env, "STORLETS_ENCRYPTION": remembered(home, "STORLETS_ENCRYPTION", env)}
+            env = {**env, **{name: remembered(home, name, env) for name in OF_THE_DATA}}
             choices = configs.choices_from(env, parts.image, parts.engine.api.host)
             host, capabilities = parts.engine.api.info(), trial_host.own_capabilities()
             accepted = trial_host.acceptable(host, capabilities)
             choices = dataclasses.replace(choices, accept_failures=accepted)
             make_directories(home)
             configs.write_all(home, choices)
-            build_rings(home, parts.venv)
+            build_rings(home, parts.venv, choices.database_replicas)
         with progress.step("processes"):
             with_sandboxd = choices.filter and has_sandboxd(parts.venv)
             entries = programs.table(home, parts.venv, with_sandboxd=with_sandboxd)

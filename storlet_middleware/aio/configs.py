@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from . import rings
 from .cache import cache_root
 from .home import Home
 from .packages import USER
@@ -70,6 +71,7 @@ class Choices:
     image: str = "storlets/sandbox:latest"
     docker_host: str = "unix:///var/run/docker.sock"
     accept_failures: tuple[str, ...] = ()
+    database_replicas: int = rings.REPLICAS
 
 
 #: All servers share one machine, which may stall for seconds: with these timeouts that causes no
@@ -82,16 +84,23 @@ _PATIENCE_OF_OBJECTS: Final[Mapping[str, object]] = {
 
 
 def choices_from(env: Mapping[str, str], image: str, docker_host: str) -> Choices:
-    """Read ``STORLETS_ENCRYPTION``, ``STORLETS_FILTER`` and ``STORLETS_WORKERS``."""
+    """Read ``STORLETS_ENCRYPTION``, ``STORLETS_FILTER`` and other choices of :class:`Choices`."""
     workers = env.get("STORLETS_WORKERS") or "0"
     if not workers.isdigit():
         raise AioError(
             f"STORLETS_WORKERS={workers!r}: want a number; 0 is one process without a parent"
         )
+    replicas = env.get("STORLETS_DATABASE_REPLICAS") or str(rings.REPLICAS)
+    if replicas not in map(str, range(1, len(rings.DISKS) + 1)):
+        raise AioError(
+            f"STORLETS_DATABASE_REPLICAS={replicas!r}: want a number from 1 to {len(rings.DISKS)},"
+            " the number of disks"
+        )
     return Choices(
         encryption=_switch(env, "STORLETS_ENCRYPTION", default=False),
         filter=_switch(env, "STORLETS_FILTER", default=True),
         workers=int(workers),
+        database_replicas=int(replicas),
         image=image,
         docker_host=docker_host,
     )

@@ -188,9 +188,11 @@ def wait_until(
     ready: Callable[[], bool], owner: str, program: Program, seconds: float = 30.0
 ) -> None:
     """Wait until a started program answers; the error shows the end of its log."""
-    deadline = time.monotonic() + seconds
+    deadline, pid = time.monotonic() + seconds, None
     while not ready():
-        if leader(owner, program.name) is None and not _is_there_later(owner, program.name):
+        # The pid of the last time: a look at all processes of the machine costs more than `ready`.
+        pid = leader(owner, program.name, pid)
+        if pid is None and not _is_there_later(owner, program.name):
             raise AioError(
                 f"{program.name} ended while starting. The end of "
                 f"{program.log}:\n{tail(program.log)}"

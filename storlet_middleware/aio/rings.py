@@ -1,13 +1,16 @@
 """The rings: three replicas over four devices, two on each object server.
 
+The databases of accounts and containers may have fewer (``STORLETS_DATABASE_REPLICAS``): one server
+serves all of them, so each further replica is only one more request for each change.
+
 Run as ``python -m storlet_middleware.aio.rings PLAN`` in the cluster's Python environment, because
 it needs Swift.  ``PLAN`` is JSON::
 
     {"directory": ..., "rings": [{"file": "object", "replicas": 3,
      "devices": [{"device": "d1", "port": 6010, "zone": 1}, ...]}, ...]}
 
-An existing ring keeps its devices and partitions, and only gets new ports: the data stays on the
-disks that the ring names.
+An existing ring keeps its devices, replicas and partitions, and only gets new ports: the data stays
+on the disks that the ring names.
 """
 
 from __future__ import annotations
@@ -25,15 +28,18 @@ REPLICAS: Final = 3
 DISKS: Final = {"d1": 1, "d2": 1, "d3": 2, "d4": 2}
 """Device name to the number of its object server, which is also its zone."""
 
-FILES: Final = ("account", "container", "object", "object-1")
+DATABASES: Final = ("account", "container")
+FILES: Final = (*DATABASES, "object", "object-1")
 
 
-def plan(home: Home) -> dict[str, Any]:
+def plan(home: Home, database_replicas: int = REPLICAS) -> dict[str, Any]:
     """The input of :func:`build` for this cluster."""
+    replicas = dict.fromkeys(FILES, REPLICAS) | dict.fromkeys(DATABASES, database_replicas)
     return {
         "directory": str(home.real_conf),
         "rings": [
-            {"file": file, "replicas": REPLICAS, "devices": _devices(home, file)} for file in FILES
+            {"file": file, "replicas": replicas[file], "devices": _devices(home, file)}
+            for file in FILES
         ],
     }
 

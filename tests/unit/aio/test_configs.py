@@ -101,10 +101,26 @@ def test_files_with_keys_are_not_world_readable(place: Home, no_owner: None) -> 
     assert (place.real_conf / "proxy-server.conf").stat().st_mode & 0o777 == 0o640
 
 
-@pytest.mark.parametrize("variable", ["STORLETS_ENCRYPTION", "STORLETS_FILTER", "STORLETS_WORKERS"])
-def test_an_unknown_choice_is_refused(variable: str) -> None:
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("STORLETS_ENCRYPTION", "maybe"),
+        ("STORLETS_FILTER", "maybe"),
+        ("STORLETS_WORKERS", "maybe"),
+        ("STORLETS_DATABASE_REPLICAS", "maybe"),
+        ("STORLETS_DATABASE_REPLICAS", "0"),
+        ("STORLETS_DATABASE_REPLICAS", "5"),
+    ],
+)
+def test_an_unknown_choice_is_refused(variable: str, value: str) -> None:
     with pytest.raises(AioError, match=variable):
-        configs.choices_from({variable: "maybe"}, "image", "unix:///x")
+        configs.choices_from({variable: value}, "image", "unix:///x")
+
+
+def test_databases_have_three_replicas_or_the_chosen_number() -> None:
+    chosen = {"STORLETS_DATABASE_REPLICAS": "1"}
+    for env, replicas in (({}, 3), ({"STORLETS_DATABASE_REPLICAS": ""}, 3), (chosen, 1)):
+        assert configs.choices_from(env, "image", "unix:///x").database_replicas == replicas
 
 
 def test_the_sample_files_have_the_sections_that_the_cluster_uses(place: Home) -> None:

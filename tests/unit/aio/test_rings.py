@@ -51,6 +51,14 @@ def test_every_partition_has_its_replicas_on_different_devices_of_all_zones(
         assert {zones[device] for device in devices} == set(rings.DISKS.values())
 
 
+def test_databases_may_have_fewer_replicas_and_objects_keep_theirs(
+    plan: dict[str, Any], place: Home
+) -> None:
+    rings.build(rings.plan(place, database_replicas=1))
+    found = {file: len(assignment(builder(plan, file))) for file in rings.FILES}
+    assert found == {"account": 1, "container": 1, "object": 3, "object-1": 3}
+
+
 def test_new_ports_keep_every_partition_on_its_disk(plan: dict[str, Any], place: Home) -> None:
     rings.build(plan)
     before = assignment(builder(plan))
