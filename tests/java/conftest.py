@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.java.harness import Worker, has_tools
+from tests.support.once import made_once
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = ROOT / "storlet_daemon/java/build.sh"
@@ -16,19 +17,24 @@ BUILD_SAMPLES = ROOT / "storlets/build_java.sh"
 @pytest.fixture(scope="session")
 def java_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The output of build.sh, in a folder with a space in its name; Maven's unit tests have
-    passed."""
+    passed.  One build for all workers of pytest."""
     if missing := has_tools():
         pytest.skip(f"{missing} is missing")
-    folder = tmp_path_factory.mktemp("java") / "built here"
-    subprocess.run([BUILD, "--test", folder], check=True)
-    return folder
+
+    def make(place: Path) -> None:
+        subprocess.run([BUILD, "--test", place / "built here"], check=True)
+
+    return made_once(tmp_path_factory, "java", make) / "built here"
 
 
 @pytest.fixture(scope="session")
-def sample_dir(java_dir: Path) -> Path:
+def sample_dir(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The jars of the Java samples."""
-    subprocess.run([BUILD_SAMPLES, java_dir / "samples"], check=True)
-    return java_dir / "samples"
+
+    def make(place: Path) -> None:
+        subprocess.run([BUILD_SAMPLES, place, java_dir], check=True)
+
+    return made_once(tmp_path_factory, "java-samples", make)
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@
 :mod:`.keystone`       a real Keystone, and a proxy whose callers it authenticates
 :mod:`.memory`         a folder for temporary files that no test wants on a disk
 :mod:`.native`         shared objects, built from C; ``tested.h`` is what their sources share
+:mod:`.once`           a folder that the first worker of pytest makes for all
 :mod:`.outcomes`       plugin of pytest: outcomes of a session as JSON, for the repetition of tests
 :mod:`.own_cluster`    a cluster that ends with its session
 :mod:`.proxies`        further proxies and memcached servers of a cluster

@@ -3,18 +3,16 @@ HTTP."""
 
 from __future__ import annotations
 
-import atexit
 import io
 import os
 import re
-import shutil
 import subprocess
-import tempfile
 import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from storlet_middleware.aio import cache
 from tests.support.cluster import CHECKOUT
 from tests.support.http import Answer, Client
 
@@ -37,28 +35,23 @@ def java_libraries(api_jar: Path) -> list[Path]:
 
 
 class JavaClasses:
-    """The Java sources, compiled once a session."""
+    """The Java sources, compiled once a machine: the classes are in the cache."""
 
     def __init__(
         self, api_jar: Path, libraries: Sequence[Path], folder: Path = SOURCES / "java"
     ) -> None:
-        self._folder = Path(tempfile.mkdtemp(prefix="storlet-classes-"))
-        atexit.register(shutil.rmtree, self._folder, ignore_errors=True)
-        class_path = os.pathsep.join(map(str, [api_jar, *libraries]))
-        sources = sorted(str(path) for path in folder.rglob("*.java"))
-        command = [
-            "javac",
-            "--release",
-            "17",
-            "-nowarn",
-            "-cp",
-            class_path,
-            "-d",
-            str(self._folder),
-            *sources,
+        class_path, sources = [api_jar, *libraries], sorted(folder.rglob("*.java"))
+        parts = [
+            part for path in (*class_path, *sources) for part in (path.name, path.read_bytes())
         ]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stderr
+
+        def make(place: Path) -> None:
+            words = ["-cp", os.pathsep.join(map(str, class_path)), "-d", place, *sources]
+            command = ["javac", "--release", "17", "-nowarn", *words]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
+            assert done.returncode == 0, done.stderr
+
+        self._folder = cache.made("test-classes", cache.digest(parts), make)
 
     def jar(self, package: str, files: Mapping[str, str] | None = None) -> bytes:
         """A jar of one package, with further files in it."""
