@@ -584,11 +584,12 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     assert client.put("samples/input.csv", sample).status == 201
     (tmp_path / "photo.tiff").write_bytes(b"II*\0")
     (tmp_path / "weather.parquet").write_bytes(PARQUET.read_bytes())
+    (tmp_path / "scan.dcm").write_bytes(SCAN.read_bytes())
     (tmp_path / "photo.jpg").write_bytes(pictured((1200, 900)))
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 22
+    assert len(commands) == 23
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -821,3 +822,52 @@ def test_a_rule_finds_values_in_free_text(owner: Client, container: str, ward: W
     counts = json.loads(owner.get(receipt).body)["columns"]["line"]
     kinds = {"email": 20_000, "card": 20_000}
     assert counts == {"action": "find", "changed": 20_000, "found": kinds}
+
+
+DICOM_TESTS = CHECKOUT / "storlets/std/deidentify-dicom/tests"
+SCAN = DICOM_TESTS / "ct.dcm"
+DICOM_KEY = b"a value for tests, no random bytes"
+
+
+def test_deidentify_dicom(owner: Client, container: str, ward: Ward) -> None:
+    set_secret(owner, "mac-key", DICOM_KEY)
+    set_secret(ward.admin, "ward-key", DICOM_KEY)
+    scan, wanted = SCAN.read_bytes(), (DICOM_TESTS / "basic.dcm").read_bytes()
+    path, receipt = f"{container}/scan.dcm", f"{container}/receipt.json"
+    assert owner.put(path, scan).status == 201
+    given = {"key": "mac-key"}
+    run = run_headers("std:deidentify-dicom", given)
+    answer = owner.get(path, run | {"X-Storlet-Output": f"/{receipt}"})
+    assert (answer.status, answer.body) == (200, wanted), answer
+    assert answer.headers["Content-Type"] == "application/dicom"
+    found = json.loads(owner.get(receipt).body)
+    assert found["others"]["removed"] == {"private": 2}
+    assert found["attributes"]["(0008,1155) ReferencedSOPInstanceUID"]["count"] == 1
+    assert "Levi" not in json.dumps(found)
+    storlet = "std:deidentify-dicom"
+    assert stored(owner, f"{container}/put", storlet, scan, **given).body == wanted
+    assert copied(owner, path, f"{container}/copy", storlet, **given).body == wanted
+    assert ruled(ward, storlet, scan, key="ward-key").body == wanted
+    # The pixels are cut: nothing is stored, and a GET breaks off.
+    refused = owner.put(f"{container}/cut", scan[:-1], run)
+    assert (refused.status, refused.error) == (422, "storlet.failed")
+    assert "the object is cut: 1 bytes are missing" in refused.text
+    assert owner.get(f"{container}/cut").status == 404
+    # An object with text in its pixels is refused before any byte.
+    capture = (DICOM_TESTS / "capture.dcm").read_bytes()
+    refused = ruled(ward, storlet, capture, key="ward-key")
+    assert (refused.status, refused.error) == (422, "storlet.failed")
+    assert b"Levi" not in refused.body
+    assert owner.put(path, capture).status == 201
+    assert "pixels-are-clean=true" in owner.get(path, run).text
+
+
+@pytest.mark.parametrize("put", [put_ec, put_slo])
+def test_dicom_of_other_kinds(
+    owner: Client, container: str, put: Callable[[Client, str, bytes], str]
+) -> None:
+    set_secret(owner, "mac-key", DICOM_KEY)
+    path = put(owner, container, SCAN.read_bytes())
+    answer = owner.get(path, run_headers("std:deidentify-dicom", {"key": "mac-key"}))
+    assert (answer.status, answer.is_broken) == (200, False), answer
+    assert answer.body == (DICOM_TESTS / "basic.dcm").read_bytes()
