@@ -10,7 +10,7 @@ from swift.common.swob import Request, Response
 from swift.common.utils import drain_and_close
 
 from storlet_middleware import names
-from storlet_middleware.errors import REASONS, RuleRefused, StorletError
+from storlet_middleware.errors import REASONS, RangeUnsatisfiable, RuleRefused, StorletError
 from storlet_middleware.wsgi import s3_errors
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
@@ -81,6 +81,8 @@ def _headers(error: StorletError, *run: HasHeaders) -> dict[str, str]:
     headers[names.ERROR] = error.code
     if isinstance(error, RuleRefused):
         headers[names.RULE] = error.rule
+    if isinstance(error, RangeUnsatisfiable) and error.size is not None:
+        headers["Content-Range"] = f"bytes */{error.size}"
     if error.retry_after is not None:
         headers["Retry-After"] = str(error.retry_after)
     return headers

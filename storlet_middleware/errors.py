@@ -192,7 +192,7 @@ PRECONDITION_FAILED: Final = _code(
          " not hold")
 RANGE_UNSATISFIABLE: Final = _code(
     "range.unsatisfiable", 416, Blame.CLIENT, Retry.NO,
-    help="the input range is outside the object")
+    help="the input range is outside the object, or Range is outside the result")
 INPUT_ETAG_MISMATCH: Final = _code(
     "input.etag_mismatch", 422, Blame.CLIENT, Retry.YES,
     help="the body of a PUT does not match its ETag")
@@ -416,7 +416,8 @@ class PreconditionFailed(StorletError, code=PRECONDITION_FAILED):
 
 
 class RangeUnsatisfiable(StorletError, code=RANGE_UNSATISFIABLE):
-    pass
+    #: Bytes of the result that has no byte in the client's range; ``None``: of an input.
+    size: int | None = None
 
 
 class InputIncomplete(StorletError, code=INPUT_INCOMPLETE):

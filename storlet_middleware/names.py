@@ -219,6 +219,10 @@ META_SECRETS: Final = _header(
 META_INPUT: Final = _header(
     STORLET_META + "Input", Scope.STORLET, "seekable",
     "the storlet seeks in its inputs; without it, inputs are streams")
+META_RANGES: Final = _header(
+    STORLET_META + "Ranges", Scope.STORLET, "true | false",
+    "the storlet can give a range of its output, for a Range where a rule runs it; false if it is"
+    " not set")
 META_DEPENDENCY_VERSION: Final = _header(
     STORLET_META + "Dependency-Version", Scope.DEPENDENCY, "text",
     "mandatory, and not interpreted")

@@ -346,9 +346,9 @@ def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
     ):
         if document.get(key) and language != owner:
             faults.append(Fault((key,), f"is of {owner} storlets only; the language is {language}"))
-    if "input" in document and language == "native" and ":" not in document["main"]:
+    if language == "native" and ":" not in document["main"]:
         wanted = "a program has no seekable inputs: use a shared object, with main FILE:FUNCTION"
-        faults.append(Fault(("input",), wanted))
+        faults += [Fault((key,), wanted) for key in ("input", "ranges") if document.get(key)]
     faults += _faults_of_main(language, document)
     least, most = input_counts(document)
     if most < least:

@@ -14,7 +14,12 @@ from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import child, names
 from storlet_middleware.bundle import archive, manifest
 from storlet_middleware.catalog import bundle_process
-from storlet_middleware.catalog.manifests import read_input, read_secrets, read_services
+from storlet_middleware.catalog.manifests import (
+    read_input,
+    read_ranges,
+    read_secrets,
+    read_services,
+)
 from storlet_middleware.concurrency import WaitExpired
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
@@ -103,6 +108,9 @@ def faults_here(config: Config, account: str, name: str, document: Mapping[str, 
     faults += [each.replace(names.META_SERVICES, "services") for each in wrong_services]
     wrong_input = read_input(document.get("input", ""), document["language"], document["main"])[1]
     faults += [each.replace(names.META_INPUT, "input") for each in wrong_input]
+    ranges = str(document.get("ranges", "")).lower()
+    wrong_ranges = read_ranges(ranges, document["language"], document["main"])[1]
+    faults += [each.replace(names.META_RANGES, "ranges") for each in wrong_ranges]
     named = ", ".join(document.get("secrets", ()))
     wrong_secrets = read_secrets(named, document["language"])[1]
     faults += [each.replace(names.META_SECRETS, "secrets") for each in wrong_secrets]
@@ -147,6 +155,7 @@ def facts_of(found: Mapping[str, Any]) -> dict[str, Any]:
         "services": list(document.get("services", ())),
         "records": document.get("records", ""),
         "seekable": bool(document.get("input")),
+        "ranges": bool(document.get("ranges")),
         "secrets": list(document.get("secrets", ())),
     }
 
@@ -161,6 +170,7 @@ def _checked(found: Mapping[str, Any]) -> Checked:
         names.META_OUTPUT_TYPE: ", ".join(document["outputs"]["types"][:1]),
         names.META_SERVICES: ", ".join(document.get("services", ())),
         names.META_INPUT: document.get("input", ""),
+        names.META_RANGES: "true" if document.get("ranges") else "",
         names.META_RECORDS: document.get("records", ""),
         names.META_SECRETS: ", ".join(document.get("secrets", ())),
         **_limit_headers(document),

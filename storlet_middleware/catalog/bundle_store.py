@@ -213,6 +213,7 @@ def version_of(place: Place, name: str, facts: Mapping[str, Any], own: CodeFile)
         arguments=tuple(facts.get("arguments", ())),
         services=tuple(facts.get("services", ())),
         seekable=bool(facts.get("seekable")),
+        ranges=bool(facts.get("ranges")),
         secrets=tuple(facts.get("secrets", ())),
     )
 

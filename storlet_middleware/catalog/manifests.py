@@ -51,7 +51,7 @@ class Manifest:
     ``limits`` are its own, by the names of :data:`storlet_middleware.engine.limits.TABLE`;
     ``records`` is its wish for records of runs, empty without one.  ``services`` are the operations
     on the store that it declares, ``secrets`` the names of the secrets, ``seekable``: it seeks in
-    its inputs."""
+    its inputs, ``ranges``: it can give a range of its output."""
 
     language: str
     main: str
@@ -62,6 +62,7 @@ class Manifest:
     arguments: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     seekable: bool = False
+    ranges: bool = False
     secrets: tuple[str, ...] = ()
 
     @property
@@ -150,6 +151,8 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
     faults += more
     seekable, more = read_input(value(names.META_INPUT), language, value(names.META_MAIN))
     faults += more
+    ranges, more = read_ranges(value(names.META_RANGES), language, value(names.META_MAIN))
+    faults += more
     secrets, more = read_secrets(value(names.META_SECRETS), language)
     faults += more
     if faults:
@@ -164,6 +167,7 @@ def read_storlet(name: str, meta: Mapping[str, str], languages: Languages) -> Ma
         arguments,
         services,
         seekable,
+        ranges,
         secrets,
     )
 
@@ -175,14 +179,33 @@ def read_input(text: str, language: str, main: str) -> tuple[bool, list[str]]:
     """
     if not text:
         return False, []
-    row = table.language(language)
-    if row is not None and not row.has_seekable_inputs:
-        wanted = f"{row.title} storlets have no seekable inputs yet: leave it out"
-    elif text.lower() != SEEKABLE:
+    wanted = _fault_of_seeking(language, main)
+    if not wanted and text.lower() != SEEKABLE:
         wanted = f"want {SEEKABLE}, or leave it out{nearest(text.lower(), [SEEKABLE])}"
-    else:
-        wanted = row.fault_of_form(main, "seekable inputs") if row is not None else ""
     return not wanted, [fault(names.META_INPUT, text, wanted)] if wanted else []
+
+
+def read_ranges(text: str, language: str, main: str) -> tuple[bool, list[str]]:
+    """Whether a value of metadata declares ranges of the output, and its faults.
+
+    The storlet seeks in its input for them.
+    """
+    if text.lower() in ("", "false"):
+        return False, []
+    wanted = _fault_of_seeking(language, main)
+    if not wanted and text.lower() != "true":
+        wanted = "want true or false, or leave it out"
+    return not wanted, [fault(names.META_RANGES, text, wanted)] if wanted else []
+
+
+def _fault_of_seeking(language: str, main: str) -> str:
+    """Why storlets of this language and form cannot seek in their inputs; empty if they can."""
+    row = table.language(language)
+    if row is None:
+        return ""
+    if not row.has_seekable_inputs:
+        return f"{row.title} storlets have no seekable inputs yet: leave it out"
+    return row.fault_of_form(main, "seekable inputs")
 
 
 def read_services(text: str, language: str, main: str) -> tuple[tuple[str, ...], list[str]]:

@@ -273,6 +273,7 @@ class Catalog:
             arguments=manifest.arguments,
             services=manifest.services,
             seekable=manifest.seekable,
+            ranges=manifest.ranges,
             secrets=manifest.secrets,
         )
 

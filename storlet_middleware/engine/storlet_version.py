@@ -26,7 +26,7 @@ _MAX_GROUPS: Final = 16
 #: Fields that do not change the code; see the module.
 _NOT_IN_KEY: Final = (
     "limits", "records", "parameters", "archives", "inputs", "outputs", "services", "seekable",
-    "number", "secrets",
+    "ranges", "number", "secrets",
 )  # fmt: skip
 
 
@@ -65,9 +65,9 @@ class StorletVersion:
     ``parameters`` is the content of its manifest about them.  ``inputs`` is its least and greatest
     number of inputs, ``outputs`` that of outputs; empty: any.  ``services`` are the operations on
     the store that it declares, ``secrets`` the names of the secrets, ``seekable``: it seeks in its
-    inputs.  Only the proxy needs ``parameters``, ``inputs``, ``outputs``, ``records``,
-    ``services`` and ``secrets``.  ``number`` is that of the version of a bundle, for records; 0: it
-    has none.
+    inputs, ``ranges``: it can give a range of its output.  Only the proxy needs ``parameters``,
+    ``inputs``, ``outputs``, ``records``, ``services``, ``ranges`` and ``secrets``.  ``number`` is
+    that of the version of a bundle, for records; 0: it has none.
     """
 
     account: str
@@ -86,6 +86,7 @@ class StorletVersion:
     arguments: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     seekable: bool = False
+    ranges: bool = False
     number: int = 0
     secrets: tuple[str, ...] = ()
 
@@ -112,7 +113,7 @@ class StorletVersion:
         """
         fields = self._fields()
         del fields["records"]
-        for name in ("inputs", "outputs", "services", "number", "secrets"):
+        for name in ("inputs", "outputs", "services", "ranges", "number", "secrets"):
             fields.pop(name, None)
         if "parameters" in fields:
             fields["parameters"] = {}
@@ -125,7 +126,7 @@ class StorletVersion:
                 del fields[name]
         if not self.arguments:
             del fields["arguments"]
-        for name in ("outputs", "services", "seekable", "number", "secrets"):
+        for name in ("outputs", "services", "seekable", "ranges", "number", "secrets"):
             if not fields[name]:
                 del fields[name]
         return fields

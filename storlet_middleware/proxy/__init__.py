@@ -21,6 +21,7 @@ In the order of their use by a run:
 ``run_services``    the services of the run's storlets, which request the store
 ``disclosure``      the facts of source, run and error that the caller sees
 ``run_headers``     the headers of an answer that describe the run
+``output_range``    the range of a result that a client requests, and its check
 ``response``        the answer to a GET
 ``store``           the PUT of a result
 ``stored_outputs``  further outputs and created objects, and the commit of all

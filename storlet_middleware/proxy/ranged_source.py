@@ -42,11 +42,15 @@ class Reader(Protocol):
         """The bytes of an answer; iteration raises unless they are complete."""
 
 
+class UnseekableInput(BadRequest):
+    """No storlet can seek in the object."""
+
+
 class RangedSource:
     """A :class:`~storlet_middleware.engine.reads.RandomSource`: one version of an object.
 
     :param answer: to the GET with the range :data:`FIRST`, or without one; it is read and closed.
-    :raises BadRequest: the object cannot be read by ranges.
+    :raises UnseekableInput: the object cannot be read by ranges.
     """
 
     def __init__(self, reader: Reader, path: ObjectPath, answer: SourceAnswer) -> None:
@@ -57,7 +61,7 @@ class RangedSource:
         span = _CONTENT_RANGE.fullmatch(answer.headers.get("Content-Range") or "")
         size = int(span[3]) if span else answer.content_length
         if size is None or not self._etag:
-            raise BadRequest(
+            raise UnseekableInput(
                 f"/{path.container}/{path.name}: Swift knows no size or no ETag of the object, so"
                 " a storlet cannot seek in it"
             )

@@ -28,6 +28,7 @@ from storlet_middleware import errors, names
 from storlet_middleware.catalog.library import LibraryFetcher
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
+from storlet_middleware.engine.task import Input
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import placement, run_secrets
 from storlet_middleware.proxy.caller_reads import CallerReads
@@ -36,8 +37,10 @@ from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.object_nodes import ObjectNodes
 from storlet_middleware.proxy.output_hash import OutputHash
+from storlet_middleware.proxy.output_range import output_range_of
 from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.plan import Plan
+from storlet_middleware.proxy.ranged_source import UnseekableInput
 from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.run_headers import RunHeaders
@@ -108,6 +111,7 @@ class Run:
         self._completion = Completion(proxy, environ, self.id, self._steps, plan, self._times)
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
         used_grants: list[bool] = []
+        self._range = output_range_of(context, requests, plan)
         self._disclosure = Disclosure(plan, used_grants, reads_source=request.source is not None)
         self._permissions = Permissions(proxy, context, self._steps, plan)
         # Later steps of a client get no more than its first step lets out.
@@ -152,7 +156,7 @@ class Run:
             self._watch = ClientWatch(self._environ)
             self._disclosure.is_owner = self._permissions.check_access()
             self._services.begin(self._storlets, self.id)
-            self._permissions.resolve()
+            self._resolve()
             if (
                 self._execution.is_pipeline
                 and self._request.source
@@ -199,9 +203,17 @@ class Run:
         elif self._steps[0].secrets:
             self._placement, self._reason = placement.PROXY, placement.Reason.SECRETS
 
+    def _resolve(self) -> None:
+        """Resolve each storlet to one version."""
+        self._permissions.resolve()
+        if self._range is not None:
+            self._range.give(self._steps[0])
+
     def _resolve_again(self, step: Step) -> None:
         """Resolve a storlet again whose code was replaced meanwhile."""
         self._permissions.resolve_again(step)
+        if self._range is not None:
+            self._range.give(step)
         run_secrets.fetch(self._proxy.secrets, self._environ, step)
 
     def _result(self) -> Result:
@@ -209,11 +221,19 @@ class Run:
         if self._request.source is None:
             self._execution.run_first(self._source.inputs_of_put(), None)
         elif self._placement == placement.PROXY or not self._runs_at_object():
-            if self._steps[0].storlet.seekable:
-                self._execution.run_first(self._source.seekable_inputs(), None)
-            else:
-                self._execution.run_first(*self._source.inputs())
+            self._execution.run_first(*self._inputs())
         return self._execution.run_further(self._inherited_metadata)
+
+    def _inputs(self) -> tuple[Sequence[Input], tuple[int, int, int] | None]:
+        """The inputs of the first step, and the span of a single range."""
+        if self._steps[0].storlet.seekable:
+            try:
+                return self._source.seekable_inputs(), None
+            except UnseekableInput:
+                if self._range is None or not self._range.withdraw(self._steps[0]):
+                    raise
+                self._source.answer = None  # read, and closed
+        return self._source.inputs()
 
     def _runs_at_object(self) -> bool:
         """Whether an object node runs the first step."""
@@ -244,17 +264,22 @@ class Run:
         watch.pause()
         self._headers.is_usage_final = commit is None and result.has_ended()
         own = self._headers.now()
+        part = None if self._range is None else self._range.part_of(result.metadata)
         # A client that requested a log may read it when the answer has ended, so no Content-Length
         # may end the answer earlier.
-        if self._headers.is_usage_final and not self._wants_log:
+        if part is not None and self._headers.is_usage_final:
+            part.require(result.length)
+        if part is not None and commit is None:
+            own["Content-Length"] = str(part.length)
+        elif self._headers.is_usage_final and not self._wants_log:
             own["Content-Length"] = str(result.length)
-        body = ResultBody(
-            self._environ, self._chunks(result), watch, self._end, commit, self._shown
-        )
+        chunks = self._chunks(result) if part is None else part.exactly(result.chunks())
+        body = ResultBody(self._environ, chunks, watch, self._end, commit, self._shown)
         # Data that a storlet sends has no headers.
         answer = self._source.answer
         source = {} if answer is None else answer.headers
-        return answer_of(self._environ, result, source, self._disclosure, own, body)
+        whole = answer_of(self._environ, result, source, self._disclosure, own, body)
+        return whole if part is None else part.answer(whole)
 
     def _commit_of(self, result: Result, watch: ClientWatch) -> Callable[[], object] | None:
         """Store the further outputs of a small result; of others, what stores them at its end."""

@@ -54,6 +54,16 @@ def test_an_error_is_json_if_the_client_accepts_json(make_proxy: Make) -> None:
 # --- without a request ----------------------------------------------------------------------------
 
 
+def test_a_result_without_a_byte_in_the_range_has_its_size_in_the_answer() -> None:
+    error = errors.RangeUnsatisfiable("no byte")
+    request = Request.blank("/v1/a/c/o", headers={"Range": "bytes=9-"})
+    answers = ErrorAnswers(is_legacy=False)
+    assert "Content-Range" not in answers.of(request.environ, error).headers
+    error.size = 5
+    answer = request.get_response(answers.of(request.environ, error))
+    assert (answer.status_int, answer.headers["Content-Range"]) == (416, "bytes */5")
+
+
 class Headers:
     """A run whose answers carry headers of their own."""
 

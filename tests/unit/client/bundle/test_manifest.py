@@ -53,6 +53,11 @@ def test_all_faults_come_at_once_and_unknown_keys_name_the_nearest() -> None:
             {"language": "native", "main": "a", "files": ["a"], "input": "seekable"},
             "input: a program has no seekable inputs: use a shared object",
         ),
+        (
+            {"language": "native", "main": "a", "files": ["a"], "ranges": True},
+            "ranges: a program has no seekable inputs: use a shared object",
+        ),
+        ({"ranges": "true"}, "ranges: 'true': want boolean"),
         ({"records": "failure"}, "records: 'failure': want one of all, failures, none"),
         ({"outputs": {"count": 31}}, "outputs.count: 31: more than 30"),
         ({"outputs": {"count": 3, "max": 2}}, "outputs.max: 2: less than outputs.count"),

@@ -63,6 +63,8 @@ def faults_of(name: str, fields: dict[str, str]) -> list[str]:
             Manifest("java", "org.example.Up$Inner"),
         ),
         ("up.py", {**PYTHON, "Input": "Seekable"}, Manifest("python", "up.Up", seekable=True)),
+        ("up.py", {**PYTHON, "Ranges": "True"}, Manifest("python", "up.Up", ranges=True)),
+        ("up.py", {**PYTHON, "Ranges": "false"}, Manifest("python", "up.Up")),
         ("up.sh", NATIVE, Manifest("native", "up.sh")),
         ("up.so", {**NATIVE, "Main": "up.so:run"}, Manifest("native", "up.so:run")),
         ("a.b", {**NATIVE, "Dependency": "up.sh"}, Manifest("native", "up.sh", ("up.sh",))),
@@ -86,6 +88,7 @@ def test_a_valid_manifest_is_read(name: str, fields: dict[str, str], expected: M
         ({"Main": "up:1st"}, "Main is incorrect: want the file of a program"),
         ({"Arguments": "-e 's/a/b/"}, "want words as in a shell: no closing quotation"),
         ({"Arguments": "x " * 129}, "want at most 128 words"),
+        ({"Ranges": "true"}, "a program has no seekable inputs: use a shared object, with Main"),
         ({"Input": "seekable"}, "a program has no seekable inputs: use a shared object, with Main"),
     ],
 )
@@ -150,6 +153,7 @@ WRONG_VALUES = [
     ("Services", "lst"),
     ("Secrets", "Api_Token"),
     ("Input", "seekble"),
+    ("Ranges", "bytes"),
     ("Memory", "much"),
 ]
 

@@ -43,6 +43,14 @@ def test_seekable_inputs_are_no_part_of_the_key_and_are_told_to_the_node() -> No
     assert StorletVersion.from_text(seekable.for_node).seekable
 
 
+def test_ranges_are_no_part_of_the_key_and_are_for_proxies_only() -> None:
+    base, ranged = version(), replace(version(), ranges=True)
+    assert base.key == ranged.key
+    assert "ranges" not in base.text, "older proxies read it"
+    assert StorletVersion.from_text(ranged.text) == ranged
+    assert "ranges" not in ranged.for_node, "older nodes read it"
+
+
 def test_the_numbers_of_outputs_and_of_the_version_are_for_proxies_only() -> None:
     base = replace(version(), digest="d" * 64, inputs=(1, 1))
     two = replace(base, outputs=(2, 4), number=3)
