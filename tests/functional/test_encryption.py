@@ -12,6 +12,7 @@ import pytest
 
 from storlet_client.bundle import manifest
 from tests.functional.test_library_storlets import run_headers, set_secret
+from tests.functional.test_output_ranges import OUTSIDE, SPANS, furnished, spans_of
 from tests.functional.test_seekable import SEEKING, upload_seeker
 from tests.functional.test_services import SUFFIXES, ask, md5, outcomes, upload
 from tests.functional.wards import (
@@ -179,6 +180,13 @@ def test_objects_are_encrypted_twice_and_packed(
 @pytest.fixture(scope="module")
 def ward(other_cluster: Cluster) -> Ward:
     return make_ward(users_of(other_cluster.description))
+
+
+def test_a_range_of_a_restored_object_is_that_of_the_plain_one(other_cluster: Cluster) -> None:
+    ward = furnished(make_ward(users_of(other_cluster.description)))
+    for path in ("patients/packed", "open/sealed"):
+        for span in (*SPANS[:5], *OUTSIDE):
+            assert spans_of(ward, path, span).headers["X-Storlet-Ran-On"] == "proxy"
 
 
 def test_a_mandatory_rule_hides_encrypted_content(ward: Ward) -> None:

@@ -30,17 +30,24 @@ def encoded(sizes: list[tuple[int, int]]) -> bytes:
     return HEAD.pack(SKIPPABLE, len(entries) + len(foot)) + entries + foot
 
 
+def is_in(source: Any) -> bool:
+    """Whether a seekable object ends as one with a seek table."""
+    size = source.seek(0, os.SEEK_END)
+    if size < HEAD.size + FOOT.size:
+        return False
+    _, _, magic = FOOT.unpack(bytes_at(source, size - FOOT.size, FOOT.size))
+    return bool(magic == TABLE)
+
+
 def read(source: Any) -> list[tuple[int, int]]:
     """The sizes of the frames of a seekable object: compressed, and of their data.
 
     :raises SeekTableError: there is no table, or it does not fit to the object.
     """
+    if not is_in(source):
+        raise SeekTableError("the object has no seek table of zstd")
     size = source.seek(0, os.SEEK_END)
-    if size < HEAD.size + FOOT.size:
-        raise SeekTableError("the object has no seek table of zstd")
-    count, flags, magic = FOOT.unpack(bytes_at(source, size - FOOT.size, FOOT.size))
-    if magic != TABLE:
-        raise SeekTableError("the object has no seek table of zstd")
+    count, flags, _ = FOOT.unpack(bytes_at(source, size - FOOT.size, FOOT.size))
     if count > MOST_FRAMES or flags & RESERVED:
         raise SeekTableError(f"its seek table has {count} frames and the flags {flags:#x}")
     each = ENTRY.size + (CHECKSUM_BYTES if flags & HAS_CHECKSUMS else 0)

@@ -62,9 +62,12 @@ class LibraryStorlet:
 
     def values(self, given: Mapping[str, str]) -> dict[str, str]:
         """The parameters of a run, with the defaults."""
+        # The server adds its own parameter to those of the manifest.
+        own = {key: value for key, value in given.items() if key == "storlet_range"}
+        given = {key: value for key, value in given.items() if key not in own}
         values, faults = manifest.parameters_of_run(self._document.get("parameters", {}), given)
         assert faults == []
-        return values
+        return values | own
 
     def run(
         self,
@@ -80,7 +83,8 @@ class LibraryStorlet:
         with ExitStack() as opened:
             descriptor = filled(data)
             source: Any
-            if self._document.get("input") == "seekable":
+            is_ranged = "storlet_range" in given
+            if is_ranged or self._document.get("input") == "seekable":
                 source = SeekableFile(metadata or {}, descriptor, len(data))
             else:
                 source = StorletInputFile(metadata or {}, descriptor)

@@ -15,7 +15,12 @@ from tests.unit.library.support import LibraryStorlet, shared
 COMPRESS, DECOMPRESS = LibraryStorlet("compress"), LibraryStorlet("decompress")
 STORLET = LibraryStorlet("decompress-part")
 TABLE, PACKED = shared("seek_table"), shared("packed")
-ERRORS = (STORLET.module.PartError, TABLE.SeekTableError, PACKED.PackedError)
+ERRORS = (
+    STORLET.module.PartError,
+    shared("zstd_frames").FrameError,
+    TABLE.SeekTableError,
+    PACKED.PackedError,
+)
 BLOCK = 100
 DATA = random.Random(1).randbytes(50) * 21  # noqa: S311  the same each time
 

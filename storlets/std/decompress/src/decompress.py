@@ -1,15 +1,25 @@
-"""Decompresses an object, within limits and to the end; ``packed`` has the formats."""
+"""Decompresses an object, within limits and to the end; ``packed`` has the formats.
+
+A range of the output is given if it does not need all of the object: of zstd with a seek table, and
+of an object that is not compressed.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
+import output_range
 import packed
+import seek_table
+import zstd_frames
 from parameters import is_true
 
 OUTPUT_BYTES = 1 << 20
 ITEM = "Compression"
 PLAIN = "none"
+#: An empty value removes the item.
+REMOVED = {ITEM: ""}
 
 
 class DecompressionError(ValueError):
@@ -26,14 +36,41 @@ class Decompress:
         source, target = in_files[0], out_files[0]
         start = source.read(packed.INPUT_BYTES)
         kind = format_of(params, source.get_metadata(), start)
-        # An empty value removes the item.
-        target.set_metadata({ITEM: ""})
+        if output_range.is_wanted(params):
+            if write_range(source, target, kind, params):
+                return
+            source.seek(len(start))
+        target.set_metadata(REMOVED)
         if kind == PLAIN:
             target.write(start)
         else:
             source = packed.Unpacked(source, kind, start, int(params["max-ratio"]))
         while block := source.read(OUTPUT_BYTES):
             target.write(block)
+
+
+def write_range(source: Any, target: Any, kind: str, params: dict[str, str]) -> bool:
+    """Write the range of the data that the client wants; False: only all of them can be given."""
+    size = source.seek(0, os.SEEK_END)
+    if kind == PLAIN:
+        first, end = output_range.begin(target, REMOVED, params, size)
+        source.seek(first)
+        while first < end:
+            block = source.read(min(OUTPUT_BYTES, end - first))
+            if not block:
+                raise DecompressionError("the object is cut")
+            target.write(block)
+            first += len(block)
+        return True
+    if kind != "zstd" or not seek_table.is_in(source):
+        return False
+    frames = seek_table.read(source)
+    packed.require_ratio(size, sum(plain for _, plain in frames), int(params["max-ratio"]))
+    if not zstd_frames.EvenFrames.are(frames):
+        return False
+    data = zstd_frames.EvenFrames(source, frames)
+    data.write(target, *output_range.begin(target, REMOVED, params, data.size))
+    return True
 
 
 def format_of(params: dict[str, str], metadata: dict[str, str], start: bytes) -> str:

@@ -1,0 +1,1 @@
+../../shared/zstd_frames.py

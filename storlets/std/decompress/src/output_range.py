@@ -1,0 +1,1 @@
+../../shared/output_range.py

@@ -1,0 +1,1 @@
+../../shared/seek_table.py
