@@ -235,6 +235,46 @@ def test_the_result_is_that_of_the_reference(
     assert plain_dicom.plain(plain_dicom.read(again)).keys() == plain_dicom.plain(found).keys()
 
 
+LETTERS = {
+    int(row.split()[0], 16): "".join(row.split()[2:]) for row in TABLE.ROWS.split("\n") if row
+}
+UNLISTED_LETTERS = {"UI": "u", "DA": "t", "DT": "t", "TM": "t"}
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    generated=datasets(0),
+    names=st.sets(st.sampled_from(["uids", "devices", "institutions", "patient-characteristics"])),
+    dates=st.sampled_from(["", "full-dates", "modified-dates"]),
+)
+def test_an_option_changes_the_result_of_its_attributes_only(
+    generated: Dataset, names: set[str], dates: str
+) -> None:
+    dataset = sample()
+    dataset.update(generated)
+    dataset.PatientID = "17"
+    data = encoded(dataset)
+    options = [*sorted(names), *filter(None, [dates])]
+    original, basic, found = (
+        plain_dicom.plain(plain_dicom.read(each))
+        for each in (data, ran(data)[0], ran(data, retain=",".join(options))[0])
+    )
+    chosen = {name[0].replace("f", "t").replace("m", "t") for name in options}
+    for tag, value in original.items():
+        vr = DicomDictionary[tag][0] if tag in DicomDictionary else "UN"
+        if vr == "SQ":
+            continue
+        is_retired = tag in DicomDictionary and bool(DicomDictionary[tag][3])
+        unlisted = "" if is_retired or tag >> 16 == 2 else UNLISTED_LETTERS.get(vr, "")
+        matching = chosen.intersection(LETTERS.get(tag, unlisted))
+        if not matching:
+            assert found.get(tag) == basic.get(tag), hex(tag)
+        elif dates != "modified-dates" or "t" not in matching:
+            assert found.get(tag) == value, hex(tag)
+        elif vr in ("DA", "DT") and value:
+            assert found[tag] < "2026", hex(tag)
+
+
 @pytest.mark.parametrize("name", sorted(path.name for path in SAMPLES.glob("*.dcm")))
 def test_objects_of_many_programs_keep_their_pixels_or_are_an_error(name: str) -> None:
     data = (SAMPLES / name).read_bytes()
@@ -258,7 +298,7 @@ def test_objects_of_many_programs_keep_their_pixels_or_are_an_error(name: str) -
 
 
 REFUSED_SAMPLES = {
-    "DICOMDIR-empty.dcm": "SOPClassUID has no value",
+    "DICOMDIR-empty.dcm": "the object is a DICOMDIR",
     "ExplVR_BigEndNoMeta.dcm": "DICM is not at byte 128",
     "ExplVR_LitEndNoMeta.dcm": "DICM is not at byte 128",
     "MR_truncated.dcm": "the object is cut",
@@ -532,7 +572,7 @@ def test_pixels_that_may_show_text_need_a_statement(
         ("1.2.840.10008.5.1.4.1.1.104.1", "an encapsulated document"),
         ("1.2.840.10008.5.1.4.1.1.11.1", "a presentation state"),
         ("1.2.840.10008.5.1.4.1.1.9.4.1", "voices"),
-        ("1.2.840.10008.1.3.10", "is not supported"),
+        ("1.2.840.10008.1.3.10", "a DICOMDIR"),
         ("1.2.840.10008.1.1", "is not supported"),
         ("1.2.3.4", "private or unknown"),
     ],

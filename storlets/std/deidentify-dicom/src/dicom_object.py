@@ -22,6 +22,8 @@ from dicom_refusals import (
 from dicom_source import DicomError, Inflated, Source
 
 PATIENT_ID = 0x00100020
+#: The SOP class of a file that lists others.
+DIRECTORY = "1.2.840.10008.1.3.10"
 #: Attributes that decide about an object as a whole.
 FACTS = frozenset(
     {
@@ -56,6 +58,8 @@ def opened(read: Callable[[int], bytes], dictionary: Dictionary) -> DicomObject:
     file = Source(read)
     found = read_meta(file)
     file.release()
+    if uid_of(found.get(META_SOP_CLASS, b"")) == DIRECTORY:
+        raise DicomError("the object is a DICOMDIR: run the storlet on the files that it lists")
     syntax = syntax_of(found.get(TRANSFER_SYNTAX, b""), dictionary)
     source = Source(Inflated(file).read if syntax.is_deflated else file.read)
     elements = Elements(source, syntax.encoding, dictionary.vrs)
