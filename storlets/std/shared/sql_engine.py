@@ -127,6 +127,14 @@ class Engine:
         self._connection.register_filesystem(file_system)
         self.rows("SET parquet_metadata_cache = true")
 
+    def use_one_thread(self) -> None:
+        """Write each row of a copy at once.
+
+        With several threads the engine keeps the rows that one thread has read in order, and so all
+        rows of a reader that has one thread.
+        """
+        self.rows("SET threads = 1")
+
     def close_in(self, paths: list[str]) -> None:
         """Leave ``paths`` as the only files that can be opened, for good."""
         allowed = ", ".join(map(literal, paths))

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import object_stream
 import sql_types
+from object_stream import Inlet
 from parameters import is_true, shown
 from sql_check import SqlError
 from sql_engine import Engine, identifier, literal
 from sql_keys import Keys
+from sql_pipes import Pipes
 
 #: Types are inferred from this much, which also bounds the first line.
 HEAD_BYTES = 1 << 20
@@ -119,8 +122,8 @@ def has_no_rows(head: bytes, form: Format) -> bool:
     return False
 
 
-def select_of(engine: Engine, form: Format, head: bytes, sample: Path, pipe: str) -> str:
-    """The SELECT of the object's columns from ``pipe``.
+def select_of(engine: Engine, form: Format, head: bytes, sample: Path, inlet: Inlet) -> str:
+    """The SELECT of the object's columns from ``inlet``.
 
     :param sample: a file that this makes for the inference of types, and removes.
     """
@@ -151,13 +154,13 @@ def select_of(engine: Engine, form: Format, head: bytes, sample: Path, pipe: str
                 )
                 for name, kind in kinds
             ],
-            lambda declared: _call(form, head, str(sample), declared),
+            lambda declared: _call(form, head, Inlet(str(sample)), declared),
         )
     finally:
         sample.unlink()
     values = ", ".join(f"{way.value} AS {identifier(name)}" for name, way in found)
     declared = [(name, way.declared) for name, way in found]
-    return f"SELECT {values} FROM {_call(form, head, pipe, declared)}"  # noqa: S608
+    return f"SELECT {values} FROM {_call(form, head, inlet, declared)}"  # noqa: S608
 
 
 def _require_columns(form: Format, names: Sequence[str]) -> None:
@@ -174,23 +177,41 @@ def _require_columns(form: Format, names: Sequence[str]) -> None:
 _JSON = f"format='newline_delimited', records='true', maximum_object_size={MOST_LINE_BYTES}"
 
 
-def _call(form: Format, head: bytes, path: str, declared: Sequence[tuple[str, str]]) -> str:
-    """The call, in SQL, that reads the columns from ``path``."""
+def _call(form: Format, head: bytes, inlet: Inlet, declared: Sequence[tuple[str, str]]) -> str:
+    """The call, in SQL, that reads the columns from ``inlet``."""
     described = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in declared)
     options = f"auto_detect=false, columns={{{described}}}"
     if form.is_csv:
-        parallel = form.is_parallel and has_plain_lines(head, form)
         if not form.has_line_feeds:
-            # With CR LF one thread alone could change a value, see line_feeds.
-            parallel = parallel or b"\r\n" in head
             has_cr = b"\r\n" in head.partition(b"\n")[0] + b"\n"
             line_end = r"\r\n" if has_cr else r"\n"
             options += f", new_line={literal(line_end)}"
+        parallel = str(has_threads(form, head)).lower()
         return (
-            f"read_csv({literal(path)}, {options}, parallel={str(parallel).lower()},"
-            f" {form.dialect})"
+            f"read_csv({literal(inlet.path)}, {options}, parallel={parallel}, {form.dialect}"
+            f"{inlet.options})"
         )
-    return f"read_json({literal(path)}, {options}, {_JSON})"
+    return f"read_json({literal(inlet.path)}, {options}, {_JSON}{inlet.options})"
+
+
+def inlet_of(engine: Engine, pipes: Pipes, form: Format, head: bytes) -> Inlet:
+    """Where the engine reads the object.
+
+    :raises packages.PackageError: the image does not have the package that this needs.
+    """
+    if form.is_csv and has_threads(form, head):
+        return object_stream.piped(pipes)
+    if form.is_csv:
+        engine.use_one_thread()
+    return object_stream.framed(engine, pipes)
+
+
+def has_threads(form: Format, head: bytes) -> bool:
+    """Whether several threads read the CSV."""
+    if form.is_parallel and has_plain_lines(head, form):
+        return True
+    # With CR LF one thread alone could change a value, see line_feeds.
+    return not form.has_line_feeds and b"\r\n" in head
 
 
 def has_plain_lines(head: bytes, form: Format) -> bool:

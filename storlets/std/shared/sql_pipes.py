@@ -31,6 +31,16 @@ class Pipes:
             # Opening the path of a pipe never waits, unlike that of a named one.
             self.paths[name] = f"/proc/self/fd/{reader if name == 'input' else writer}"
 
+    def read(self, name: str, size: int) -> bytes:
+        """Up to ``size`` bytes, and none only at the end.
+
+        :raises ValueError: our reading end is closed.
+        """
+        descriptor = self._ends.get(f"{name}_reader")
+        if descriptor is None:
+            raise ValueError(f"the pipe {name} is closed")
+        return os.read(descriptor, size)
+
     def taken(self, name: str) -> int:
         """An end that another owner closes."""
         return self._ends.pop(name)
@@ -48,7 +58,7 @@ class Pipes:
 
     def blocks(self) -> Iterator[bytes]:
         """The output, until each writer has closed its end."""
-        while data := os.read(self._ends["output_reader"], BLOCK_BYTES):
+        while data := self.read("output", BLOCK_BYTES):
             yield data
 
 

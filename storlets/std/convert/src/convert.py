@@ -14,6 +14,7 @@ from typing import Any
 
 import csv_table
 import line_feeds
+import object_stream
 import record_input
 import record_output
 import sql_input
@@ -24,7 +25,7 @@ from outputs import select_for
 from packed import Unpacked
 from sql_check import TABLE, SqlError
 from sql_engine import OBJECT, Engine, identifier
-from sql_pipes import Feeder, opened_pipes
+from sql_pipes import opened_pipes
 
 RECORDS = "records"
 
@@ -59,16 +60,16 @@ class Convert:
             if params["format"] == RECORDS:
                 source = record_input.AsCsv(source, params["struct"])
                 head = source.head
-                select = csv_table.select_of(source.columns, pipes.paths["input"])
+                inlet = object_stream.piped(pipes)
+                select = csv_table.select_of(source.columns, inlet.path)
             else:
                 form = sql_input.format_of(params, types)
                 head = sql_input.head_of(source)
                 source, head, form = line_feeds.unified(source, head, form)
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="convert-"))
-                select = sql_input.select_of(
-                    engine, form, head, Path(folder, "sample"), pipes.paths["input"]
-                )
-            engine.close_in([pipes.paths["input"], pipes.paths["output"]])
+                inlet = sql_input.inlet_of(engine, pipes, form, head)
+                select = sql_input.select_of(engine, form, head, Path(folder, "sample"), inlet)
+            engine.close_in([inlet.path, pipes.paths["output"]])
             table = identifier(TABLE)
             engine.rows(f"CREATE VIEW {table} AS {select}")
             columns = [(str(row[0]), str(row[1])) for row in engine.rows(f"DESCRIBE {table}")]
@@ -83,7 +84,7 @@ class Convert:
                 query, form_of_result = select_for(output, table, columns), output
                 kind = sql_run.TYPES[output]
             out_files[0].set_metadata({"Content-Type": kind})
-            feeder = Feeder(source, head, pipes.taken("input_writer"))
+            feeder = inlet.feeder(source, head, pipes)
             work = sql_run.Work(engine, query, pipes, form_of_result, "")
             sql_run.run(work, feeder, pipes, target)
             if output == RECORDS:

@@ -1,6 +1,6 @@
 """One query of S3's SelectObjectContent, with DuckDB shut in.
 
-The object streams through a pipe into the engine.  The rows of the translated query are the records
+The object streams into the engine.  The rows of the translated query are the records
 of the result, each as one text, and leave in frames.
 """
 
@@ -9,17 +9,19 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import object_stream
 import packed
 import select_parser
 import select_run
 import select_streams
 import select_tables
+from object_stream import Inlet
 from select_errors import SelectError
 from select_frames import Frames
 from select_request import CsvInput, ParquetInput, Request, request_of
 from select_schema import TABLE
 from sql_engine import Engine, identifier
-from sql_pipes import Feeder, opened_pipes
+from sql_pipes import opened_pipes
 
 _COMPRESSIONS = {"NONE": "none", "GZIP": "gzip", "BZIP2": "bz2"}
 
@@ -77,8 +79,9 @@ class _Run:
                 source = select_streams.Headed(source)
         head = select_streams.head_of(source, select_tables.HEAD_BYTES)
         pipes = self._stack.enter_context(opened_pipes("input"))
-        self._prepare(head, pipes.paths["input"])
-        feeder = Feeder(source, head, pipes.taken("input_writer"), self._report)
+        inlet = object_stream.framed(self._engine, pipes)
+        self._prepare(head, inlet)
+        feeder = inlet.feeder(source, head, pipes, self._report)
         feeder.start()
         try:
             select_run.send(self._engine, self._statement, self._frames.records)
@@ -88,14 +91,14 @@ class _Run:
             feeder.require_no_error()
         self._frames.end(self._raw.count, self._plain.count)
 
-    def _prepare(self, head: bytes, pipe: str) -> None:
+    def _prepare(self, head: bytes, inlet: Inlet) -> None:
         """Make the table, and check the query."""
         request = self._request
         table = select_tables.table_of(
-            self._query, self._form, head, pipe, is_begin=request.start == 0
+            self._query, self._form, head, inlet, is_begin=request.start == 0
         )
         self._statement = select_run.checked(self._engine, self._query, table.schema, request)
-        self._engine.close_in([pipe])
+        self._engine.close_in([inlet.path])
         self._engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {table.select}")
 
     def _report(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import select_syntax as tree
+from object_stream import Inlet
 from select_errors import SelectError, quoted
 from select_request import CsvInput, JsonInput
 from select_schema import LF, CsvSchema, JsonSchema, Schema
@@ -23,14 +24,14 @@ MOST_COLUMNS = 10_000
 
 @dataclass(frozen=True)
 class Table:
-    """``select`` reads the records from a pipe."""
+    """``select`` reads the records."""
 
     select: str
     schema: Schema
 
 
 def table_of(
-    query: tree.Query, form: CsvInput | JsonInput, head: bytes, pipe: str, *, is_begin: bool
+    query: tree.Query, form: CsvInput | JsonInput, head: bytes, inlet: Inlet, *, is_begin: bool
 ) -> Table:
     """The table of an object.
 
@@ -39,7 +40,7 @@ def table_of(
     :raises SelectError: the query or the object does not fit the format.
     """
     if isinstance(form, JsonInput):
-        return _json(query, form, pipe)
+        return _json(query, form, inlet)
     if query.steps:
         raise SelectError("ParseInvalidPathComponent", "S3Object: a record of CSV has no parts")
     has_header = form.header != "NONE" and is_begin
@@ -53,7 +54,7 @@ def table_of(
         names = [name.translate(str.maketrans(other + LF, LF + other)) for name in names]
     used = names if form.header == "USE" else None
     schema = CsvSchema(width, used, query.alias, other)
-    return Table(_read_csv(form, head, pipe, width, has_header=has_header), schema)
+    return Table(_read_csv(form, head, inlet, width, has_header=has_header), schema)
 
 
 def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str], int]:
@@ -94,7 +95,7 @@ def _records(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
         raise SelectError("CSVParsingError", str(error)) from None
 
 
-def _read_csv(form: CsvInput, head: bytes, pipe: str, width: int, *, has_header: bool) -> str:
+def _read_csv(form: CsvInput, head: bytes, inlet: Inlet, width: int, *, has_header: bool) -> str:
     names = [f"c{number}" for number in range(1, width + 1)]
     columns = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
     written = r"\r" if form.record == "\r" else r"\n"
@@ -102,20 +103,20 @@ def _read_csv(form: CsvInput, head: bytes, pipe: str, width: int, *, has_header:
     # A field that is not there is NULL; no field without quotes is a line's end.  With
     # null_padding, a thread that begins at an empty line makes a record of it: so one thread reads.
     return (
-        f"SELECT * FROM read_csv({quoted(pipe)}, auto_detect=false, columns={{{columns}}},"  # noqa: S608
+        f"SELECT * FROM read_csv({quoted(inlet.path)}, auto_detect=false, columns={{{columns}}},"  # noqa: S608
         f" delim={quoted(form.delimiter)}, quote={quoted(form.quote)}, escape={quoted(escape)},"
         f" header={str(has_header).lower()}, new_line={quoted(written)}, comment='', skip=0,"
         f" null_padding=true, nullstr='\n', allow_quoted_nulls=false, parallel=false,"
-        f" max_line_size={MOST_RECORD_BYTES}, buffer_size={BUFFER_BYTES})"
+        f" max_line_size={MOST_RECORD_BYTES}, buffer_size={BUFFER_BYTES}{inlet.options})"
     )
 
 
-def _json(query: tree.Query, form: JsonInput, pipe: str) -> Table:
+def _json(query: tree.Query, form: JsonInput, inlet: Inlet) -> Table:
     is_lines = form.type == "LINES"
     layout = "newline_delimited" if is_lines else "unstructured"
     most = MOST_RECORD_BYTES if is_lines else MOST_DOCUMENT_BYTES
     select = (
-        f"SELECT r FROM read_json({quoted(pipe)}, auto_detect=false, columns={{'r': 'JSON'}},"  # noqa: S608
-        f" format='{layout}', records='false', maximum_object_size={most})"
+        f"SELECT r FROM read_json({quoted(inlet.path)}, auto_detect=false, columns={{'r': 'JSON'}},"  # noqa: S608
+        f" format='{layout}', records='false', maximum_object_size={most}{inlet.options})"
     )
     return Table(select, JsonSchema(query.alias, query.steps))

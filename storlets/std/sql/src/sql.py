@@ -18,6 +18,7 @@ import late_keys
 import line_feeds
 import log_input
 import missing_keys
+import object_stream
 import record_input
 import sql_input
 import sql_partial
@@ -69,8 +70,7 @@ class Sql:
                 target.write(header.line())
                 query = plan.split
             work = sql_run.Work(engine, query, pipes, output, kept)
-            feeder = Feeder(table.watched(query), table.head, pipes.taken("input_writer"))
-            sql_run.run(work, feeder, pipes, target)
+            sql_run.run(work, table.feeder(query), pipes, target)
 
 
 def require_sense(params: dict[str, str]) -> None:
@@ -104,6 +104,7 @@ class _Table:
         self._made: Any = None
         self._form: Any = None
         self._select = ""
+        self._inlet = object_stream.piped(pipes)
         self._missing: Mapping[str, str] = {}
         if form == RECORDS:
             self._made = record_input.AsCsv(self._source, params["struct"])
@@ -123,14 +124,15 @@ class _Table:
 
         :raises SqlError: the object does not have the format.
         """
-        engine, path = self.engine, self._pipes.paths["input"]
+        engine, pipes = self.engine, self._pipes
         if self._made:
-            select = csv_table.select_of(self._made.columns, path)
+            select = csv_table.select_of(self._made.columns, self._inlet.path)
         else:
+            self._inlet = sql_input.inlet_of(engine, pipes, self._form, self.head)
             with tempfile.TemporaryDirectory(prefix="sql-") as folder:
                 sample = Path(folder, "sample")
-                select = sql_input.select_of(engine, self._form, self.head, sample, path)
-        engine.close_in([path, self._pipes.paths["output"]])
+                select = sql_input.select_of(engine, self._form, self.head, sample, self._inlet)
+        engine.close_in([self._inlet.path, pipes.paths["output"]])
         engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {select}")
         self._select = select
         return select
@@ -170,7 +172,11 @@ class _Table:
         """Whether the object has no row, and so its columns have no types."""
         return not self._made and sql_input.has_no_rows(self.head, self._form)
 
-    def watched(self, query: str) -> Any:
+    def feeder(self, query: str) -> Feeder:
+        """The thread that gives the engine the object."""
+        return self._inlet.feeder(self._watched(query), self.head, self._pipes)
+
+    def _watched(self, query: str) -> Any:
         """The rest of the object, which fails where ``query`` would show a key without a column."""
         if self._made:
             return self._made
