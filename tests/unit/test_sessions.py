@@ -6,11 +6,14 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from _pytest.mark.expression import Expression
 
 from storlet_middleware.aio import checks, sessions
+from tests import conftest
 from tests.coverage import __main__ as coverage
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -113,6 +116,41 @@ def test_coverage_and_make_test_after_it_run_each_test_once(
     assert folder == "tests/unit"
     of_make_test = [selects(one, markers) for one in chosen]
     assert [is_unit and selects(selection, markers), *of_make_test].count(True) == 1
+
+
+def test_after_check_the_modules_without_a_test_that_is_left_are_not_imported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(conftest, "UNIT", tmp_path)
+    texts = {"test_one.py": "", "test_two.py": "@given", "support.py": ""}
+    texts |= {"test_three.py": "import hypothesis", "test_four.py": "@pytest.mark.untraced"}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    elsewhere = Path(__file__)
+
+    def left_out() -> list[str]:
+        paths = [*sorted(tmp_path.iterdir()), elsewhere]
+        return [path.name for path in paths if conftest.pytest_ignore_collect(path)]
+
+    monkeypatch.delenv("STORLETS_AFTER_CHECK", raising=False)
+    assert left_out() == []
+    monkeypatch.setenv("STORLETS_AFTER_CHECK", "1")
+    assert left_out() == ["test_one.py", "test_two.py"]
+
+
+def test_a_module_that_hides_a_test_that_is_left_is_an_error(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    module = tmp_path / "test_hides.py"
+    module.write_text("from elsewhere import decorated")
+    monkeypatch.setattr(conftest, "UNIT", tmp_path)
+
+    def item(**markers: object) -> Any:
+        return SimpleNamespace(path=module, nodeid="x", get_closest_marker=markers.get)
+
+    conftest.pytest_collection_modifyitems([item(unit=True)])
+    with pytest.raises(pytest.UsageError, match="test_hides"):
+        conftest.pytest_collection_modifyitems([item(unit=True), item(untraced=True)])
 
 
 def selects(expression: str, markers: dict[str, bool]) -> bool:
