@@ -40,14 +40,9 @@ from tests.support.waiting import wait_for
 KINDS: Final = ("storlet", "plain")
 #: The kinds of the other traffic, whose responses are judged and whose times are not.
 TRAFFIC: Final = ("write", "read")
-#: Requests a second of each kind of it, and the bytes of each.
-TRAFFIC_RATE: Final = 4
 TRAFFIC_BYTES: Final = 1 << 18
 #: Objects that it writes in turn.
 TRAFFIC_OBJECTS: Final = 8
-#: Requests a second of each kind, by default: a part of one core, so that a two-core machine has
-#: CPU time left for Swift.
-RATE: Final = 25
 #: Threads of a kind: the maximum number of requests in flight.
 THREADS: Final = 2
 IDENTITY: Final = b"""
@@ -59,6 +54,20 @@ class Neighbour:
         out_files[0].set_metadata(in_files[0].get_metadata())
         out_files[0].write(in_files[0].read())
 """
+
+
+@dataclass(frozen=True)
+class Rates:
+    """Requests a second of each judged kind, and of each kind of the other traffic."""
+
+    judged: int
+    traffic: int
+
+
+#: For ratios of times: a part of one core, so that a two-core machine has CPU time left for Swift.
+FOR_TIMES: Final = Rates(judged=25, traffic=4)
+#: Where errors are judged, and no times: the load costs a fifth of a core, not two thirds of one.
+FOR_ERRORS: Final = Rates(judged=5, traffic=1)
 
 
 @dataclass(frozen=True)
@@ -122,9 +131,9 @@ class Neighbour:
     _read: int = 0
     _samples: list[Sample] = field(default_factory=list)
 
-    def start(self, url: str, token: str, rate: int) -> None:
+    def start(self, url: str, token: str, rates: Rates) -> None:
         self.file.touch()
-        words = [url, token, str(self.file), str(rate)]
+        words = [url, token, str(self.file), str(rates.judged), str(rates.traffic)]
         command = [sys.executable, "-m", "tests.attack.neighbour", *words]
         self._process = subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.PIPE)
 
@@ -138,6 +147,16 @@ class Neighbour:
         served = {one.kind for one in self.between(0, math.inf).samples if not one.fault}
         return served == {*KINDS, *TRAFFIC}
 
+    def since(self, begin: float) -> Window:
+        """The requests due from ``begin`` on; waits until one of each judged kind has ended."""
+
+        def is_judged() -> bool:
+            ended = {one.kind for one in self.between(begin, math.inf).samples}
+            return ended.issuperset(KINDS)
+
+        wait_for(is_judged, 60, "requests of the neighbour")
+        return self.between(begin, math.inf)
+
     def between(self, begin: float, end: float) -> Window:
         """The requests due in a past period, in seconds of ``time.monotonic``."""
         with self.file.open(encoding="utf-8") as lines:
@@ -149,13 +168,10 @@ class Neighbour:
 
 
 @contextlib.contextmanager
-def load_of(url: str, token: str, file: Path, rate: int = RATE) -> Iterator[Neighbour]:
-    """Run a neighbour's load for the duration of a block.
-
-    :param rate: requests a second of each kind.
-    """
+def load_of(url: str, token: str, file: Path, rates: Rates = FOR_TIMES) -> Iterator[Neighbour]:
+    """Run a neighbour's load for the duration of a block."""
     neighbour = Neighbour(file)
-    neighbour.start(url, token, rate)
+    neighbour.start(url, token, rates)
     try:
         # Exclude the start of its sandbox from the samples, and fail if the load does not run: it
         # would have no faults.
@@ -171,9 +187,9 @@ def load_of(url: str, token: str, file: Path, rate: int = RATE) -> Iterator[Neig
 class _Load:
     """The separate process: sends the load until its standard input ends."""
 
-    def __init__(self, client: Client, target: TextIO, rate: int) -> None:
+    def __init__(self, client: Client, target: TextIO, rates: Rates) -> None:
         self._client = client
-        self._rate = rate
+        self._rates = rates
         self._target = target
         self._lock = threading.Lock()
         self._end = threading.Event()
@@ -200,7 +216,7 @@ class _Load:
         """Send requests of each kind in threads until standard input ends."""
         threads = [
             threading.Thread(target=self._work, args=(kind, n, rate))
-            for kinds, rate in ((KINDS, self._rate), (TRAFFIC, TRAFFIC_RATE))
+            for kinds, rate in ((KINDS, self._rates.judged), (TRAFFIC, self._rates.traffic))
             for kind in kinds
             for n in range(THREADS)
         ]
@@ -255,13 +271,13 @@ class _Load:
 
 
 def main() -> None:
-    url, token, file, rate = sys.argv[1:]
+    url, token, file, judged, traffic = sys.argv[1:]
     # It represents a client on another machine: a sample must not include this process's wait for a
     # core.
     with contextlib.suppress(PermissionError):
         os.nice(-10)
     with Path(file).open("a", encoding="utf-8") as target:
-        load = _Load(Client(url, token), target, int(rate))
+        load = _Load(Client(url, token), target, Rates(int(judged), int(traffic)))
         load.prepare()
         load.run()
 

@@ -16,7 +16,7 @@ import pytest
 
 from tests.attack import escape
 from tests.attack.arena import Arena, arena_on
-from tests.attack.neighbour import RATE, Neighbour, load_of
+from tests.attack.neighbour import FOR_ERRORS, Neighbour, load_of
 from tests.support.cluster import Cluster
 from tests.support.host import Host, busy
 from tests.support.http import Client
@@ -123,8 +123,7 @@ def load(arena: Arena, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nei
     """The requests of a neighbour during all attacks of the module."""
     user = arena.users["test2:tester2"]
     file: Path = tmp_path_factory.mktemp("neighbour") / "samples"
-    # Errors are judged, and no times.
-    with load_of(user.storage_url, user.token, file, RATE // 2) as neighbour:
+    with load_of(user.storage_url, user.token, file, FOR_ERRORS) as neighbour:
         yield neighbour
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.attack import __main__ as attack_main
-from tests.attack import syscalls
+from tests.attack import neighbour, syscalls
 from tests.attack.arena import STORLETS, Attacker
 from tests.attack.attack import BOTH, NATIVE, Attack
 from tests.attack.leftovers import ESCAPES
@@ -59,6 +61,30 @@ def test_every_way_to_attack_is_used() -> None:
     ways = re.findall(r"^    def ([a-z]\w*)\(self\) -> None:", source, re.MULTILINE)
     assert ways
     assert [way for way in ways if f'"{way}"' not in rows] == []
+
+
+def test_an_attack_is_judged_with_a_request_of_each_kind_that_began_after_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "samples"
+
+    def ended(kind: str, due: float, fault: str = "") -> None:
+        with file.open("a") as lines:
+            lines.write(json.dumps([kind, due, 0.1, fault]) + "\n")
+
+    def waited(is_over: Callable[[], bool], _seconds: float, _what: str) -> None:
+        assert not is_over()
+        ended("write", 6.0, "503")
+        assert not is_over()
+        ended("plain", 5.0)
+        assert is_over()
+
+    ended("plain", 4.9, "an earlier fault")
+    ended("storlet", 5.1)
+    monkeypatch.setattr(neighbour, "wait_for", waited)
+    found = neighbour.Neighbour(file).since(5.0)
+    assert [one.kind for one in found.samples] == ["storlet", "write", "plain"]
+    assert found.faults == ["write: 503"]
 
 
 def test_p99_is_not_decided_by_one_outlier() -> None:
