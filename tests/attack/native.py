@@ -79,7 +79,7 @@ LEAVER: Final = b"""#!/bin/sh
 printf first
 setsid sh -c "$STORLET_PARAM_then" &
 """
-LEFT: Final = ("sleep 30", "sleep 1; printf more", "while :; do printf more; done")
+LEFT: Final = ("sleep 30", "sleep 5; printf more", "while :; do printf more; done")
 
 
 def leaves(attacker: Attacker) -> str:

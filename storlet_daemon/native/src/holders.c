@@ -14,8 +14,10 @@
 #include <time.h>
 #include <unistd.h>
 
-/* The time for processes that are about to end. */
-#define GRACE_MILLISECONDS 100
+/* The time for processes that are about to end; on a busy node also for the filter, which closes
+ * its own descriptor after it has sent it. */
+#define GRACE_MILLISECONDS 1000
+#define TURN_MILLISECONDS 2
 
 /* Also true if it cannot be read. */
 static bool has_streams(int epoll) {
@@ -44,14 +46,14 @@ static bool watch_and_close(int epoll, int *fd) {
 
 /* Close the streams, and return true if a process below this one still holds any of them. */
 bool close_held(int *fds, size_t count) {
-    static const struct timespec moment = {.tv_nsec = 1000 * 1000};
+    static const struct timespec moment = {.tv_nsec = TURN_MILLISECONDS * 1000 * 1000};
     int epoll = epoll_create1(EPOLL_CLOEXEC);
     bool is_held = true;
     bool is_watched = true;
     for (size_t i = 0; i < count; i++) {
         is_watched = watch_and_close(epoll, &fds[i]) && is_watched;
     }
-    for (int left = GRACE_MILLISECONDS; is_held && left > 0; left--) {
+    for (int left = GRACE_MILLISECONDS; is_held && left > 0; left -= TURN_MILLISECONDS) {
         is_held = has_children() && (!is_watched || has_streams(epoll));
         if (is_held) {
             nanosleep(&moment, NULL);
