@@ -159,6 +159,15 @@ def test_a_storlet_of_the_library_runs_on_encrypted_objects(other_owner: Client,
         assert (put.status, other_owner.get("c/made").body) == (201, expected), put
 
 
+def test_arrow_runs_on_encrypted_objects(other_owner: Client) -> None:
+    """The first case of ``std:sql`` has another format."""
+    data = (LIBRARY / "sql/tests/input.arrow").read_bytes()
+    assert other_owner.put("c/table.arrow", data).status == 201
+    given = {"query": "SELECT count(*) AS n FROM input", "format": "arrow"}
+    answer = other_owner.get("c/table.arrow", run_headers("std:sql", given))
+    assert (answer.status, answer.body) == (200, b"n\n5\n"), answer
+
+
 def test_objects_are_encrypted_twice_and_packed(
     other_owner: Client, other_cluster: Cluster, secret: str
 ) -> None:

@@ -288,6 +288,39 @@ def test_sql(owner: Client, container: str, ward: Ward) -> None:
     assert got(owner, f"{container}/packed", "std:sql", **back).body == b"n\n50000\n"
 
 
+#: An object of Arrow with compressed batches and a dictionary, which pyarrow has written.
+ARROW = CHECKOUT / "storlets/std/sql/tests/input.arrow"
+ARROW_QUERY = {
+    "query": "SELECT kind, count(*) AS n, max(price) AS p FROM input GROUP BY kind ORDER BY n, p",
+    "format": "arrow",
+}
+ARROW_SHOWN = b"kind,n,p\nx,1,1.50\ny,2,-0.05\n,2,\n"
+
+
+def test_arrow(owner: Client, container: str, ward: Ward) -> None:
+    path = f"{container}/table.arrow"
+    data = ARROW.read_bytes()
+    assert owner.put(path, data).status == 201
+    assert got(owner, path, "std:sql", **ARROW_QUERY).body == ARROW_SHOWN
+    assert stored(owner, f"{container}/put", "std:sql", data, **ARROW_QUERY).body == ARROW_SHOWN
+    assert copied(owner, path, f"{container}/copy", "std:sql", **ARROW_QUERY).body == ARROW_SHOWN
+    assert ruled(ward, "std:sql", data, **ARROW_QUERY).body == ARROW_SHOWN
+    given = {"format": "arrow", "output": "parquet"}
+    table = copied(owner, path, f"{container}/table.parquet", "std:convert", **given)
+    assert table.body.startswith(b"PAR1")
+    shown = {"query": "SELECT typeof(price) AS t, count(*) AS n FROM input GROUP BY ALL"}
+    answer = got(owner, f"{container}/table.parquet", "std:sql-parquet", **shown)
+    assert answer.body == b't,n\n"DECIMAL(8,2)",5\n'
+    again = got(owner, path, "std:convert", format="arrow", output="arrow")
+    assert owner.put(path, again.body).status == 201
+    assert got(owner, path, "std:sql", **ARROW_QUERY).body == ARROW_SHOWN
+    for cut in (data[:-20], data[: len(data) // 2], again.body[:-8]):
+        refused = owner.put(f"{container}/cut", cut, run_headers("std:sql", ARROW_QUERY))
+        assert (refused.status, refused.error) == (422, "storlet.failed"), refused
+        assert "cut" in refused.text
+        assert owner.get(f"{container}/cut").status == 404
+
+
 def test_sql_over_many_objects(owner: Client, container: str) -> None:
     """18 objects are more than a merge has inputs; one is empty, and one has names only."""
     folder = f"{container}/parts"
@@ -589,7 +622,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 23
+    assert len(commands) == 24
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -702,6 +735,15 @@ def test_parquet_of_other_kinds(
     query = {"query": "SELECT count(*) AS n, max(temperature) AS t FROM input"}
     answer = owner.get(path, run_headers("std:sql-parquet", query))
     assert (answer.status, answer.body) == (200, b"n,t\n9,26.8\n"), answer
+
+
+@pytest.mark.parametrize("put", [put_ec, put_slo])
+def test_arrow_of_other_kinds(
+    owner: Client, container: str, put: Callable[[Client, str, bytes], str]
+) -> None:
+    path = put(owner, container, ARROW.read_bytes())
+    answer = owner.get(path, run_headers("std:sql", ARROW_QUERY))
+    assert (answer.status, answer.body) == (200, ARROW_SHOWN), answer
 
 
 @pytest.mark.parametrize("put", [put_ec, put_slo])

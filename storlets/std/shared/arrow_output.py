@@ -12,8 +12,9 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import ModuleType, SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
+from absent_values import Absent, found
 from packages import loaded
 from sql_check import SqlError
 from sql_engine import Engine, identifier, literal
@@ -45,17 +46,10 @@ _SHORT = frozenset(
 _LONG = frozenset({"VARCHAR", "BLOB", "JSON"})
 
 
-class _Absent(NamedTuple):
-    """Values that Arrow does not have: its readers take each for another one."""
-
-    name: str
-    types: frozenset[str]
-    condition: str
-
-
+#: Values that Arrow does not have: its readers take each for another one.
 _ABSENT = (
-    _Absent("infinite dates", _DATES, "isinf({})"),
-    _Absent("time of 24:00", frozenset({"TIME"}), "{} = TIME '24:00:00'"),
+    Absent("infinite dates", _DATES, "isinf({})"),
+    Absent("time of 24:00", frozenset({"TIME"}), "{} = TIME '24:00:00'"),
 )
 
 
@@ -169,34 +163,7 @@ def _cases(name: str, column: str, kind: Any) -> str:
     """The cases of SQL with an error for the values of a column that Arrow does not have."""
     cases = []
     for absent in _ABSENT:
-        if found := _found(absent, name, kind, 0):
+        if condition := found(absent, name, kind):
             message = literal(f"column {column!r}: Arrow has no {absent.name}: CAST it AS VARCHAR")
-            cases.append(f"WHEN coalesce({found}, false) THEN error({message})")
+            cases.append(f"WHEN coalesce({condition}, false) THEN error({message})")
     return " ".join(cases)
-
-
-def _found(absent: _Absent, value: str, kind: Any, level: int) -> str:
-    """The condition that ``value`` has an absent one, or nothing if its type has none."""
-    if str(kind) in absent.types:
-        return absent.condition.format(value)
-    parts = []
-    if kind.id in ("list", "array"):
-        parts = [_any(absent, value, kind.children[0][1], level)]
-    elif kind.id == "map":
-        (_, keys), (_, values) = kind.children
-        parts = [
-            _any(absent, f"map_keys({value})", keys, level),
-            _any(absent, f"map_values({value})", values, level),
-        ]
-    elif kind.id == "struct":
-        parts = [
-            _found(absent, f"struct_extract({value}, {literal(key)})", each, level)
-            for key, each in kind.children
-        ]
-    return " OR ".join(filter(None, parts))
-
-
-def _any(absent: _Absent, value: str, kind: Any, level: int) -> str:
-    item = f"item{level}"
-    inner = _found(absent, item, kind, level + 1)
-    return f"len(list_filter({value}, lambda {item}: {inner})) > 0" if inner else ""

@@ -1,4 +1,4 @@
-"""DuckDB, shut in: SQL of a query can reach two named pipes and nothing else.
+"""DuckDB, shut in: SQL of a query can reach the object and its output, and nothing else.
 
 After :meth:`Engine.close_in` no file, network, extension or setting can be reached from SQL, and no
 setting can be changed any more.  Nothing is written to disk: what needs more than the memory limit
@@ -40,9 +40,13 @@ _PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input|/\S+
 _CALL = re.compile(r"(\w+)\(")
 #: Threads of the reader of CSV have begun at a line end that ends no row.
 _PARALLEL = re.compile("parallel (csv|scan)", re.IGNORECASE)
+#: So begins the reason why a batch of Arrow is not read.
+_BATCH = re.compile(r"arrow_scan: get_next failed\(\): (.*)", re.DOTALL)
 #: So begins a message about a value of the object: the query is not wrong.
 OBJECT = "the object"
 _VALUE = re.compile(rf"{OBJECT}: column .*", re.DOTALL)
+#: So begin the names of the functions that read the object.
+_SCANS = ("READ_", "ARROW_SCAN")
 #: So begins a part of the plan that runs more than once; its scans do, too.
 _REPEATED = "REC"
 _NO_MEMORY = "Out of Memory Error"
@@ -74,6 +78,8 @@ class Engine:
         self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
         # The zone of the node is no property of the result.
         self.rows("SET TimeZone = 'UTC'")
+        # The engine would print the progress of a query of more than two seconds.
+        self.rows("SET enable_progress_bar = false")
         if few_rows_wait:
             # The engine counts rows that wait for their reader without the bytes of long values:
             # its default of 1 MB is 800 MB of values of 20 kB.
@@ -134,6 +140,16 @@ class Engine:
         rows of a reader that has one thread.
         """
         self.rows("SET threads = 1")
+
+    def register_table(self, name: str, table: Any) -> None:
+        """Give the engine a table that has a C stream of Arrow.
+
+        :raises SqlError: the engine refuses its schema.
+        """
+        try:
+            self._connection.register(name, table)
+        except duckdb.Error as error:
+            raise self.explained(error, 0) from None
 
     def close_in(self, paths: list[str]) -> None:
         """Leave ``paths`` as the only files that can be opened, for good."""
@@ -256,6 +272,9 @@ class Engine:
         value = _VALUE.search(text)
         if value is not None:
             return SqlError(value[0])
+        batch = _BATCH.search(text)
+        if batch is not None:
+            return SqlError(f"{OBJECT} is no valid Arrow: a batch cannot be read: {batch[1]}")
         if _PARALLEL.search(text):
             text += " (parallel=false reads the CSV with one thread)"
         elif "CSV Error" in text or "JSON" in text:
@@ -283,7 +302,7 @@ def _readers(plan: Any) -> int:
             words = (str(node.get("name", "")), str(function))
             if str(node.get("name", "")).strip().upper().startswith(_REPEATED):
                 weight = 2
-            count += any(word.strip().upper().startswith("READ_") for word in words)
+            count += any(word.strip().upper().startswith(_SCANS) for word in words)
             todo += node.get("children") or []
     return count * weight
 

@@ -45,6 +45,10 @@ class Pipes:
         """An end that another owner closes."""
         return self._ends.pop(name)
 
+    def descriptor(self, name: str) -> int:
+        """An end that stays with this."""
+        return self._ends[name]
+
     def close(self, name: str) -> None:
         """Close an end; idempotent."""
         descriptor = self._ends.pop(name, None)

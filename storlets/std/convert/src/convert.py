@@ -1,4 +1,4 @@
-"""CSV, JSON lines and records of one length into each other, Parquet or Arrow, with DuckDB shut in.
+"""CSV, JSON lines, Arrow and records into each other, or into Parquet, with DuckDB shut in.
 
 The object streams through a pipe into the engine, and the result through another one out of it, so
 neither is kept whole.  A value that does not fit the type of its column, or the output, is an error
@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import arrow_input
 import csv_table
 import line_feeds
 import object_stream
@@ -62,6 +63,11 @@ class Convert:
                 head = source.head
                 inlet = object_stream.piped(pipes)
                 select = csv_table.select_of(source.columns, inlet.path)
+            elif params["format"] == sql_run.ARROW:
+                source = arrow_input.ArrowTable(source, engine.storlet)
+                head = source.head
+                inlet = object_stream.piped(pipes)
+                select = source.select_of(engine, pipes.descriptor("input_reader"))
             else:
                 form = sql_input.format_of(params, types)
                 head = sql_input.head_of(source)
@@ -78,10 +84,10 @@ class Convert:
                 source = Checked(source, head, kinds)
             if output == RECORDS:
                 target = record_output.FromLines(target, params["struct"], columns)
-                query, form_of_result = target.query(table), "jsonl"
+                query, form_of_result = target.query(engine, table), "jsonl"
                 kind = record_output.TYPE
             else:
-                query, form_of_result = select_for(output, table, columns), output
+                query, form_of_result = select_for(engine, output, table, columns), output
                 kind = sql_run.TYPES[output]
             out_files[0].set_metadata({"Content-Type": kind})
             feeder = inlet.feeder(source, head, pipes)
@@ -101,7 +107,8 @@ def require_sense(params: dict[str, str]) -> None:
         faults.append("struct: is missing: records need one, such as: i4 id, s96 text")
     if params["struct"] and not (is_input or is_output):
         faults.append("struct: is for records only")
-    if is_input and (params["columns"] or params["types"] == "text"):
-        faults.append("columns and types: are for CSV and JSON lines; the struct has the types")
+    has_types = is_input or params["format"] == sql_run.ARROW
+    if has_types and (params["columns"] or params["types"] == "text"):
+        faults.append("columns and types: are for CSV and JSON lines; others have types of their own")
     if faults:
         raise SqlError("; ".join(faults))

@@ -2,28 +2,37 @@
 
 CSV has no nested values, and JSON has neither NaN nor numbers of more than 15 digits with a point:
 its readers take these for a ``DOUBLE``.  A ``FLOAT`` is written as the ``DOUBLE`` that it is: its
-own shortest digits are another ``DOUBLE``.
+own shortest digits are another ``DOUBLE``.  Bytes are hexadecimal digits.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Any
 
-from sql_engine import OBJECT, identifier, literal
+from absent_values import Absent, found
+from sql_check import SqlError
+from sql_engine import OBJECT, Engine, identifier, literal
 
 #: Digits of a decimal that each ``DOUBLE`` keeps.
 DOUBLE_DIGITS = 15
 _DECIMAL = re.compile(r"DECIMAL\(([0-9]+),[0-9]+\)")
 
 
-def select_for(output: str, table: str, columns: Sequence[tuple[str, str]]) -> str:
+_NOT_FINITE = Absent("NaN or infinity", frozenset({"DOUBLE", "FLOAT"}), "NOT isfinite({})")
+
+
+def select_for(engine: Engine, output: str, table: str, columns: Sequence[tuple[str, str]]) -> str:
     """The SELECT for an output of ``csv``, ``jsonl``, ``parquet`` or ``arrow``.
 
     :param columns: names and types in SQL.
+    :raises SqlError: JSON does not keep a part of a nested type.
     """
     change = {"csv": _for_csv, "jsonl": _for_json}.get(output, _unchanged)
-    shown = ", ".join(f"{change(name, kind)} AS {identifier(name)}" for name, kind in columns)
+    shown = ", ".join(
+        f"{change(engine, name, kind)} AS {identifier(name)}" for name, kind in columns
+    )
     return f"SELECT {shown} FROM {table}"  # noqa: S608
 
 
@@ -32,27 +41,65 @@ def is_nested(kind: str) -> bool:
     return kind == "JSON" or kind.startswith(("STRUCT(", "MAP(")) or kind.endswith("]")
 
 
-def _unchanged(name: str, _kind: str) -> str:
+def json_of(engine: Engine, name: str, kind: str) -> str:
+    """The JSON of a nested value.
+
+    :raises SqlError: it does not keep a part of it.
+    """
+    column = identifier(name)
+    made = f"to_json({column})"
+    if kind == "JSON":
+        return made
+    parts = engine.type_of_column(name, kind)
+    if lost := _lost(parts):
+        raise SqlError(f"{OBJECT}: column {name!r}: nested JSON has no {lost}: want parquet or arrow")
+    if condition := found(_NOT_FINITE, column, parts):
+        failed = f"error({literal(f'{OBJECT}: column {name!r}: JSON has no {_NOT_FINITE.name}')})"
+        return f"CASE WHEN coalesce({condition}, false) THEN {failed} ELSE {made} END"
+    return made
+
+
+def _lost(kind: Any) -> str:
+    """The first type in ``kind`` whose values nested JSON changes, or nothing."""
+    text = str(kind)
+    decimal = _DECIMAL.fullmatch(text)
+    if text in ("HUGEINT", "BLOB") or (decimal and int(decimal[1]) > DOUBLE_DIGITS):
+        return text
+    if kind.id in ("list", "array"):
+        return _lost(kind.children[0][1])
+    if kind.id in ("struct", "map"):
+        return next(filter(None, (_lost(each) for _, each in kind.children)), "")
+    return ""
+
+
+def _unchanged(_engine: Engine, name: str, _kind: str) -> str:
     return identifier(name)
 
 
-def _for_csv(name: str, kind: str) -> str:
+def _for_csv(engine: Engine, name: str, kind: str) -> str:
     column = identifier(name)
     if kind == "FLOAT":
         return f"CAST({column} AS DOUBLE)"
+    if kind == "BLOB":
+        return f"lower(hex({column}))"
     if not is_nested(kind):
         return column
-    return f"CASE WHEN {column} IS NULL THEN NULL ELSE CAST(to_json({column}) AS VARCHAR) END"
+    made = json_of(engine, name, kind)
+    return f"CASE WHEN {column} IS NULL THEN NULL ELSE CAST({made} AS VARCHAR) END"
 
 
-def _for_json(name: str, kind: str) -> str:
+def _for_json(engine: Engine, name: str, kind: str) -> str:
     column = identifier(name)
     decimal = _DECIMAL.fullmatch(kind)
     if kind == "HUGEINT" or (decimal and int(decimal[1]) > DOUBLE_DIGITS):
         return f"CAST({column} AS VARCHAR)"
+    if kind == "BLOB":
+        return f"lower(hex({column}))"
     if kind in ("DOUBLE", "FLOAT"):
         text = literal(f"{OBJECT}: column {name!r}: JSON has no number ")
         failed = f"error({text} || CAST({column} AS VARCHAR))"
         value = f"CAST({column} AS DOUBLE)"
         return f"CASE WHEN isfinite({column}) OR {column} IS NULL THEN {value} ELSE {failed} END"
+    if is_nested(kind):
+        return f"CASE WHEN {column} IS NULL THEN NULL ELSE {json_of(engine, name, kind)} END"
     return column

@@ -13,10 +13,10 @@ from decimal import Decimal
 from typing import Any
 
 import structure
-from outputs import is_nested
+from outputs import is_nested, json_of
 from parameters import shown
 from sql_check import SqlError
-from sql_engine import identifier
+from sql_engine import Engine, identifier
 
 TYPE = "application/octet-stream"
 WHOLE = (
@@ -42,10 +42,13 @@ class FromLines:
         self._require_fields()
         self._packers = [(each.name, _packer(each)) for each in self._layout.fields]
 
-    def query(self, table: str) -> str:
-        """The SELECT of the fields, whose JSON keeps their values."""
+    def query(self, engine: Engine, table: str) -> str:
+        """The SELECT of the fields, whose JSON keeps their values.
+
+        :raises SqlError: a nested value has no JSON that keeps it.
+        """
         shown = ", ".join(
-            f"{self._expression(field)} AS {identifier(field.name)}"
+            f"{self._expression(engine, field)} AS {identifier(field.name)}"
             for field in self._layout.fields
         )
         return f"SELECT {shown} FROM {table}"  # noqa: S608
@@ -79,10 +82,13 @@ class FromLines:
         if faults:
             raise SqlError("; ".join(faults))
 
-    def _expression(self, field: structure.Field) -> str:
+    def _expression(self, engine: Engine, field: structure.Field) -> str:
         column, kind = identifier(field.name), self._types[field.name]
         if field.kind == "s" and is_nested(kind):
-            column = f"CASE WHEN {column} IS NULL THEN NULL ELSE to_json({column}) END"
+            made = json_of(engine, field.name, kind)
+            column = f"CASE WHEN {column} IS NULL THEN NULL ELSE {made} END"
+        if kind == "BLOB":
+            return f"lower(hex({column}))"
         # JSON keeps 17 digits of a number with a point.
         is_text = field.kind in "sb" or (field.kind != "f" and kind == "HUGEINT")
         is_text |= field.kind == "f" and kind not in REAL
@@ -110,7 +116,7 @@ def _is_fit(field: structure.Field, kind: str) -> bool:
     if field.kind == "s":
         return True
     if field.kind == "b":
-        return kind == "VARCHAR"
+        return kind in ("VARCHAR", "BLOB")
     if field.kind == "f":
         return kind in (*WHOLE, *REAL) or kind.startswith("DECIMAL(")
     return kind in WHOLE

@@ -1,4 +1,4 @@
-"""One SELECT over an object of CSV, JSON lines, records or log lines, with DuckDB shut in.
+"""One SELECT over an object of CSV, JSON lines, records, Arrow or log lines, with DuckDB shut in.
 
 The object streams through a pipe into the engine, and the result through another one out of it, so
 neither is kept whole.  A query that reads the table more than once needs it in memory.
@@ -13,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import arrow_input
 import csv_table
 import late_keys
 import line_feeds
@@ -32,7 +33,7 @@ from sql_pipes import Feeder, Pipes, opened_pipes
 
 RECORDS = "records"
 #: Formats whose lines declare no columns, so the parameters of types have no meaning.
-TYPED = (RECORDS, *log_input.FORMS)
+TYPED = (RECORDS, sql_run.ARROW, *log_input.FORMS)
 
 
 class Sql:
@@ -108,6 +109,8 @@ class _Table:
         self._missing: Mapping[str, str] = {}
         if form == RECORDS:
             self._made = record_input.AsCsv(self._source, params["struct"])
+        elif form == sql_run.ARROW:
+            self._made = arrow_input.ArrowTable(self._source, engine.storlet)
         elif form in log_input.FORMS:
             self._made = log_input.LogLines(self._source, form)
         else:
@@ -125,7 +128,9 @@ class _Table:
         :raises SqlError: the object does not have the format.
         """
         engine, pipes = self.engine, self._pipes
-        if self._made:
+        if isinstance(self._made, arrow_input.ArrowTable):
+            select = self._made.select_of(engine, pipes.descriptor("input_reader"))
+        elif self._made:
             select = csv_table.select_of(self._made.columns, self._inlet.path)
         else:
             self._inlet = sql_input.inlet_of(engine, pipes, self._form, self.head)
