@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import os
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -54,6 +54,19 @@ class NodeContext:
     health: Health
 
 
+class _Complete:
+    """A complete answer.  The server sends it before it calls ``close``: the proxy does not wait
+    until everything of the run is released.
+    """
+
+    def __init__(self, answer: bytes, close: Callable[[], None]) -> None:
+        self._answer = answer
+        self.close = close
+
+    def __iter__(self) -> Iterator[bytes]:
+        yield self._answer
+
+
 class FramedRun:
     """One invocation and its framed answer.
 
@@ -85,10 +98,11 @@ class FramedRun:
         self._watch = ClientWatch(environ)
         self._chunks = self._frames()
         self._gathered: list[bytes] = []
+        self._has_last_frame = False
         self._sandbox_seconds = 0.0
 
-    def gather(self) -> bytes | None:
-        """Run, and return a small answer completely; ``None`` if :meth:`body` has to be sent.
+    def gather(self) -> int | None:
+        """Run, and return the length of a small answer, which is complete; ``None`` for others.
 
         eventlet would send no byte of a small answer before its end.  With a known length it is
         sent and read at once.
@@ -97,13 +111,15 @@ class FramedRun:
         for chunk in self._chunks:
             self._gathered.append(chunk)
             size += len(chunk)
-            if size >= _GATHERED_BYTES:
-                self._watch.pause()
-                return None
-        return b"".join(self._gathered)
+            if self._has_last_frame or size >= _GATHERED_BYTES:
+                break
+        self._watch.pause()
+        return size if self._has_last_frame else None
 
-    def body(self) -> ClosingIterator:
-        """The answer, which owns this run: closing it cancels the run."""
+    def body(self) -> Iterable[bytes]:
+        """The answer after :meth:`gather`, which owns this run: closing it cancels the run."""
+        if self._has_last_frame:
+            return _Complete(b"".join(self._gathered), self.close)
         # Not around the frames of a small answer: the server writes nothing between them.
         rest = self._watch.guard(self._chunks)
         return ClosingIterator(itertools.chain(self._gathered, rest), self.close)
@@ -150,7 +166,9 @@ class FramedRun:
                 if outcome["outcome"] != "ok":
                     # There may have been no START.
                     outcome |= self._times(invocation)
-            yield self._encoder.message(frames.DONE, outcome)
+            last = self._encoder.message(frames.DONE, outcome)
+            self._has_last_frame = True
+            yield last
         finally:
             if invocation is not None:
                 invocation.close()

@@ -171,12 +171,12 @@ class ObjectNode:
                 slot.release()
             raise
         run = FramedRun(self._context, environ, description, stored, slot)
-        complete = run.gather()
+        length = run.gather()
         framed = self._framed_headers(headers, by_name.get("etag", ""), description)
-        if complete is not None:
-            framed.append(("Content-Length", str(len(complete))))
+        if length is not None:
+            framed.append(("Content-Length", str(length)))
         start_response(status, framed)
-        return run.body() if complete is None else [complete]
+        return run.body()
 
     def _try_admit(self, description: BackendInvocation) -> Slot | None:
         """A slot of this node without waiting; ``None`` if none is free."""

@@ -28,6 +28,20 @@ def test_the_objects_file_is_donated_and_the_answer_is_framed(at: Fixture) -> No
     assert (invoke.parameters, invoke.inputs[0].metadata) == ({"k": "ü"}, {"Color": "grün"})
 
 
+@pytest.mark.parametrize("is_sent", [True, False])
+def test_what_a_small_answer_holds_is_released_after_it_was_sent(
+    at: Fixture, is_sent: bool
+) -> None:
+    """The proxy does not wait for that; and a proxy may leave before the answer is sent."""
+    before = open_descriptors()
+    answer = at.start()
+    if is_sent:
+        assert len(b"".join(answer.app_iter)) == answer.content_length
+    assert open_descriptors() != before
+    answer.app_iter.close()
+    assert open_descriptors() == before
+
+
 def test_a_storlet_that_seeks_gets_the_file_with_its_size(at: Fixture) -> None:
     answer = at.start(storlet=replace(VERSION, seekable=True))
     assert b"HELLO" in answer.body
