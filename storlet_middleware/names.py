@@ -168,12 +168,6 @@ BACKEND_AVOID: Final = _header(
 BACKEND_REFUSAL: Final = _header(
     "X-Backend-Storlet-Refusal", Scope.BACKEND_ANSWER, "full | resume | unable | version",
     "why the node did not run the storlet")
-BACKEND_SOURCE_ETAG: Final = _header(
-    "X-Backend-Storlet-Source-Etag", Scope.BACKEND_ANSWER, "hash",
-    "ETag of the object that a framed answer was made from; the answer has its own")
-BACKEND_NODE: Final = _header(
-    "X-Backend-Storlet-Node", Scope.BACKEND_ANSWER, "node",
-    "the node that sends the frames, by [sandbox] node_id")
 BACKEND_RUN: Final = _header(
     "X-Backend-Storlet-Run", Scope.BACKEND_ANSWER, "number",
     "the body is frames; the value is the version of the frame format")

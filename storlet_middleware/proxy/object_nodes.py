@@ -22,7 +22,7 @@ from typing import Any, Final
 from swift.common.utils import close_if_possible
 
 from storlet_middleware import names
-from storlet_middleware.backend import frames
+from storlet_middleware.backend import framed_etag, frames
 from storlet_middleware.backend import overflow as overflow_modes
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.backend.refusals import Refusal, refusal_of
@@ -240,7 +240,7 @@ class ObjectNodes:
 
 def _node_of(answer: Any) -> str:
     """The node that sent a framed answer; empty if it is of a release that sends no name."""
-    return str(answer.headers.get(names.BACKEND_NODE, ""))
+    return framed_etag.read(answer.headers.get("Etag", "")).node
 
 
 def _is_link(refusal: SwiftRefusal) -> bool:

@@ -14,6 +14,7 @@ from swift.common.swob import HTTPLengthRequired, Range, Request
 from swift.common.utils import close_if_possible
 
 from storlet_middleware import errors, names
+from storlet_middleware.backend import framed_etag
 from storlet_middleware.concurrency import GreenTask, end, spawn
 from storlet_middleware.engine.task import SeekableInput, StreamInput
 from storlet_middleware.errors import (
@@ -82,8 +83,9 @@ class Source:
         if self.answer is None:
             return ""
         headers = self.answer.headers
-        is_framed = names.BACKEND_RUN in headers
-        return _etag(headers, names.BACKEND_SOURCE_ETAG if is_framed else "Etag")
+        if names.BACKEND_RUN in headers:
+            return framed_etag.read(headers.get("Etag", "")).source
+        return _etag(headers)
 
     def close(self) -> None:
         """Release the answer if no result owns it."""
@@ -236,8 +238,8 @@ def _require_etag(read: _Read, answer: SourceAnswer, *, has_grant: bool) -> None
         )
 
 
-def _etag(headers: Any, name: str = "Etag") -> str:
-    return (headers.get(name) or "").strip('"')
+def _etag(headers: Any) -> str:
+    return (headers.get("Etag") or "").strip('"')
 
 
 def _require_length(environ: dict[str, Any]) -> None:

@@ -9,13 +9,27 @@ import pytest
 from swift.common.swob import Request
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.backend import frames
+from storlet_middleware.backend import framed_etag, frames
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.catalog.library import library_of
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.result import RemoteResult
 from tests.unit.middleware.object_nodes import GULP, VERSION, Fixture
 from tests.unit.middleware.support import make_config, open_descriptors
+
+
+@pytest.mark.parametrize("has_later_post", [True, False])
+def test_a_framed_answer_has_only_the_timestamps_that_swift_reads(
+    at: Fixture, has_later_post: bool
+) -> None:
+    at.server.headers |= {
+        "X-Backend-Timestamp": "2" if has_later_post else "1",
+        "X-Backend-Data-Timestamp": "1",
+        "X-Backend-Durable-Timestamp": "1",
+    }
+    backend = [name for name in at.start().headers if name.startswith("X-Backend")]
+    data = ["X-Backend-Data-Timestamp"] if has_later_post else []
+    assert sorted(backend) == [*data, "X-Backend-Storlet-Run", "X-Backend-Timestamp"]
 
 
 def test_a_framed_answer_is_marked_and_has_an_etag_of_its_own(at: Fixture) -> None:
@@ -29,7 +43,8 @@ def test_a_framed_answer_is_marked_and_has_an_etag_of_its_own(at: Fixture) -> No
         etags.add(answer.headers["Etag"])
     # Swift's proxy server resumes a broken body only if the ETag is the same.
     assert len(etags) == 2
-    assert "source" not in etags
+    ((node, source),) = {framed_etag.read(etag) for etag in etags}
+    assert (bool(node), source) == (True, "source")
 
 
 @pytest.mark.parametrize(
@@ -58,7 +73,9 @@ def test_other_answers_of_the_object_server_are_unchanged(at: Fixture, status: i
 
 
 def test_a_node_that_the_proxy_avoids_refuses_what_it_would_run(at: Fixture) -> None:
-    name = at.start().headers["X-Backend-Storlet-Node"]
+    first = at.start()
+    assert first.body
+    name = framed_etag.read(first.headers["Etag"]).node
     before = open_descriptors()
     answer = at.start(headers={"X-Backend-Storlet-Avoid": f"other, {name}"})
     assert (answer.status_int, answer.headers["X-Backend-Storlet-Refusal"]) == (409, "unable")

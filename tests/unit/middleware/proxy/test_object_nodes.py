@@ -11,7 +11,7 @@ from swift.common.exceptions import ChunkReadTimeout
 from swift.common.swob import Response
 
 from storlet_middleware import names
-from storlet_middleware.backend import frames
+from storlet_middleware.backend import framed_etag, frames
 from storlet_middleware.errors import CodeReplaced, StorletError, Unprocessable
 from tests.unit.middleware.framed_answers import OK, done_frame, frame, framed
 from tests.unit.middleware.rule_runs import PLAN, TWO
@@ -289,7 +289,7 @@ class Nodes:
         for name, body in self.bodies.items():
             if name not in avoided.split(", "):
                 self.asked.append((name, avoided))
-                headers = {"X-Backend-Storlet-Run": "1", "X-Backend-Storlet-Node": name}
+                headers = {"X-Backend-Storlet-Run": "1", "Etag": framed_etag.make(name, "e")}
                 if self.next_bodies:
                     self.bodies[name] = self.next_bodies.pop(0)
                 content = {"app_iter": body} if isinstance(body, Broken) else {"body": body}

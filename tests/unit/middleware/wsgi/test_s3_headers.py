@@ -50,7 +50,7 @@ def headers_after(answers: Answers, own: Headers | None = None) -> dict[str, str
 
 def test_answer_headers_are_added_again_and_no_others() -> None:
     given = [(names.INVOCATION, "tx-1"), (names.INPUT_RANGE, "bytes 0-1/2"), ("X-Timestamp", "1"),
-             ("X-Storlet-Container", "c"), (names.BACKEND_NODE, "n")]  # fmt: skip
+             ("X-Storlet-Container", "c"), (names.BACKEND_RUN, "1")]  # fmt: skip
     assert headers_after([("key", given)]) == dict(given[:2])
 
 
