@@ -123,10 +123,32 @@ def send_bytes(connection: socket.SocketType, data: bytes, fds: Iterable[int] = 
 
 def receive(connection: socket.SocketType, flags: int = 0) -> Received | None:
     """The next record, or ``None`` if the peer has closed. Its descriptors are close-on-exec."""
-    data, ancillary, found, _ = connection.recvmsg(
-        MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC | flags
-    )
-    descriptors = _received(ancillary) if ancillary else _NO_DESCRIPTORS
+    flags |= _CLOSE_ON_EXEC
+    return _received(*connection.recvmsg(MESSAGE_MAX, _ANCILLARY_BYTES, flags))
+
+
+def receive_message(
+    connection: socket.SocketType,
+    kinds: messages.Kinds,
+    usual: Mapping[bytes, messages.Message],
+) -> Any:
+    """The message in the next record, one of ``kinds``, or ``None`` if the peer has closed.
+
+    Messages of ``usual`` are recognised by their bytes: nearly every invocation has the same, and
+    decoding costs more than receiving.
+    """
+    record = connection.recvmsg(MESSAGE_MAX, _ANCILLARY_BYTES, _CLOSE_ON_EXEC)
+    message = usual.get(record[0])
+    if message is not None and not record[1]:
+        return message
+    received = _received(*record)
+    return None if received is None else received.message(kinds)
+
+
+def _received(
+    data: bytes, ancillary: list[tuple[int, int, bytes]], found: int, _address: object
+) -> Received | None:
+    descriptors = _descriptors_of(ancillary) if ancillary else _NO_DESCRIPTORS
     if not data and not ancillary:
         return None
     try:
@@ -136,7 +158,7 @@ def receive(connection: socket.SocketType, flags: int = 0) -> Received | None:
         raise
 
 
-def _received(ancillary: list[tuple[int, int, bytes]]) -> Descriptors:
+def _descriptors_of(ancillary: list[tuple[int, int, bytes]]) -> Descriptors:
     descriptors = Descriptors()
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from collections.abc import Mapping
 from typing import Final
 
 from storlet_daemon.protocol import framing, messages
@@ -14,6 +15,10 @@ from storlet_middleware.concurrency import forget
 from storlet_middleware.errors import InternalError, SandboxUnavailable, Unprocessable
 
 _TAKEN: Final = framing.encode(messages.Taken())
+#: The first two events of nearly every invocation, by their bytes.
+_USUAL: Final[Mapping[bytes, messages.Message]] = {
+    framing.encode(event): event for event in (messages.Started(), messages.Metadata({}))
+}
 
 
 class Connection:
@@ -38,9 +43,8 @@ class Connection:
         if self._socket is None:
             raise _closed()
         try:
-            received = framing.receive(self._socket)
-            event: messages.Message | None = (
-                received.message(messages.INVOCATION_EVENTS) if received else None
+            event: messages.Message | None = framing.receive_message(
+                self._socket, messages.INVOCATION_EVENTS, _USUAL
             )
         except BlockingIOError:
             raise

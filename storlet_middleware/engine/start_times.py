@@ -24,7 +24,8 @@ class StartTimes:
     def of_message(cls, message: Mapping[str, Any]) -> StartTimes:
         """The times in a message of an object node; an older one sends none."""
         times = message.get("start_times") or {}
-        return cls(*(float(times.get(name) or 0) for name in ("code", "sandbox", "worker")))
+        code, sandbox, worker = times.get("code"), times.get("sandbox"), times.get("worker")
+        return cls(float(code or 0), float(sandbox or 0), float(worker or 0))
 
     @classmethod
     def sum_of(cls, several: Iterable[StartTimes]) -> StartTimes:

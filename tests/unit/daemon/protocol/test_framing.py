@@ -139,3 +139,27 @@ def test_half_of_a_surrogate_pair_is_sent_as_a_question_mark() -> None:
     assert framing.decode(framing.encode(messages.Metadata({"a": "\ud800"})))["metadata"] == {
         "a": "?"
     }
+
+
+def test_a_usual_message_is_recognised_by_its_bytes(pair: Pair) -> None:
+    sender, receiver = pair
+    started, done = messages.Started(), messages.Done(messages.OK)
+    usual = {framing.encode(started): started}
+    framing.send(sender, started)
+    assert framing.receive_message(receiver, messages.INVOCATION_EVENTS, usual) is started
+    framing.send(sender, done)
+    assert framing.receive_message(receiver, messages.INVOCATION_EVENTS, usual) == done
+    sender.close()
+    assert framing.receive_message(receiver, messages.INVOCATION_EVENTS, usual) is None
+
+
+def test_the_descriptors_of_a_usual_message_are_closed(pair: Pair) -> None:
+    sender, receiver = pair
+    started = messages.Started()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    send_raw(sender, framing.encode(started), [0])
+    with pytest.raises(messages.ProtocolError):
+        framing.receive_message(
+            receiver, messages.INVOCATION_EVENTS, {framing.encode(started): started}
+        )
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

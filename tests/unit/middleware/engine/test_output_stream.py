@@ -31,6 +31,15 @@ def test_a_read_returns_the_data_nothing_now_or_the_end(stream: tuple[OutputStre
     assert output.read() is None
 
 
+def test_reads_are_small_until_one_is_full(stream: tuple[OutputStream, int]) -> None:
+    output, writer = stream
+    data = os.urandom(200 << 10)
+    assert os.write(writer, data) == len(data)
+    chunks = [output.read() or b"", output.read() or b""]
+    assert b"".join(chunks) == data
+    assert len(chunks[0]) == 64 << 10
+
+
 def test_bytes_written_after_the_end_are_no_output(stream: tuple[OutputStream, int]) -> None:
     output, writer = stream
     os.write(writer, b"data")
