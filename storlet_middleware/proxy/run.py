@@ -62,6 +62,11 @@ _wants_log_of: Final = operator.attrgetter("wants_log")
 #: With further outputs, the status line waits so long for the end of a result up to this size.
 _END_SECONDS: Final = 0.5
 _END_BYTES: Final = 256 << 10
+#: A small result that ends within this time is sent with its length: in one piece, before the run
+#: is logged, and with a proper error status if it fails.  The first bytes of others wait so long,
+#: as at an object node.
+_LENGTH_SECONDS: Final = 0.1
+_LENGTH_BYTES: Final = 4 << 10
 
 
 class RefusedRun:
@@ -261,8 +266,10 @@ class Run:
     def _respond(self, result: Result, watch: ClientWatch) -> Answer:
         has_outputs = self._outputs.sinks or self._outputs.may_grow
         commit = self._commit_of(result, watch) if has_outputs else None
+        self._headers.is_usage_final = commit is None and result.end_within(
+            _LENGTH_SECONDS, _LENGTH_BYTES
+        )
         watch.pause()
-        self._headers.is_usage_final = commit is None and result.has_ended()
         own = self._headers.now()
         part = None if self._range is None else self._range.part_of(result.metadata)
         # A client that requested a log may read it when the answer has ended, so no Content-Length

@@ -5,11 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-import eventlet
 import pytest
 
 from storlet_middleware.errors import StorletError
-from storlet_middleware.proxy.result import LocalResult
 from storlet_middleware.wsgi.storlet_request import ON_DATA
 from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import (
@@ -44,23 +42,20 @@ def test_a_derived_answer_carries_nothing_that_describes_the_source(
 
 
 @pytest.mark.parametrize("log", ["true", "false"])
-def test_a_result_that_ends_before_its_answer_starts_has_a_length(
-    make_proxy: Make, monkeypatch: pytest.MonkeyPatch, log: str
-) -> None:
+def test_a_small_result_that_ends_soon_has_a_length(make_proxy: Make, log: str) -> None:
     """Not with a log, which is there when the answer has ended."""
-
-    def has_ended(result: LocalResult) -> bool:
-        while not original(result):
-            eventlet.sleep(0.001)
-        return True
-
-    original = LocalResult.has_ended
-    monkeypatch.setattr(LocalResult, "has_ended", has_ended)
     answer = make_proxy().call("GET", "c/o", {**RUN, "X-Storlet-Generate-Log": log})
     assert (answer.data, answer.headers.get("Content-Length")) == (
         b"HELLO",
         None if log == "true" else "5",
     )
+
+
+def test_a_small_result_whose_storlet_fails_soon_is_an_error(make_proxy: Make) -> None:
+    proxy = make_proxy(failing(b"first"))
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.status, answer.error, answer.broken) == (422, "storlet.failed", None)
+    assert_idle(proxy)
 
 
 def test_a_result_that_has_not_ended_has_no_length(make_proxy: Make) -> None:
