@@ -28,5 +28,6 @@ In the order of their use by a run:
 ``withheld_put``    a PUT whose end is withheld until the run has succeeded
 ``buffers``         memory of results that wait to be stored, by account
 ``output_hash``     the hash of an output, for its record
-``completion``      log objects, the operator's log line, metrics
+``completion``      the record of a run, and log objects
+``reports``         the operator's log lines and metrics
 """

@@ -1,23 +1,19 @@
-"""The end of a run: its record, which the log line and the metrics are made from, and the requested
-log objects.
+"""The end of a run: its record, from which :mod:`~.reports` makes the log line and the metrics, and
+the requested log objects.
 """
 
 from __future__ import annotations
 
-import functools
-import operator
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
 
 from swift.common.swob import HTTPException
 
 from storlet_middleware import errors, metrics, names
 from storlet_middleware.concurrency import monotonic
-from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.plan import Plan
@@ -41,9 +37,6 @@ _PARAMETERS_LENGTH: Final = 4096
 _RANGE_KEY: Final = "HTTP_" + names.RANGE.upper().replace("-", "_")
 #: A ``traceparent`` of W3C Trace Context.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
-#: The log line has the same few names again and again.
-_quoted: Final = functools.lru_cache(maxsize=1024)(quote)
-_name_of: Final = operator.attrgetter("name")
 
 
 @dataclass
@@ -169,7 +162,7 @@ class Completion:
             return
         record = self._record(execution, reason, ending, outputs)
         if result is not None:
-            report(record, self._proxy.logger)
+            self._proxy.reports.add(record)
         if is_wanted:
             self._describe(record, execution, ending, prints())
             place = Place(self._request.version, self._request.account)
@@ -263,59 +256,6 @@ def _parameters(given: Mapping[str, str]) -> dict[str, str] | None:
 
 def _path(path: ObjectPath | None) -> str:
     return f"{path.container}/{path.name}" if path is not None else ""
-
-
-def report(record: Record, logger: Any) -> None:
-    """Write ``record`` to the operator's log, and report its numbers to StatsD."""
-    first_byte = record.first_byte_seconds
-    metrics.invocation(
-        logger,
-        record.method,
-        record.code,
-        record.total_seconds,
-        record.total_seconds if first_byte is None else first_byte,
-        record.bytes_out or 0,
-    )
-    services = None
-    if record.service_operations is not None:
-        read, written = record.service_bytes_in or 0, record.service_bytes_out or 0
-        services = ServiceUsage(record.service_operations, read, written)
-        metrics.services(logger, services.operations, read, written)
-    logger.info(
-        "invocation done id=%s account=%s storlet=%s method=%s placement=%s why=%s code=%s"
-        " ms=%.1f waited_ms=%.1f %s",
-        record.id,
-        _quoted(record.account),
-        ",".join(map(_quoted, map(_name_of, record.storlets))),
-        record.method,
-        record.placement,
-        record.why,
-        record.code,
-        record.total_seconds * 1000,
-        (record.queue_seconds or 0.0) * 1000,
-        " ".join(_fields(record, services)),
-    )
-
-
-def _fields(record: Record, services: ServiceUsage | None) -> list[str]:
-    """The usage of a run, and the fields that only some runs have."""
-    fields = [f"in={record.bytes_in or 0}", f"out={record.bytes_out or 0}"]
-    if record.cpu_seconds is not None:
-        fields.append(f"cpu={record.cpu_seconds:.6f}")
-        fields.append(f"peak-memory={record.peak_memory_bytes or 0}")
-    if record.outputs:
-        fields.append(f"outputs={len(record.outputs)}")
-    if services is not None:
-        fields += [f"{name}={value}" for name, value in services.fields().items()]
-    if record.rule:
-        fields.append(f"rule={record.rule}")
-        if record.undoes_rule:
-            fields.append("undone=1")
-        if record.failed_step:
-            fields.append(f"failed_step={record.failed_step}")
-    if record.parent:
-        fields.append(f"parent={record.parent}")
-    return fields
 
 
 class LogObjects:

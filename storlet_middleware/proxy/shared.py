@@ -14,6 +14,7 @@ from storlet_middleware.errors import NodeBusy, TenantBusy
 from storlet_middleware.proxy.buffers import Buffers
 from storlet_middleware.proxy.circuit_breaker import CircuitBreaker
 from storlet_middleware.proxy.openings import Openings
+from storlet_middleware.proxy.reports import Reports
 from storlet_middleware.recon import DEFAULT_DIRECTORY, ReconCache
 from storlet_middleware.records.lines import LogLines
 from storlet_middleware.records.protection import Protection
@@ -51,6 +52,7 @@ class Proxy:
         self.catalog = Catalog(app, config)
         self.launcher = Launcher(config, logger, max_runs)
         recon = ReconCache(recon_directory, logger)
+        self.reports = Reports(logger)
         self.records = Writer(app, config, logger)
         self.log_lines = LogLines(app, config, logger)
         self.secrets = SecretStore(app, Sealing(read_keys(config.secrets.key_file)))

@@ -43,8 +43,14 @@ class RunHarness:
     """Executes runs that a rule requires, and answers like the filter."""
 
     def __init__(self, swift: FakeSwift, config: Config) -> None:
-        self.logger = Logger()
-        self.proxy = Proxy(swift, config, self.logger, 60.0)
+        self._logger = Logger()
+        self.proxy = Proxy(swift, config, self._logger, 60.0)
+
+    @property
+    def logger(self) -> Logger:
+        """The logger, after all runs were reported."""
+        self.proxy.reports.flush()
+        return self._logger
 
     def call(
         self, method: str, plan: Plan | None, steps: Iterable[str] = ("up.py",), **more: Any

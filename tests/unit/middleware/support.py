@@ -558,9 +558,15 @@ class Proxy:
 
     def __init__(self, swift: FakeSwift, config: Config, **options: str) -> None:
         self.swift = swift
-        self.logger = Logger()
-        self.filter = ProxyFilter(swift, config, self.logger, options)
+        self._logger = Logger()
+        self.filter = ProxyFilter(swift, config, self._logger, options)
         self.memcache: Any = None
+
+    @property
+    def logger(self) -> Logger:
+        """The logger, after all runs were reported."""
+        self.filter._proxy.reports.flush()
+        return self._logger
 
     def call(
         self, method: str, path: str, headers: dict[str, str] | None = None, **more: Any

@@ -1,4 +1,4 @@
-"""The end of a run: its log line, its metrics and its log objects."""
+"""The end of a run: its record and its log objects."""
 
 from __future__ import annotations
 
@@ -15,14 +15,13 @@ from swift.common.swob import HTTPForbidden, Request, Response
 
 from storlet_middleware import errors
 from storlet_middleware.errors import StorletError
-from storlet_middleware.proxy.completion import Ending, LogObjects, report
+from storlet_middleware.proxy.completion import Ending, LogObjects
 from storlet_middleware.proxy.result import Usage
 from storlet_middleware.proxy.steps import Step
-from storlet_middleware.records.record import Record, StorletRef
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from tests.unit.middleware.rule_runs import PLAN, TWO, step_number
-from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Logger, Proxy, WorkerRun, upper
+from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Proxy, WorkerRun, upper
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
 
@@ -90,59 +89,6 @@ def test_step_that_requests_a_log_has_its_own(make: Any, swift: FakeSwift) -> No
 
 
 # --- the record of a run --------------------------------------------------------------------------
-
-RECORD = Record(
-    id="tx-1",
-    time=1.0,
-    account="AUTH_ü",
-    storlets=(StorletRef("up.py"), StorletRef("a b,c.py")),
-    method="GET",
-    placement="object,proxy",
-    why="default",
-    code="storlet.failed",
-    total_seconds=1.5,
-    first_byte_seconds=0.25,
-    queue_seconds=0.0625,
-    cpu_seconds=0.5,
-    peak_memory_bytes=7,
-    bytes_in=3,
-    bytes_out=6,
-)
-
-
-@pytest.mark.parametrize(
-    ("changes", "end"),
-    [
-        ({}, ""),
-        ({"rule": "R"}, " rule=R"),
-        ({"rule": "R", "failed_step": 2}, " rule=R failed_step=2"),
-        ({"rule": "-", "undoes_rule": True}, " rule=- undone=1"),
-    ],
-)
-def test_a_run_has_one_log_line_in_the_form_of_all_releases(
-    changes: dict[str, Any], end: str
-) -> None:
-    logger = Logger()
-    report(replace(RECORD, **changes), logger)
-    assert logger.text == (
-        "invocation done id=tx-1 account=AUTH_%C3%BC storlet=up.py,a%20b%2Cc.py method=GET"
-        " placement=object,proxy why=default code=storlet.failed ms=1500.0 waited_ms=62.5"
-        f" in=3 out=6 cpu=0.500000 peak-memory=7{end}"
-    )
-    assert logger.stats == [
-        "storlet.GET.storlet-failed.timing",
-        "storlet.GET.first-byte",
-        "storlet.GET.xfer",
-    ]
-
-
-def test_names_cannot_add_fields_or_lines_to_the_log() -> None:
-    logger = Logger()
-    storlets = (StorletRef("x code=ok\r\ny"),)
-    report(replace(RECORD, account="a code=ok\nb", storlets=storlets), logger)
-    (line,) = logger.lines
-    assert len(line.splitlines()) == 1
-    assert line.count(" code=") == 1
 
 
 def test_a_log_that_swift_refuses_is_reported_and_fails_nothing(
