@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import gc
 import os
@@ -289,8 +288,10 @@ def _send(connection: socket.socket, event: messages.Message) -> None:
 
 def _send_bytes(connection: socket.socket, event: bytes) -> None:
     """Send an event. Ignores a closed connection: the supervisor handles the cancellation."""
-    with contextlib.suppress(OSError):
+    try:  # noqa: SIM105 - a context manager would be three calls for each event
         framing.send_bytes(connection, event)
+    except OSError:
+        pass
 
 
 def _send_metadata(connection: socket.socket, number: int, metadata: Mapping[str, str]) -> None:

@@ -70,8 +70,10 @@ class Stdio:
             self._raw = (_LogBytes(1), _LogBytes(2))
             self._text = tuple(self._stream(raw) for raw in self._raw)
         for stream in self._text:
-            with contextlib.suppress(Exception):
+            try:  # noqa: SIM105 - a context manager would be three calls, and the filter waits
                 stream.flush()
+            except Exception:  # noqa: BLE001, S110
+                pass
         sys.stdout, sys.stderr = self._text
         if self._has_log:
             for raw in self._raw:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import os
 from collections.abc import Callable, Mapping
@@ -61,25 +60,25 @@ class Streams:
     def open(self) -> None:
         """Make the author's files from the descriptors."""
         invoke = self.invoke
+        given = self._descriptors.filenos()
         if invoke.log is not None:
-            fd = self._descriptors.filenos()[invoke.log.fd]
-            self.log = author.LogFile(fd, invoke.log.limit)
-        for number in self._descriptors.filenos():
-            self._donated.add(file_of(os.fstat(number)))
+            self.log = author.LogFile(given[invoke.log.fd], invoke.log.limit)
+        files = [file_of(os.fstat(fd)) for fd in given]
+        self._donated.update(files)
         if invoke.services is not None:
             fd = self._descriptors.take(invoke.services.fd)
             self.services = ServiceChannel(fd, invoke.services.operations)
         metadata_max = min(invoke.limits.metadata_bytes or METADATA_MAX, METADATA_MAX)
         for number, each in enumerate(invoke.outputs):
             output = self._descriptors.take(each.fd)
-            self._output_files.add(file_of(os.fstat(output)))
+            self._output_files.add(files[each.fd])
             send = functools.partial(self._send_metadata, number)
             self._outputs.append(author.StorletOutputFile(output, metadata_max, send))
-        for number, given in enumerate(invoke.inputs):
+        for number, wanted_input in enumerate(invoke.inputs):
             try:
-                self._inputs.append(_open_input(given, self._descriptors))
+                self._inputs.append(_open_input(wanted_input, self._descriptors))
             except OSError as error:
-                wanted = "the requested range" if given.seekable is None else "seeks"
+                wanted = "the requested range" if wanted_input.seekable is None else "seeks"
                 reason = f"inputs[{number}] does not support {wanted}: {error.strerror}"
                 raise InputError(reason) from None
         self.inputs = list(self._inputs)
@@ -133,12 +132,17 @@ class Streams:
 
     def abandon(self) -> None:
         """Close everything without flushing the outputs."""
+        # Not with suppress(): three calls each, while the filter waits for the end of the run.
         for output in self._outputs:
-            with contextlib.suppress(OSError):
+            try:  # noqa: SIM105
                 output.abandon()
+            except OSError:
+                pass
         for one in self._inputs:
-            with contextlib.suppress(OSError):
+            try:  # noqa: SIM105
                 one.close()
+            except OSError:
+                pass
         if self.services is not None:
             self.services.close()
 

@@ -161,10 +161,11 @@ class Invoke(Message):
             for position, item in enumerate(self.inputs)
             if item.fault
         ]
-        try:
-            self.secret_values  # noqa: B018
-        except ValueError:
-            faults.append("a secret is not base64")
+        if self.secrets:
+            try:
+                self.secret_values  # noqa: B018
+            except ValueError:
+                faults.append("a secret is not base64")
         return faults
 
 
