@@ -74,7 +74,6 @@ PROBES: Final = {
         Probe("swift.common.bufferedhttp", "BufferedHTTPConnection.getresponse", "", "hop.back"),
         Probe("storlet_middleware.proxy.result", "RemoteResult.first", "", "frames.out"),
         Probe("storlet_middleware.proxy.run", "Run.answer", "", "run.out"),
-        Probe("storlet_middleware.proxy.run", "Run._end", "end.in", "end.out"),
         *_STORLETS,
     ),
     "swift-object-server": (

@@ -53,7 +53,6 @@ STAGES: Final = {
     "frames": Stage("frames", "#a63603"),
     "hop_back": Stage("backend hop, back", "#807dba"),
     "answer": Stage("answer", "#9ecae1"),
-    "account": Stage("log line, metrics, release", "#bd0026"),
     REST: Stage("not accounted for", "#969696"),
 }
 
@@ -84,7 +83,6 @@ _RUN: Final[Course] = (
     ("storlet.got", "input"),
     ("storlet.ended", "storlet"),
 )
-_OUT: Final[Course] = (("end.in", "answer"), ("end.out", "account"), (WHOLE, "answer"))
 #: By where the storlet runs.
 COURSES: Final[Mapping[str, Course]] = {
     "plain": (
@@ -108,10 +106,9 @@ COURSES: Final[Mapping[str, Course]] = {
         ("frames.out", "frames"),
         ("run.out", "answer"),
         ("proxy.out", "middlewares"),
-        # A response of known length is sent completely before the log line is written.
         (WHOLE, "answer"),
     ),
-    # The response begins while the worker ends, and its end waits for the worker's end.
+    # A response of known length is sent completely before the run is released and logged.
     "proxy": (
         *_IN,
         *_ADMITTED,
@@ -121,10 +118,10 @@ COURSES: Final[Mapping[str, Course]] = {
         ("get.out", "middlewares"),
         *_RUN,
         ("first.out", "worker"),
+        ("done", "worker"),
         ("run.out", "answer"),
         ("proxy.out", "middlewares"),
-        ("done", "worker"),
-        *_OUT,
+        (WHOLE, "answer"),
     ),
 }
 

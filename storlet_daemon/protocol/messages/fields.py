@@ -113,9 +113,10 @@ def each(reader: Reader) -> Reader:
         if not isinstance(value, list):
             faults.append(f"{where} is not a list")
             return value
-        return tuple(
-            reader(item, f"{where}[{position}]", faults) for position, item in enumerate(value)
-        )
+        found = []
+        for position, item in enumerate(value):
+            found.append(reader(item, f"{where}[{position}]", faults))
+        return tuple(found)
 
     return read
 
