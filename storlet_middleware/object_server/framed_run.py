@@ -166,6 +166,8 @@ class FramedRun:
                 if outcome["outcome"] != "ok":
                     # There may have been no START.
                     outcome |= self._times(invocation)
+                    # The storlet is cancelled before its failure is known.
+                    invocation.close()
             last = self._encoder.message(frames.DONE, outcome)
             self._has_last_frame = True
             yield last

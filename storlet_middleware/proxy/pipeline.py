@@ -160,7 +160,11 @@ class Pipeline:
         return self._last.has_ended()
 
     def end_within(self, seconds: float, most_bytes: int) -> bool:
-        return self._last.end_within(seconds, most_bytes)
+        try:
+            return self._last.end_within(seconds, most_bytes)
+        except StorletError:
+            self.record_failure(len(self.results) - 1)
+            raise
 
     @property
     def length(self) -> int:
