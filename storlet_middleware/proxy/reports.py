@@ -21,7 +21,7 @@ from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.records.record import OK, Record
 
 _DELAY_SECONDS: Final = 0.1
-#: So many are written at once, in a fifth of a millisecond; then other requests have their turn.
+#: After this number, a fifth of a millisecond, other requests have their turn.
 _MOST: Final = 4
 #: The log line has the same few names again and again.
 _quoted: Final = functools.lru_cache(maxsize=1024)(quote)
