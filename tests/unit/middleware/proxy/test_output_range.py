@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -188,6 +190,22 @@ def test_an_object_without_a_size_is_read_as_a_stream(make: Make, swift: FakeSwi
     swift.put("c", "o", b"hello").headers["Etag"] = ""
     answer = got(make(whole))
     assert (answer.status, answer.data) == (200, b"hello")
+
+
+def test_an_object_that_is_replaced_during_the_run_gives_no_byte_of_either(
+    make: Make, swift: FakeSwift
+) -> None:
+    swift.put("c", "o", bytes(200_000))
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin(**{"Storlet-Range": f"bytes 10-40/{SIZE}"})
+        swift.put("c", "o", b"\1" * 200_000)
+        os.write(worker.inputs[0], struct.pack(">QQ", 100_000, 31))
+        worker.write(os.read(worker.inputs[0], 31))
+        worker.succeed()
+
+    answer = got(make(script))
+    assert (answer.status, answer.error) == (503, "input.changed")
 
 
 def test_conditions_are_of_the_stored_object(make: Make) -> None:
