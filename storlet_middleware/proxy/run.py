@@ -59,7 +59,8 @@ from storlet_middleware.wsgi.user_metadata import storlet_metadata
 _counter: Final = itertools.count(1)
 _storlet_of: Final = operator.attrgetter("storlet")
 _wants_log_of: Final = operator.attrgetter("wants_log")
-#: With further outputs, the status line waits so long for the end of a result up to this size.
+#: With further outputs, and for a range, the status line waits so long for the end of a result up
+#: to this size.
 _END_SECONDS: Final = 0.5
 _END_BYTES: Final = 256 << 10
 #: A small result that ends within this time is sent with its length: in one piece, before the run
@@ -264,6 +265,10 @@ class Run:
     # --- answers ----------------------------------------------------------------------------------
 
     def _respond(self, result: Result, watch: ClientWatch) -> Answer:
+        part = None if self._range is None else self._range.part_of(result.metadata)
+        if part is not None and part.length <= _END_BYTES:
+            # Its last bytes wait for the end in any case: so a failure is an error status.
+            result.end_within(_END_SECONDS, _END_BYTES)
         has_outputs = self._outputs.sinks or self._outputs.may_grow
         commit = self._commit_of(result, watch) if has_outputs else None
         self._headers.is_usage_final = commit is None and result.end_within(
@@ -271,7 +276,6 @@ class Run:
         )
         watch.pause()
         own = self._headers.now()
-        part = None if self._range is None else self._range.part_of(result.metadata)
         # A client that requested a log may read it when the answer has ended, so no Content-Length
         # may end the answer earlier.
         if part is not None and self._headers.is_usage_final:
