@@ -99,6 +99,7 @@ ANSWERS: Final = {
     "error_answers.py _for_method_of": "Swift's refusal without its body",
     "filter.py _forward_unstored": REFUSAL,
     "proxy/response.py answer_of": "a storlet's output, with headers by the allow-list of disclosure",
+    "proxy/output_range.py answer": "a part of such an output",
     "proxy/caller_reads.py _refusal": "Swift's refusal of a source; only its status for a covered caller",
     "proxy/source.py _require_length": REFUSAL,
     "proxy/withheld_put.py _send": REFUSAL,
