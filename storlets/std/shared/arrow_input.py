@@ -77,6 +77,9 @@ class ArrowTable:
     def select_of(self, engine: Engine, descriptor: int) -> str:
         """The SELECT of the columns, which reads the messages from a pipe of another owner."""
         self._reader = _Reader(open(descriptor, "rb", buffering=_BUFFER_BYTES, closefd=False))  # noqa: SIM115
+        # With several threads a result that is read while it is made (output=arrow) may hang: one
+        # of them waits for the interpreter's lock to read the pipe.
+        engine.use_one_thread()
         engine.register_table(TABLE, self)
         values = ", ".join(
             f"{column.value} AS {identifier(column.name)}" for column in self._columns

@@ -572,6 +572,14 @@ def test_arrow_becomes_each_other_format() -> None:
         assert [child.format for child in found.get_schema().children] == ["s", "u", "z"]
 
 
+def test_arrow_into_arrow_never_hangs() -> None:
+    """With several threads of the engine one of some dozen runs hung."""
+    data = made.stream({"x": INT, "t": made.TEXT}, *[{"x": [1] * 9, "t": ["a"] * 9}] * 20)
+    expected = converted(data, "arrow")
+    for _ in range(60):
+        assert converted(data, "arrow") == expected
+
+
 def test_an_output_that_would_change_a_nested_value_is_an_error() -> None:
     wide = made.stream({"it": made.listed(made.decimal(38, 2))}, {"it": [[1]]})
     raw = made.stream({"it": made.record(a=made.BYTES)}, {"it": [{"a": b"a"}]})
