@@ -266,7 +266,7 @@ class _Walk:
             types.append(declared)
             values.append(f"{literal(name)}: {inner}")
             is_same &= inner == part
-        packed = f"CASE WHEN {value} IS NULL THEN NULL ELSE {{{', '.join(values)}}} END"
+        packed = unless_null(value, f"{{{', '.join(values)}}}")
         return bare(schema, "+s", types), value if is_same else packed
 
     def _map(
@@ -283,7 +283,12 @@ class _Walk:
         if all(inner == item for _, inner in parts):
             return declared, value
         keys, values = (mapped(part, item, inner) for part, inner in parts)
-        return declared, f"CASE WHEN {value} IS NULL THEN NULL ELSE map({keys}, {values}) END"
+        return declared, unless_null(value, f"map({keys}, {values})")
+
+
+def unless_null(value: str, made: str) -> str:
+    """``made``, or NULL where ``value`` is.  CASE has no values with lists of a fixed size within."""
+    return f"list_extract([{made}], CASE WHEN {value} IS NULL THEN 2 ELSE 1 END)"
 
 
 def mapped(value: str, item: str, inner: str) -> str:

@@ -338,6 +338,15 @@ def tables(draw: st.DrawFn) -> tuple[bytes, list[dict[str, Any]]]:
     return made.schema(kinds) + b"".join(parts) + made.END, expected
 
 
+def test_a_list_of_fixed_size_beside_a_changed_field() -> None:
+    inner = made.record(f=made.listed(made.BOOL), g=made.fixed_list(made.BOOL, 2))
+    kinds = {"s": inner, "m": made.mapping(made.TEXT, inner)}
+    record = {"f": [True], "g": [False, None]}
+    columns = {"s": [record, None], "m": [[("k", record)], None]}
+    data = made.schema(kinds) + made.batch(made.rows(kinds, columns), "") + made.END
+    assert rows(data) == [{"s": record, "m": {"k": record}}, {"s": None, "m": None}]
+
+
 @settings(max_examples=150, deadline=None)
 @given(tables())
 def test_random_tables_have_the_values_of_a_slow_reference(
