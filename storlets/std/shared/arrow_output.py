@@ -7,7 +7,7 @@ that it needs of it is one function, which takes the address of a C stream: a st
 
 from __future__ import annotations
 
-import struct
+import ctypes
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,8 +27,6 @@ LONG_ROWS = 64
 #: Small batches are written together: each has several parts.
 BUFFER_BYTES = 1 << 16
 PYARROW = "pyarrow"
-#: Size of ``ArrowArrayStream`` of Arrow's C stream interface, which has five pointers.
-STREAM_BYTES = 5 * struct.calcsize("P")
 _DATES = frozenset(
     {
         *("DATE", "TIMESTAMP", "TIMESTAMP WITH TIME ZONE"),
@@ -69,20 +67,54 @@ def write(engine: Engine, query: str, descriptor: int) -> None:
     with open(descriptor, "wb", buffering=BUFFER_BYTES) as target:
         # An image without the package answers only the runs that need it with an error.  The
         # descriptor is closed after a failed import, too: its reader waits for that.
-        from nanoarrow._utils import NanoarrowException
+        from nanoarrow.c_array_stream import CArrayStream
         from nanoarrow.ipc import StreamWriter
 
         kept, rows = checked(engine, query)
         with _stand_in():
             stream = engine.arrow_reader(kept, rows)
+        writer = StreamWriter.from_writable(target)
+        schema = stream.get_schema()
+        writer.write_stream(CArrayStream.from_c_arrays([], schema))
         try:
-            writer = StreamWriter.from_writable(target)
-            writer.write_stream(stream)
-            writer.close()
-        except NanoarrowException as error:
-            # Before the text of the engine is the name of the function that failed.
-            text = str(error).partition("): ")[2] or str(error)
-            raise engine.explained(OSError(text), 0, query) from None
+            for batch in _batches(stream, schema):
+                writer.write_array(batch)
+        except OSError as error:
+            raise engine.explained(error, 0, query) from None
+        writer.close()
+
+
+class _Stream(ctypes.Structure):
+    """``ArrowArrayStream`` of Arrow's C stream interface."""
+
+    _fields_ = (
+        ("get_schema", ctypes.c_void_p),
+        ("get_next", ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p)),
+        ("get_last_error", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_void_p)),
+        ("release", ctypes.c_void_p),
+        ("private_data", ctypes.c_void_p),
+    )
+
+
+def _batches(stream: Any, schema: Any) -> Iterator[Any]:
+    """The batches of a stream.
+
+    ``nanoarrow`` keeps the interpreter's lock while the engine makes a batch.  The thread that
+    writes the object for the engine needs it, so that would never end.  ``ctypes`` releases it.
+
+    :raises OSError: the query failed.
+    """
+    from nanoarrow.c_array import allocate_c_array
+
+    address = stream._addr()
+    raw = _Stream.from_address(address)
+    while True:
+        batch = allocate_c_array(schema)
+        if raw.get_next(address, batch._addr()):
+            raise OSError((raw.get_last_error(address) or b"").decode(errors="replace"))
+        if not batch.is_valid():
+            return
+        yield batch
 
 
 class _Reader:
@@ -90,13 +122,11 @@ class _Reader:
 
     @staticmethod
     def _import_from_c(address: int) -> Any:
-        from ctypes import memmove
-
         from nanoarrow.c_array_stream import allocate_c_array_stream
 
         stream = allocate_c_array_stream()
         # The stream owns what the caller's structure points to, and the caller drops the latter.
-        memmove(stream._addr(), address, STREAM_BYTES)
+        ctypes.memmove(stream._addr(), address, ctypes.sizeof(_Stream))
         return stream
 
 

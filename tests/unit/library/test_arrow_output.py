@@ -505,3 +505,13 @@ def test_an_image_without_the_package_says_so(
     assert "with output=arrow needs the Python package nanoarrow" in text
     assert "storlets/sandbox-data" in text
     assert storlet.run(ONE, {**query, "output": "csv"}).output
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_the_object_is_read_while_a_batch_is_made(form: str) -> None:
+    """The engine waits for the object within a batch, and the object for the interpreter's lock."""
+    row, start = {"csv": (b"1," + b"x" * 20 + b"\n", b"a,b\n"), "jsonl": (b'{"a":1}\n', b"")}[form]
+    count = (24 << 20) // len(row)
+    query = "SELECT a FROM input WHERE a > 1"
+    data = start + row * count + row.replace(b"1", b"2", 1)
+    assert rows_of(made(query, data, format=form)) == [{"a": 2}]
