@@ -287,7 +287,7 @@ class _Walk:
 
 
 def unless_null(value: str, made: str) -> str:
-    """``made``, or NULL where ``value`` is.  CASE has no values with lists of a fixed size within."""
+    """``made``, or NULL where ``value`` is: CASE has no values with lists of a fixed size."""
     return f"list_extract([{made}], CASE WHEN {value} IS NULL THEN 2 ELSE 1 END)"
 
 
