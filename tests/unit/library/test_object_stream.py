@@ -87,14 +87,10 @@ def test_s3_select_keeps_nothing_of_the_object(form: str) -> None:
     assert ran.output[-21:-20] == b"S"
 
 
-@pytest.mark.parametrize("form", ["crlf", "jsonl"])
-def test_convert_keeps_nothing_of_the_object(form: str) -> None:
-    given = {"format": "jsonl", "output": "csv"}
-    if form != "jsonl":
-        given = {"output": "jsonl", "parallel": "false"}
-    ran = CONVERT.run(lines(form, 7), given)
-    last = {"csv": b"7,y"}.get(given["output"], b'{"a":7,"b":"y"}')
-    assert ran.output[:-1].rpartition(b"\n")[2] == last
+def test_convert_keeps_nothing_of_the_object() -> None:
+    """Its check of JSON lines is slow, and reads them as ``std:sql`` does."""
+    ran = CONVERT.run(lines("crlf", 7), {"output": "jsonl", "parallel": "false"})
+    assert ran.output[:-1].rpartition(b"\n")[2] == b'{"a":7,"b":"y"}'
 
 
 @pytest.mark.parametrize("compression", ["none", "gzip"])

@@ -23,6 +23,9 @@ from select_schema import TABLE
 from sql_engine import Engine, identifier
 from sql_pipes import opened_pipes
 
+#: The engine fills its memory with CSV that it has read, and drops that only then.  All workers of
+#: an account share the memory of the storlet.
+CSV_MIB = 128
 _COMPRESSIONS = {"NONE": "none", "GZIP": "gzip", "BZIP2": "bz2"}
 
 
@@ -58,7 +61,10 @@ class _Run:
             raise SelectError("InvalidDataSource", "Parquet: use std:s3-select-parquet")
         self._form = form
         self._query = select_parser.parsed(self._request.expression)
-        self._engine = stack.enter_context(SelectEngine(int(params["memory-mib"])))
+        memory = int(params["memory-mib"])
+        if isinstance(form, CsvInput):
+            memory = min(memory, CSV_MIB)
+        self._engine = stack.enter_context(SelectEngine(memory))
         self._frames = frames
         self._raw = select_streams.Counted(source)
         self._plain = _plain(self._raw, self._request)
