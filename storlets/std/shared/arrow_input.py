@@ -77,8 +77,7 @@ class ArrowTable:
     def select_of(self, engine: Engine, descriptor: int) -> str:
         """The SELECT of the columns, which reads the messages from a pipe of another owner."""
         self._reader = _Reader(open(descriptor, "rb", buffering=_BUFFER_BYTES, closefd=False))  # noqa: SIM115
-        # With several threads a result that is read while it is made (output=arrow) may hang: one
-        # of them waits for the interpreter's lock to read the pipe.
+        # Only one thread at a time can read the pipe: two are as fast, and keep more in memory.
         engine.use_one_thread()
         engine.register_table(TABLE, self)
         values = ", ".join(

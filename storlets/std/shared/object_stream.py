@@ -12,12 +12,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from packages import loaded
+import engine_file
 from sql_check import SqlError
 from sql_engine import Engine
 from sql_pipes import Feeder, Pipes, no_report
 
-PATH = "object://input"
 #: A frame of zstd begins with its magic number, a descriptor without the size of the content and
 #: without a checksum, and a window of one block (RFC 8878, 3.1.1).
 FRAME = b"\x28\xb5\x2f\xfd\x00\x38"
@@ -56,10 +55,11 @@ def piped(pipes: Pipes) -> Inlet:
 def framed(engine: Engine, pipes: Pipes) -> Inlet:
     """Give the engine the pipe ``input`` as a file of blocks.
 
-    :raises packages.PackageError: the image has no ``fsspec``.
+    :raises sql_check.SqlError: the image has no ``fsspec``.
     """
-    engine.register(_file_system(engine.storlet, pipes))
-    return Inlet(PATH, ", compression='zstd'")
+    readers: list[PipeFile] = []
+    engine_file.register(engine, lambda: PipeFile(pipes, readers), lambda: 0)
+    return Inlet(engine_file.PATH, ", compression='zstd'")
 
 
 class Blocks:
@@ -84,43 +84,19 @@ class Blocks:
         return b"".join(parts)
 
 
-def _file_system(storlet: str, pipes: Pipes) -> Any:
-    fsspec: Any = loaded(storlet, "fsspec")
-
-    class PipeFileSystem(fsspec.AbstractFileSystem):
-        """A file system with the pipe as its only file, whose size is not known."""
-
-        protocol = "object"
-        reader: PipeFile | None = None
-
-        def open(self, path: str, mode: str = "rb", **_: Any) -> PipeFile:
-            return PipeFile(pipes, self)
-
-        def exists(self, path: str, **_: Any) -> bool:
-            return True
-
-        def info(self, path: str, **_: Any) -> dict[str, Any]:
-            return {"name": path, "size": 0, "type": "file"}
-
-        def size(self, path: str) -> int:
-            return 0
-
-        def glob(self, path: str, **_: Any) -> list[str]:
-            return [path]
-
-    return PipeFileSystem(skip_instance_cache=True)
-
-
 class PipeFile(io.RawIOBase):
-    """The pipe ``input``, which one of the files of its file system reads.
+    """The pipe ``input``, which one of several files reads.
 
-    The engine opens a file for the names of columns, too.
+    The engine opens a file for the names of columns, too.  The size of each is 0, because it
+    is not known: of a compressed file the engine reads all.
+
+    :param readers: the one file that reads; none before the first read.
     """
 
-    def __init__(self, pipes: Pipes, files: Any) -> None:
+    def __init__(self, pipes: Pipes, readers: list[PipeFile]) -> None:
         super().__init__()
         self._pipes = pipes
-        self._files = files
+        self._readers = readers
 
     def readable(self) -> bool:
         return True
@@ -130,14 +106,14 @@ class PipeFile(io.RawIOBase):
 
         :raises sql_check.SqlError: bytes of a pipe do not come back.
         """
-        if offset or whence != io.SEEK_SET or self._files.reader is self:
+        if offset or whence != io.SEEK_SET or self in self._readers:
             raise SqlError("the engine reads a part of the object again")
         return 0
 
     def read(self, size: int | None = -1, /) -> bytes:
         """Up to ``size`` bytes, and none only at the end."""
-        if self._files.reader is None:
-            self._files.reader = self
-        if self._files.reader is not self or size is None or size < 0:
+        if not self._readers:
+            self._readers.append(self)
+        if self not in self._readers or size is None or size < 0:
             raise SqlError("the engine reads the object twice, or all at once")
         return self._pipes.read("input", size)

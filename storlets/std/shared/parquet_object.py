@@ -5,21 +5,15 @@ The input is seekable.  Of the object only the footer and the column chunks are 
 
 from __future__ import annotations
 
-import datetime
 import io
 import threading
 from collections.abc import Callable
 from typing import Any
 
-from packages import reason
+import engine_file
 from sql_check import SqlError
+from sql_engine import Engine
 
-try:
-    import fsspec
-except ImportError:
-    fsspec = None
-
-PATH = "object://input"
 #: The condition of a decimal that the engine reads as another number, over ``parquet_schema()``.
 TOO_WIDE = (
     "(coalesce(precision, 0) > 38"
@@ -31,40 +25,17 @@ def no_report() -> None:
     """Nothing is reported."""
 
 
-def file_system(source: Any, storlet: str, report: Callable[[], None] = no_report) -> Any:
-    """A file system with the object as its only file, for the engine.
+def register(engine: Engine, source: Any, report: Callable[[], None] = no_report) -> None:
+    """Give the engine the object as the file :data:`engine_file.PATH`.
 
     :param source: a seekable input.
-    :param storlet: the storlet that runs, for the error that the image has no ``fsspec``.
     :param report: called after each read.
     :raises SqlError: the image has no ``fsspec``.
     """
-    if fsspec is None:
-        raise SqlError(reason(storlet, "fsspec"))
-
-    class ObjectFileSystem(fsspec.AbstractFileSystem):
-        protocol = "object"
-
-        def open(self, path: str, mode: str = "rb", **_: Any) -> Handle:
-            return Handle(source, lock, report)
-
-        def exists(self, path: str, **_: Any) -> bool:
-            return True
-
-        def info(self, path: str, **_: Any) -> dict[str, Any]:
-            return {"name": path, "size": source.size, "type": "file"}
-
-        def size(self, path: str) -> int:
-            return int(source.size)
-
-        def modified(self, path: str) -> datetime.datetime:
-            return datetime.datetime.fromtimestamp(0, datetime.UTC)
-
-        def glob(self, path: str, **_: Any) -> list[str]:
-            return [path]
-
     lock = threading.Lock()
-    return ObjectFileSystem(skip_instance_cache=True)
+    engine_file.register(engine, lambda: Handle(source, lock, report), lambda: int(source.size))
+    # The object does not change, so its footer is read once.
+    engine.rows("SET parquet_metadata_cache = true")
 
 
 class Handle(io.RawIOBase):

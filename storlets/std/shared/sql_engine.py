@@ -126,12 +126,8 @@ class Engine:
             ) from None
 
     def register(self, file_system: Any) -> None:
-        """Give the engine a file system of ``fsspec``; its paths must be allowed, too.
-
-        Its files must not change: the engine reads the footer of Parquet once.
-        """
+        """Give the engine a file system of ``fsspec``; its paths must be allowed, too."""
         self._connection.register_filesystem(file_system)
-        self.rows("SET parquet_metadata_cache = true")
 
     def use_one_thread(self) -> None:
         """Write each row of a copy at once.

@@ -197,7 +197,7 @@ def _call(form: Format, head: bytes, inlet: Inlet, declared: Sequence[tuple[str,
 def inlet_of(engine: Engine, pipes: Pipes, form: Format, head: bytes) -> Inlet:
     """Where the engine reads the object.
 
-    :raises packages.PackageError: the image does not have the package that this needs.
+    :raises SqlError: the image does not have the package that this needs.
     """
     if form.is_csv and has_threads(form, head):
         return object_stream.piped(pipes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -115,8 +116,8 @@ def test_the_last_row_at_the_end_of_a_buffer(
 
 def test_only_one_file_reads_the_pipe() -> None:
     with shared("sql_pipes").opened_pipes("input") as pipes:
-        files = STREAM._file_system("std:sql", pipes)
-        first, second = files.open(STREAM.PATH), files.open(STREAM.PATH)
+        readers: list[Any] = []
+        first, second = STREAM.PipeFile(pipes, readers), STREAM.PipeFile(pipes, readers)
         assert (first.seek(0), second.seek(0)) == (0, 0)
         feeder = STREAM.Inlet(pipes.paths["input"]).feeder(io.BytesIO(b"b"), b"a", pipes)
         feeder.start()
@@ -136,3 +137,13 @@ def test_only_one_file_reads_the_pipe() -> None:
         pipes.close("input_reader")
         with pytest.raises(ValueError, match="the pipe input is closed"):
             first.read(1)
+
+
+def test_an_image_without_fsspec_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", None)
+    data = b'{"a":1}\n'
+    with pytest.raises(STREAM.SqlError, match="std:sql needs the Python package fsspec"):
+        SQL.run(data, {"query": QUERY, "format": "jsonl"})
+    request = {"expression": "SELECT * FROM S3Object", "input": {"type": "LINES"}, "output": {}}
+    ran = SELECT.run(data, {"request": json.dumps(request)})
+    assert b"std:s3-select needs the Python package fsspec" in ran.output

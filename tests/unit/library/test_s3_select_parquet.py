@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from storlet_daemon.author import StorletLogger
 from storlet_daemon.author.seekable import SeekableFile
 from tests.unit.library.parquet_objects import INT96, WIDE_DECIMAL
-from tests.unit.library.support import LibraryStorlet, Target, filled, shared
+from tests.unit.library.support import LibraryStorlet, Target, filled
 
 STORLET = LibraryStorlet("s3-select-parquet")
 HEAD = struct.Struct(">cI")
@@ -329,7 +330,7 @@ def test_other_requests_are_refused(more: dict[str, Any], expected: str) -> None
 
 @pytest.mark.parametrize("package", ["fsspec", "duckdb"])
 def test_an_image_without_a_package_names_it(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
-    scope = shared("parquet_object").__dict__
+    scope = sys.modules
     if package == "duckdb":
         scope = STORLET.module.Engine.__init__.__globals__
     monkeypatch.setitem(scope, package, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -136,7 +137,7 @@ class Sized(io.BytesIO):
 def test_an_image_without_fsspec_names_what_is_missing(
     wide: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared("parquet_object"), "fsspec", None)
+    monkeypatch.setitem(sys.modules, "fsspec", None)
     assert "needs the Python package fsspec" in failure(wide, "SELECT 1")
     monkeypatch.setitem(STORLET.module.Engine.__init__.__globals__, "duckdb", None)
     assert "std:sql-parquet needs the Python package duckdb" in failure(wide, "SELECT 1")

@@ -58,15 +58,14 @@ class Convert:
             if compression != "none":
                 source = Unpacked(source, compression)
             pipes = stack.enter_context(opened_pipes("input", "output"))
+            inlet = object_stream.piped(pipes)
             if params["format"] == RECORDS:
                 source = record_input.AsCsv(source, params["struct"])
                 head = source.head
-                inlet = object_stream.piped(pipes)
                 select = csv_table.select_of(source.columns, inlet.path)
             elif params["format"] == sql_run.ARROW:
                 source = arrow_input.ArrowTable(source, engine.storlet)
                 head = source.head
-                inlet = object_stream.piped(pipes)
                 select = source.select_of(engine, pipes.descriptor("input_reader"))
             else:
                 form = sql_input.format_of(params, types)

@@ -11,11 +11,19 @@ from typing import Any
 
 from dicom_changes import Changes
 from dicom_dictionary import Dictionary
-from dicom_elements import PIXEL_TAGS, Elements
+from dicom_elements import PIXEL_TAGS, SEQUENCE, Elements
 from dicom_meta import meta, reader_of
-from dicom_object import PATIENT_ID, DicomObject, opened
+from dicom_object import DicomObject, opened
 from dicom_pixels import copied
-from dicom_profile import BASIC, FULL_DATES, MODIFIED_DATES, SEQUENCE, UIDS, Profile, options_of
+from dicom_profile import (
+    BASIC,
+    FULL_DATES,
+    MODIFIED_DATES,
+    PATIENT_ID,
+    UIDS,
+    Profile,
+    options_of,
+)
 from dicom_refusals import BURNED_IN, SOP_CLASS, SOP_INSTANCE, require_supported
 from dicom_source import Deflated
 from dicom_values import Values

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from dicom_dictionary import Dictionary
-from dicom_elements import BEGIN, ELEMENT, END, ITEM, PIXELS, UNKNOWN, Event, named
-from dicom_profile import SEQUENCE, UID_VR, Action, Profile
+from dicom_elements import BEGIN, ELEMENT, END, ITEM, PIXELS, SEQUENCE, UNKNOWN, Event, named
+from dicom_profile import UID_VR, Action, Profile
 from dicom_source import DicomError
 from dicom_values import Values
 from dicom_writer import Writer

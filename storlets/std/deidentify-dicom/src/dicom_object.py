@@ -10,6 +10,7 @@ from dicom_elements import BEGIN, ELEMENT, END, PIXELS, Elements, Event
 from dicom_meta import SOP_CLASS as META_SOP_CLASS
 from dicom_meta import TRANSFER_SYNTAX, Syntax, read_meta, syntax_of, uid_of
 from dicom_pixels import require_form
+from dicom_profile import PATIENT_ID
 from dicom_refusals import (
     BURNED_IN,
     CONVERSION_TYPE,
@@ -21,7 +22,6 @@ from dicom_refusals import (
 )
 from dicom_source import DicomError, Inflated, Source
 
-PATIENT_ID = 0x00100020
 #: The SOP class of a file that lists others.
 DIRECTORY = "1.2.840.10008.1.3.10"
 #: Attributes that decide about an object as a whole.

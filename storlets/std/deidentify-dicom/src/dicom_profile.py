@@ -42,7 +42,7 @@ RESOLVED = {
     # A sequence whose items are processed: the UIDs in it are replaced.
     "X/Z/U*": Action.KEEP,
 }
-SEQUENCE, UID_VR = "SQ", "UI"
+UID_VR = "UI"
 DATES = frozenset({"DA", "DT", "TM"})
 #: VRs of attributes that stay only if the table says so: free text, names, addresses, and dates.
 DOUBTFUL = frozenset({"LT", "ST", "UT", "UR", "PN", "AE", "UN"}) | DATES

@@ -8,9 +8,10 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import parquet_object
 import select_parser
 import select_run
-from parquet_object import PATH, file_system
+from engine_file import PATH
 from select_errors import SelectError
 from select_frames import Frames
 from select_parquet import schema_of, table_of
@@ -54,7 +55,7 @@ def _run(source: Any, frames: Frames, params: dict[str, str], stack: ExitStack) 
     def report() -> None:
         frames.progress(source.bytes_read, source.bytes_read)
 
-    engine.register(file_system(source, engine.storlet, report))
+    parquet_object.register(engine, source, report)
     engine.close_in([PATH])
     schema = schema_of(engine, query.alias)
     table = table_of(engine, request, schema)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import select_syntax as tree
-from parquet_object import PATH, TOO_WIDE
+from engine_file import PATH
+from parquet_object import TOO_WIDE
 from select_errors import SelectError, quoted, raised
 from select_request import Request
 from select_schema import TABLE, key_of

@@ -9,9 +9,11 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import parquet_object
 import sql_partial
 import sql_run
-from parquet_object import PATH, TOO_WIDE, file_system
+from engine_file import PATH
+from parquet_object import TOO_WIDE
 from sql_check import TABLE, SqlError
 from sql_engine import OBJECT, Engine, identifier, literal
 from sql_pipes import opened_pipes
@@ -39,7 +41,7 @@ class SqlParquet:
             )
             query = engine.checked(params["query"])
             pipes = stack.enter_context(opened_pipes("output"))
-            engine.register(file_system(in_files[0], engine.storlet))
+            parquet_object.register(engine, in_files[0])
             engine.close_in([PATH, pipes.paths["output"]])
             table = identifier(TABLE)
             try:
