@@ -59,14 +59,18 @@ def read(data: bytes) -> Dataset:
     return pydicom.dcmread(io.BytesIO(data))
 
 
-def plain(dataset: Dataset) -> dict[int, Any]:
-    """The values by tags; a sequence is a list of such dictionaries."""
+def plain(dataset: Dataset, *, is_top: bool = True) -> dict[int, Any]:
+    """The values by tags, without those that the storlet adds; a sequence is a list of such
+    dictionaries.
+    """
     return {
         int(element.tag): (
-            [plain(item) for item in element.value] if element.VR == "SQ" else shape(element)
+            [plain(item, is_top=False) for item in element.value]
+            if element.VR == "SQ"
+            else shape(element)
         )
         for element in dataset
-        if element.tag not in OWN
+        if not is_top or element.tag not in OWN
     }
 
 

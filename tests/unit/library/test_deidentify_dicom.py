@@ -622,6 +622,16 @@ def test_a_cut_object_of_other_syntaxes_is_an_error(syntax: str) -> None:
             ran(data[:size])
 
 
+def test_a_text_with_an_attribute_within_is_an_error() -> None:
+    data = encoded(sample())
+    text = data.index(b"\x08\x00\x60\x00CS\x02\x00CT")
+    name = data.index(b"\x10\x00\x10\x00PN")
+    end = name + 8 + data[name + 6]
+    wrong = bytearray(data)
+    wrong[text + 6 : text + 8] = struct.pack("<H", end - text - 8)
+    assert "(0008,0060) Modality has control characters" in failure(bytes(wrong))
+
+
 @settings(max_examples=300, deadline=None)
 @given(data=st.data(), syntax=st.sampled_from([IMPLICIT, EXPLICIT, BIG, DEFLATED, JPEG]))
 def test_changed_bytes_are_no_other_error(data: st.DataObject, syntax: str) -> None:

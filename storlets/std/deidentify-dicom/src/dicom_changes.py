@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
@@ -19,6 +20,11 @@ GROUP_LENGTH = 0x0000
 #: Groups of curves and of overlays.
 GRAPHICS = (0x5000, 0x6000)
 PIXEL_GROUP = 0x7FE0
+#: VRs of text, and the characters that it cannot have: all controls but TAB, LF, FF, CR and ESC.
+TEXT_VRS = frozenset(
+    "AE AS CS DA DS DT IS LO LT PN SH ST TM UC UI UR UT".split()  # noqa: SIM905
+)
+CONTROLS = re.compile(rb"[\0-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
 #: The actions for which the value of an attribute does not count.
 IGNORE_VALUE = (Action.REMOVE, Action.EMPTY, Action.DUMMY)
 
@@ -189,4 +195,9 @@ class Changes:
                     f"{named(event.tag)} {self._dictionary.keyword(event.tag)} has a value that"
                     " cannot be shifted"
                 ) from None
+        if vr in TEXT_VRS and CONTROLS.search(event.value.rstrip(b"\0 ")):
+            raise DicomError(
+                f"{named(event.tag)} {self._dictionary.keyword(event.tag)} has control characters:"
+                " its length may be wrong, so that it has other attributes within"
+            )
         return event.value
