@@ -179,6 +179,9 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "SL": st.integers(-9, 9), "FL": st.just(1.5), "FD": st.just(2.5),
     "OB": st.binary(max_size=4).map(lambda data: data * 2),
 }  # fmt: skip
+NUMBER_BYTES = {
+    "AT": 4, "FD": 8, "FL": 4, "SL": 4, "SS": 2, "SV": 8, "UL": 4, "US": 2, "UV": 8,
+}  # fmt: skip
 SKIPPED = (0x00080005, 0x00080008, 0x00080016, 0x00080018, 0x00080064, 0x00280301, 0x00280302)
 TAGS = [
     tag
@@ -200,7 +203,10 @@ def datasets(draw: st.DrawFn, depth: int = 2) -> Dataset:
             items = draw(st.lists(datasets(depth - 1), max_size=2)) if depth else []
             dataset.add_new(tag, vr, Sequence(items))
         else:
-            dataset.add_new(tag, vr, draw(st.one_of(VALUES[vr], st.just(""))) or None)
+            value = draw(st.one_of(VALUES[vr], st.just(""))) or None
+            if vr in NUMBER_BYTES and value is not None:
+                value = [value] * int(DicomDictionary[tag][1].partition("-")[0])
+            dataset.add_new(tag, vr, value)
     if draw(st.booleans()):
         block = dataset.private_block(0x0029, "MAKER", create=True)
         block.add_new(1, draw(st.sampled_from(["LO", "UN"])), b"Levi")
@@ -524,8 +530,8 @@ def test_an_attribute_with_vr_un_in_big_endian_is_removed() -> None:
 
 def test_a_long_value_of_vr_un_stays_un() -> None:
     value = b"1\\" * 40_000
-    output, _ = ran(with_elements(element(0x00540061, "UN", value)))
-    assert element(0x00540061, "UN", value) in output
+    output, _ = ran(with_elements(element(0x00540060, "UN", value)))
+    assert element(0x00540060, "UN", value) in output
 
 
 def test_elements_after_the_pixels_are_changed_too() -> None:
@@ -630,6 +636,47 @@ def test_a_text_with_an_attribute_within_is_an_error() -> None:
     wrong = bytearray(data)
     wrong[text + 6 : text + 8] = struct.pack("<H", end - text - 8)
     assert "(0008,0060) Modality has control characters" in failure(bytes(wrong))
+
+
+def test_a_number_with_an_attribute_within_is_an_error() -> None:
+    within = element(0x00540021, "US", b"ab") + element(0x00540200, "DS", b"1 ")
+    wrong = element(0x00540011, "US", b"ab" + within, 2 + len(within))
+    reason = "(0054,0011) NumberOfEnergyWindows has"
+    assert f"{reason} 22 bytes, and the standard has 1 values of US" in failure(with_elements(wrong))
+    implicit = encoded(sample(NumberOfEnergyWindows=1, NumberOfDetectors=2), IMPLICIT)
+    start = implicit.index(b"\x54\x00\x11\x00\x02\0\0\0")
+    changed_ = implicit[: start + 4] + struct.pack("<I", 12) + implicit[start + 8 :]
+    assert f"{reason} 12 bytes" in failure(changed_)
+
+
+@pytest.mark.parametrize("vr", NUMBER_BYTES)
+def test_numbers_have_as_many_values_as_the_standard_says(vr: str) -> None:
+    size, seen = NUMBER_BYTES[vr], set()
+    for tag, (vrs, multiplicity, _, is_retired, _) in DicomDictionary.items():
+        is_kept = not is_retired and 0x0054 < tag >> 16 < 0x5000 and tag not in plain_dicom.TABLE
+        if vrs != vr or multiplicity in seen or not is_kept:
+            continue
+        seen.add(multiplicity)
+        for count in (0, 1, 2, 3, 4, 6, 9, 99, 100):
+            data = with_elements(element(tag, vr, bytes(size * count)))
+            if not count or fits(multiplicity, count):
+                assert changed(data)[tag].VM == count
+            else:
+                assert f"has {size * count} bytes, and the standard" in failure(data)
+        for extra in range(1, size):
+            length = size * 6 + extra
+            assert f"has {length} bytes" in failure(with_elements(element(tag, vr, bytes(length))))
+    assert seen
+
+
+def fits(multiplicity: str, count: int) -> bool:
+    """A slow reference for the count of values."""
+    least, *most = multiplicity.split("-")
+    if not most:
+        return count == int(least)
+    if most[0].endswith("n"):
+        return count in range(int(least), 1000, int(most[0][:-1] or "1"))
+    return int(least) <= count <= int(most[0])
 
 
 @settings(max_examples=300, deadline=None)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from dicom_dictionary import Dictionary
+from dicom_dictionary import NUMBER_BYTES, Dictionary, allows
 from dicom_elements import BEGIN, ELEMENT, END, ITEM, PIXELS, SEQUENCE, UNKNOWN, Event, named
 from dicom_profile import UID_VR, Action, Profile
 from dicom_source import DicomError
@@ -195,9 +195,21 @@ class Changes:
                     f"{named(event.tag)} {self._dictionary.keyword(event.tag)} has a value that"
                     " cannot be shifted"
                 ) from None
-        if vr in TEXT_VRS and CONTROLS.search(event.value.rstrip(b"\0 ")):
-            raise DicomError(
-                f"{named(event.tag)} {self._dictionary.keyword(event.tag)} has control characters:"
-                " its length may be wrong, so that it has other attributes within"
-            )
+        self._require_plain(event.tag, vr, event.value)
         return event.value
+
+    def _require_plain(self, tag: int, vr: str, value: bytes) -> None:
+        """Raise :class:`DicomError` for a value that others may be within."""
+        fault = ""
+        if vr in TEXT_VRS and CONTROLS.search(value.rstrip(b"\0 ")):
+            fault = "control characters"
+        elif value and vr in NUMBER_BYTES:
+            count, rest = divmod(len(value), NUMBER_BYTES[vr])
+            multiplicity = self._dictionary.multiplicity(tag)
+            if rest or not allows(multiplicity, count):
+                fault = f"{len(value)} bytes, and the standard has {multiplicity} values of {vr}"
+        if fault:
+            raise DicomError(
+                f"{named(tag)} {self._dictionary.keyword(tag)} has {fault}: its length may be"
+                " wrong, so that it has other attributes within"
+            )

@@ -7,6 +7,10 @@ import functools
 from packages import loaded
 
 SUBJECT = "std:deidentify-dicom"
+#: VRs of numbers, each with its bytes.
+NUMBER_BYTES = {
+    "AT": 4, "FD": 8, "FL": 4, "SL": 4, "SS": 2, "SV": 8, "UL": 4, "US": 2, "UV": 8,
+}  # fmt: skip
 
 
 class Dictionary:
@@ -31,6 +35,10 @@ class Dictionary:
         entry = self._entries.get(tag)
         return entry is not None and bool(entry[3])
 
+    def multiplicity(self, tag: int) -> str:
+        """The number of values that an attribute may have, such as 1, 1-3, 3-3n or 1-n."""
+        return str(self._entries[tag][1])
+
     def keyword(self, tag: int) -> str:
         """The name of an attribute without spaces, or nothing."""
         entry = self._entries.get(tag)
@@ -40,3 +48,11 @@ class Dictionary:
         """The name and the kind of a UID of the standard; empty for others."""
         entry = self._uids.get(uid)
         return ("", "") if entry is None else (entry[0], entry[1])
+
+
+def allows(multiplicity: str, count: int) -> bool:
+    """Whether an attribute with this multiplicity may have ``count`` values."""
+    least, _, most = multiplicity.partition("-")
+    if not most.endswith("n"):
+        return int(least) <= count <= int(most or least)
+    return count >= int(least) and count % int(most[:-1] or 1) == 0
