@@ -19,25 +19,6 @@ class FrameError(ValueError):
     """A frame is not as the seek table says."""
 
 
-def write_part(
-    source: Any, target: Any, frames: list[tuple[int, int]], first: int, end: int
-) -> None:
-    """Write the data from byte ``first`` to the one before ``end``.
-
-    :param frames: the sizes of the frames, from their table.
-    """
-    place = position = 0
-    for compressed, plain in frames:
-        if position + plain > first and position < end:
-            source.seek(place)
-            at = position
-            for block in _data_of(_Frame(source, compressed), plain):
-                target.write(block[max(0, first - at) : max(0, end - at)])
-                at += len(block)
-        place += compressed
-        position += plain
-
-
 class EvenFrames:
     """Frames of the same size, of which only the last one may be shorter.  The last one is always
     read, so a table with one wrong size of data is noticed.

@@ -99,6 +99,31 @@ def test_a_table_of_another_object_is_an_error() -> None:
         part(archive + huge)
 
 
+@pytest.mark.parametrize("sizes", [(10, 20), (10, 10, 20), (10, 5, 10), (10, 0)])
+def test_frames_of_other_sizes_are_an_error(sizes: tuple[int, ...]) -> None:
+    frames = [zstd.compress(DATA[:size]) for size in sizes]
+    table = TABLE.encoded([(len(frame), size) for frame, size in zip(frames, sizes)])
+    with pytest.raises(STORLET.module.PartError, match="do not have one size"):
+        part(b"".join(frames) + table)
+
+
+def test_a_table_with_wrong_sizes_of_data_never_shifts_a_part() -> None:
+    archive = compressed(DATA[:350])
+    start = len(archive) - (8 + 4 * 8 + 9)
+    sizes = [(struct.unpack_from("<I", archive, start + 8 + 8 * n)[0], BLOCK) for n in range(4)]
+    sizes[3] = (sizes[3][0], 50)
+    assert archive[start:] == TABLE.encoded(sizes)
+    chance = random.Random(3)  # noqa: S311  the same each time
+    for _ in range(300):
+        wrong = [(compressed_, chance.choice([50, 99, 100, 101])) for compressed_, _ in sizes]
+        first = chance.randrange(350)
+        try:
+            found = part(archive[:start] + TABLE.encoded(wrong), first, 349)
+        except ERRORS:
+            continue
+        assert found == DATA[first:350], wrong
+
+
 def test_a_seek_table_is_of_zstd_only() -> None:
     with pytest.raises(COMPRESS.module.CompressionError, match="seek-table: is of format=zstd"):
         COMPRESS.run(DATA, {"seek-table": "true"})

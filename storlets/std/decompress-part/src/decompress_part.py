@@ -11,7 +11,7 @@ ITEM = "Compression"
 
 
 class PartError(ValueError):
-    """The part is not in the data."""
+    """The part is not in the data, or the object has other frames."""
 
 
 class DecompressPart:
@@ -24,10 +24,17 @@ class DecompressPart:
         source, target = in_files[0], out_files[0]
         first, last = int(params["first"]), int(params["last"])
         frames = seek_table.read(source)
-        size = sum(plain for _, plain in frames)
+        if not zstd_frames.EvenFrames.are(frames):
+            mebibytes = zstd_frames.MOST_BYTES >> 20
+            raise PartError(
+                "the frames of the object do not have one size, except for the last one, of at most"
+                f" {mebibytes} MiB, so their table cannot be checked: std:decompress gives the whole"
+            )
+        data = zstd_frames.EvenFrames(source, frames)
+        size = data.size
         last = size - 1 if last < 0 else min(last, size - 1)
         if first > last and (first or size):
             raise PartError(f"first: {first}: the part is empty; the data have {size} bytes")
         # An empty value removes the item.
         target.set_metadata({ITEM: ""})
-        zstd_frames.write_part(source, target, frames, first, last + 1)
+        data.write(target, first, last + 1)
