@@ -642,7 +642,9 @@ def test_a_number_with_an_attribute_within_is_an_error() -> None:
     within = element(0x00540021, "US", b"ab") + element(0x00540200, "DS", b"1 ")
     wrong = element(0x00540011, "US", b"ab" + within, 2 + len(within))
     reason = "(0054,0011) NumberOfEnergyWindows has"
-    assert f"{reason} 22 bytes, and the standard has 1 values of US" in failure(with_elements(wrong))
+    assert f"{reason} 22 bytes, and the standard has 1 values of US" in failure(
+        with_elements(wrong)
+    )
     implicit = encoded(sample(NumberOfEnergyWindows=1, NumberOfDetectors=2), IMPLICIT)
     start = implicit.index(b"\x54\x00\x11\x00\x02\0\0\0")
     changed_ = implicit[: start + 4] + struct.pack("<I", 12) + implicit[start + 8 :]
@@ -660,7 +662,8 @@ def test_numbers_have_as_many_values_as_the_standard_says(vr: str) -> None:
         for count in (0, 1, 2, 3, 4, 6, 9, 99, 100):
             data = with_elements(element(tag, vr, bytes(size * count)))
             if not count or fits(multiplicity, count):
-                assert changed(data)[tag].VM == count
+                found = changed(data)[tag]
+                assert found.VM == count
             else:
                 assert f"has {size * count} bytes, and the standard" in failure(data)
         for extra in range(1, size):
