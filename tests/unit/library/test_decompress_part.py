@@ -102,7 +102,7 @@ def test_a_table_of_another_object_is_an_error() -> None:
 @pytest.mark.parametrize("sizes", [(10, 20), (10, 10, 20), (10, 5, 10), (10, 0)])
 def test_frames_of_other_sizes_are_an_error(sizes: tuple[int, ...]) -> None:
     frames = [zstd.compress(DATA[:size]) for size in sizes]
-    table = TABLE.encoded([(len(frame), size) for frame, size in zip(frames, sizes)])
+    table = TABLE.encoded([(len(frame), size) for frame, size in zip(frames, sizes, strict=True)])
     with pytest.raises(STORLET.module.PartError, match="do not have one size"):
         part(b"".join(frames) + table)
 

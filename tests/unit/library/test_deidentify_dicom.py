@@ -663,7 +663,7 @@ def test_numbers_have_as_many_values_as_the_standard_says(vr: str) -> None:
             data = with_elements(element(tag, vr, bytes(size * count)))
             if not count or fits(multiplicity, count):
                 found = changed(data)[tag]
-                assert found.VM == count
+                assert count == found.VM
             else:
                 assert f"has {size * count} bytes, and the standard" in failure(data)
         for extra in range(1, size):
