@@ -59,7 +59,7 @@ def main(arguments: Sequence[str]) -> int:
         "--record",
         type=Path,
         metavar="JSON",
-        help="write a whole run into SPECIFICATION.rst and docs",
+        help="keep the promised figures of a run, and publish those of all machines",
     )
     options = parser.parse_args(arguments)
     if options.record:

@@ -8,8 +8,8 @@ A row of the section *Speed* names the row of the benchmark and the figures that
      - ``make bench ROWS=latency`` ``latency.*.object.p50``
 
 The number is ``at most``, ``at least`` or ``between A and B``, with ``x`` for a ratio to plain
-Swift in the same run, or a unit. The third cell holds the measurement of a whole run
-(:mod:`tests.bench.record`). A figure that reaches the promise only with the better end of its
+Swift in the same run, or a unit. The third cell holds the measurements of all machines
+(:mod:`tests.bench.publish`). A figure that reaches the promise only with the better end of its
 spread is *close*, not missed.
 """
 
@@ -22,14 +22,14 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Final
 
-from tests.bench.figures import Figure
+from tests.bench.figures import Figure, Value
 
 SPECIFICATION: Final = Path(__file__).resolve().parents[2] / "SPECIFICATION.rst"
 SECTION: Final = re.compile(
     r"^Speed\n-+\n(.*?)(?=^\S[^\n]*\n[-=]{4,}\n|\Z)", re.MULTILINE | re.DOTALL
 )
 ROW: Final = re.compile(
-    r"^   \* - (?P<text>.*(?:\n {7}.*)*)\n     - (?P<number>.*?)\n     - (?P<measured>.*?)\n     - (?P<shown>[^\n]*)",
+    r"^   \* - (?P<text>.*(?:\n {7}.*)*)\n     - (?P<number>.*?)\n     - (?P<measured>.*(?:\n {7}.*)*)\n     - (?P<shown>[^\n]*)",
     re.MULTILINE,
 )
 _SHOWN: Final = re.compile(r"``make bench ROWS=([a-z]+)``((?: ``[a-z0-9_.*]+``)+)")
@@ -41,7 +41,8 @@ _RANGE: Final = re.compile(
 KEPT: Final = "kept"
 CLOSE: Final = "close"
 SHORT: Final = "SHORT"
-_ORDER: Final = (KEPT, CLOSE, SHORT)
+#: The worst is the last.
+ORDER: Final = (KEPT, CLOSE, SHORT)
 
 
 class BadPromise(ValueError):
@@ -62,14 +63,15 @@ class Promise:
 
     @property
     def is_fine(self) -> bool:
-        """Return True for a promised ratio so close to one that two decimals cannot show it."""
-        return self.unit == "x" and any(abs(bound - 1) < 0.02 for bound in (self.low, self.high))
+        """Return True for a promised ratio that two decimals cannot show: close to one, or tiny."""
+        bounds = (self.low, self.high)
+        return self.unit == "x" and any(abs(each - 1) < 0.02 or 0 < each <= 0.05 for each in bounds)
 
     def covers(self, key: str) -> bool:
         return any(fnmatchcase(key, pattern) for pattern in self.patterns)
 
-    def judge(self, figure: Figure) -> str:
-        value = figure.value()
+    def judge(self, value: Value) -> str:
+        """:data:`KEPT`, :data:`CLOSE` or :data:`SHORT`."""
         if self.low <= value.at <= self.high:
             return KEPT
         return CLOSE if value.low <= self.high and value.high >= self.low else SHORT
@@ -118,9 +120,9 @@ def verdicts(promises: Iterable[Promise], figures: Sequence[Figure]) -> dict[str
                 raise BadPromise(
                     f"{promise.text!r} promises {promise.unit}, {figure.key} is in {figure.shown_unit}"
                 )
-            word = promise.judge(figure)
+            word = promise.judge(figure.value())
             before = found.get(figure.key)
-            if before is None or _ORDER.index(word) > _ORDER.index(before.word):
+            if before is None or ORDER.index(word) > ORDER.index(before.word):
                 found[figure.key] = Verdict(word, promise.number)
     return found
 

@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from tests.bench import promises, report, show
+from tests.bench import promises, publish, recorded, report, show
 from tests.bench.bench import Bench
 from tests.bench.figures import Figure
 from tests.bench.http import BadAnswer
 from tests.bench.plan import FULL, QUICK
-from tests.bench.record import NoWholeRun, figures_of, recorded
 from tests.bench.rows import APART, CLUSTER_SECONDS, NAMES, Row, chosen, estimate
 from tests.bench.site import Site, own_site
 from tests.support.cluster import CHECKOUT, attach
@@ -88,21 +87,26 @@ def report_again(path: Path) -> int:
 
 
 def record(path: Path) -> int:
-    """Write the figures of a whole run into the specification's table, and a picture into the
-    documents."""
+    """Keep the promised figures of a run, and write those of all recorded runs into the
+    specification's table; draw the picture of the documents if the run has all promised rows."""
     result = json.loads(path.read_text(encoding="utf-8"))
+    text = promises.SPECIFICATION.read_text(encoding="utf-8")
+    promised = promises.read(text)
     try:
-        text = recorded(promises.SPECIFICATION.read_text(encoding="utf-8"), result)
-    except NoWholeRun as fault:
-        print(f"{path} is not of a whole run: {fault}")
+        kept = recorded.run_of(result, promised)
+    except recorded.NotRecordable as fault:
+        print(f"{path} cannot be recorded: {fault}")
         return 1
-    from tests.bench import plots  # noqa: PLC0415 - needs matplotlib
+    print(recorded.write(kept))
+    published = publish.published(text, recorded.read())
+    promises.SPECIFICATION.write_text(published, encoding="utf-8")
+    print(promises.SPECIFICATION)
+    if {f"row {promise.row}" for promise in promised} <= result["facts"].keys():
+        from tests.bench import plots  # noqa: PLC0415 - needs matplotlib
 
-    promises.SPECIFICATION.write_text(text, encoding="utf-8")
-    _PICTURE.write_text(
-        plots.promised_ratios(figures_of(result), promises.read(text)), encoding="utf-8"
-    )
-    print(f"{promises.SPECIFICATION}\n{_PICTURE}")
+        figures = recorded.figures_of(result)
+        _PICTURE.write_text(plots.promised_ratios(figures, promised), encoding="utf-8")
+        print(_PICTURE)
     return 0
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.bench import promises
+from tests.bench import promises, recorded
 from tests.bench.figures import Figure, quantile
-from tests.bench.record import NoWholeRun, recorded
+from tests.bench.publish import published
+from tests.bench.recorded import NotRecordable, RecordedRun
 from tests.bench.rows import NAMES
 from tests.support.cluster import CHECKOUT
 
@@ -160,51 +163,85 @@ def test_every_promise_of_the_specification_can_be_read_and_names_a_row() -> Non
     ] == []
 
 
-def whole_run(figures: list[Figure], **changes: Any) -> dict[str, Any]:
-    rows = {f"row {name}": "1 s" for name in ("latency", "traffic", "first")}
-    facts = {"machine": "2 CPUs", "commit": "abc1234", **rows}
-    found = [each.to_json() for each in figures]
+def result_of(figures: list[Figure]) -> dict[str, Any]:
     return {
-        "at": "2026-01-02T03:04:05",
+        "at": "2026-01-02T03:04:05+00:00",
         "plan": {"name": "full"},
-        "facts": facts,
-        "figures": found,
-        **changes,
+        "facts": {"machine": "2 CPUs", "commit": "abc1234", "load": "0.10 when it began"},
+        "figures": [each.to_json() for each in figures],
     }
 
 
-def test_a_complete_run_is_written_beside_the_promises_and_changes_nothing_else() -> None:
-    ones = [1.0, 1.0]
-    run = whole_run([
-        figure("latency.python.object.p50", [1.1, 1.1], ones), figure("latency.java.object.p50", [1.5, 1.5], ones),
-        figure("traffic.get.small", ones, ones), figure("first.tenant.python", []),
+def run_of(figures: list[Figure], **changes: Any) -> RecordedRun:
+    found = recorded.run_of(result_of(figures), promises.read(TABLE))
+    return replace(found, **changes)
+
+
+ONES = [1.0, 1.0]
+
+
+def test_a_run_is_written_beside_the_promises_and_changes_nothing_else() -> None:
+    run = run_of([
+        figure("latency.python.object.p50", [1.1, 1.1], ONES), figure("latency.java.object.p50", [1.5, 1.5], ONES),
+        figure("traffic.get.small", ONES, ONES), figure("first.tenant.python", []), figure("stream.java.object", ONES),
     ])  # fmt: skip
-    text = recorded(TABLE, run)
-    line = "Measured 2026-01-02 at abc1234, by ``make bench``: 2 CPUs."
+    text = published(TABLE, [run])
+    line = "Measured by ``make bench`` on one machine: 2 CPUs (2026-01-02 at abc1234)."
     expected = TABLE.replace("Measured long ago\nby somebody.", line)
     expected = expected.replace("not measured", "python 1.10x, java 1.50x (short)", 1).replace(
         "not measured", "1.000x", 1
     )
     assert text == expected
-    assert recorded(text, run) == text
+    assert published(text, [run]) == text
     assert promises.read(text) == promises.read(TABLE)
 
 
-def test_a_near_miss_is_not_written_as_kept() -> None:
-    text = recorded(
-        TABLE,
-        whole_run([figure("traffic.put.small", [1.004, 1.0125, 1.0125, 1.0125, 1.02], [1.0] * 5)]),
+def test_the_newest_figures_of_all_machines_are_a_range_that_is_kept_only_by_all() -> None:
+    def measured(at: str, machine: str, ratio: float) -> RecordedRun:
+        run = [figure("latency.java.object.p50", [ratio] * 2, ONES)]
+        return run_of(run, at=at, machine=machine)
+
+    runs = [measured("1", "A", 3.0), measured("2", "A", 1.1), measured("3", "B", 1.05)]
+    text = published(TABLE, runs)
+    assert (
+        "Measured by ``make bench`` on 2 machines: A (1 at abc1234, 2 at abc1234); B (3 at" in text
     )
-    assert "     - 1.012x (close)\n" in text
+    assert "     - 1.05x to 1.10x\n" in text
+    text = published(TABLE, [*runs, measured("4", "C", 1.3)])
+    assert "     - 1.05x to 1.30x (short)\n" in text
 
 
-def test_a_run_of_some_rows_is_not_written() -> None:
-    run = whole_run([])
-    del run["facts"]["row first"]
-    with pytest.raises(NoWholeRun, match="first"):
-        recorded(TABLE, run)
-    with pytest.raises(NoWholeRun, match="quick"):
-        recorded(TABLE, whole_run([], plan={"name": "quick"}))
+def test_a_recorded_run_survives_its_file(tmp_path: Path) -> None:
+    runs = [run_of([figure("traffic.get.small", [1.0, 2.0], ONES)], at=at) for at in ("2", "1")]
+    for run in runs:
+        recorded.write(run, tmp_path / "runs")
+    assert recorded.read(tmp_path / "runs") == runs[::-1]
+
+
+def test_a_near_miss_is_not_written_as_kept() -> None:
+    near = figure("traffic.put.small", [1.004, 1.0125, 1.0125, 1.0125, 1.02], [1.0] * 5)
+    assert "     - 1.012x (close)\n" in published(TABLE, [run_of([near])])
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"plan": {"name": "quick"}}, "the plan quick"),
+        ({"facts": {"machine": "2 CPUs", "load": "0"}}, "commit is unknown"),
+        ({"figures": []}, "no promise"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_by_its_reason(
+    changes: dict[str, Any], reason: str
+) -> None:
+    result = {**result_of([figure("traffic.get.small", ONES, ONES)]), **changes}
+    with pytest.raises(NotRecordable, match=reason):
+        recorded.run_of(result, promises.read(TABLE))
+
+
+def test_the_specification_has_what_the_recorded_runs_measured() -> None:
+    text = promises.SPECIFICATION.read_text(encoding="utf-8")
+    assert published(text, recorded.read()) == text
 
 
 def test_the_readme_quotes_the_specification() -> None:
