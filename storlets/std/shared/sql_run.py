@@ -5,20 +5,23 @@ A result is never kept whole, and no thread outlives the run, also after an erro
 
 from __future__ import annotations
 
+import re
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import arrow_output
+import json_numbers
 from sql_check import TABLE
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes
 
-ARROW = "arrow"
+ARROW, JSON_LINES = "arrow", "jsonl"
 #: A part of the result of a query over many objects (``sql_partial``).
 PARTIAL = "partial"
 TYPES = {
     "csv": "text/csv; charset=utf-8",
-    "jsonl": "application/x-ndjson",
+    JSON_LINES: "application/x-ndjson",
     "parquet": "application/vnd.apache.parquet",
     ARROW: "application/vnd.apache.arrow.stream",
     PARTIAL: "application/x-storlet-sql-partial",
@@ -27,13 +30,13 @@ TYPES = {
 GROUP_ROWS = 30_720
 OPTIONS = {
     "csv": "FORMAT csv, HEADER true, USE_TMP_FILE false",
-    "jsonl": "FORMAT json, USE_TMP_FILE false",
+    JSON_LINES: "FORMAT json, USE_TMP_FILE false",
     "parquet": f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {GROUP_ROWS}, USE_TMP_FILE false",
     PARTIAL: r"FORMAT csv, HEADER false, FORCE_QUOTE *, NULLSTR '\N', USE_TMP_FILE false",
 }
 
-#: A part of the names of both types that the writer of Parquet rounds, and Arrow does not have.
-_LOST = "HUGEINT"
+#: Both types that the writer of Parquet rounds, and Arrow does not have.
+_HUGE = re.compile("U?HUGEINT")
 
 
 class Work(threading.Thread):
@@ -62,7 +65,11 @@ class Work(threading.Thread):
                 self._engine.rows(f"CREATE TABLE {table} AS {self._kept}")
             query = self._query
             if self._output in ("parquet", ARROW):
-                query = with_decimals(self._engine, query)
+                query = with_types(self._engine, query, _HUGE, _decimal_of)
+            elif self._output == JSON_LINES:
+                full, wider = json_numbers.FULL, json_numbers.wider
+                query = with_types(self._engine, query, full, wider)
+                query = json_numbers.checked(self._engine, query)
             if self._output == ARROW:
                 arrow_output.write(self._engine, query, self._pipes.taken("output_writer"))
             else:
@@ -82,17 +89,21 @@ class Work(threading.Thread):
             self.join(0.05)
 
 
-def with_decimals(engine: Engine, query: str) -> str:
-    """The query, with decimals in place of each ``HUGEINT``, the type of a sum of whole numbers.
+def with_types(
+    engine: Engine, query: str, replaced: re.Pattern[str], change: Callable[[str], str]
+) -> str:
+    """The query with casts of columns to other types at any level.
 
-    DuckDB's writer of Parquet makes a ``DOUBLE`` of it, and so rounds it.  In Arrow it declares 38
-    digits, and gives more without an error.  A decimal is written as it is, and more are an error.
-
-    :raises sql_check.SqlError: the engine refuses the query, or a column has a type without a name.
+    :param replaced: matches the whole name of a type that is replaced.
+    :param change: gives the type in place of it.
+    :raises sql_check.SqlError: the engine refuses the query, a column has a type without a name, or
+        there is no other type.
     """
     columns = engine.columns(query)
     types = [
-        _kept_type(engine.type_of_column(name, kind)) if _LOST in kind else kind
+        _replaced(engine.type_of_column(name, kind), replaced, change)
+        if replaced.search(kind)
+        else kind
         for name, kind in columns
     ]
     if types == [kind for _, kind in columns]:
@@ -106,18 +117,29 @@ def with_decimals(engine: Engine, query: str) -> str:
     return f"SELECT {shown} FROM ({query}\n) AS result({', '.join(names)})"  # noqa: S608
 
 
-def _kept_type(kind: Any) -> str:
-    if kind.id in ("hugeint", "uhugeint"):
-        return "DECIMAL(38,0)"
+def _replaced(kind: Any, replaced: re.Pattern[str], change: Callable[[str], str]) -> str:
+    if replaced.fullmatch(str(kind)):
+        return change(str(kind))
+    parts = kind.children if kind.id in ("list", "array", "map", "struct") else []
     if kind.id in ("list", "array"):
-        size = kind.children[1][1] if kind.id == "array" else ""
-        return f"{_kept_type(kind.children[0][1])}[{size}]"
+        size = parts[1][1] if kind.id == "array" else ""
+        return f"{_replaced(parts[0][1], replaced, change)}[{size}]"
     if kind.id == "map":
-        return f"MAP({', '.join(_kept_type(each) for _, each in kind.children)})"
+        return f"MAP({', '.join(_replaced(each, replaced, change) for _, each in parts)})"
     if kind.id == "struct":
-        fields = (f"{identifier(key)} {_kept_type(each)}" for key, each in kind.children)
+        fields = (f"{identifier(key)} {_replaced(each, replaced, change)}" for key, each in parts)
         return f"STRUCT({', '.join(fields)})"
     return str(kind)
+
+
+def _decimal_of(_huge: str) -> str:
+    """The type of a decimal for a whole number, such as a sum of whole numbers.
+
+    DuckDB's writer of Parquet makes a ``DOUBLE`` of a ``HUGEINT``, and so rounds it.  In Arrow it
+    declares 38 digits, and gives more without an error.  A decimal is written as it is, and more
+    digits are an error.
+    """
+    return "DECIMAL(38,0)"
 
 
 def run(work: Work, feeder: Feeder | None, pipes: Pipes, target: Any) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from absent_values import Absent, found
+from json_numbers import ROUNDED
 from sql_check import SqlError
 from sql_engine import OBJECT, Engine, identifier, literal
 
@@ -42,21 +43,25 @@ def is_nested(kind: str) -> bool:
 
 
 def json_of(engine: Engine, name: str, kind: str) -> str:
-    """The JSON of a nested value.
+    """The JSON of a nested value; one of the type ``JSON`` stays as it is.
 
     :raises SqlError: it does not keep a part of it.
     """
     column = identifier(name)
-    made = f"to_json({column})"
     if kind == "JSON":
-        return made
+        return column
     parts = engine.type_of_column(name, kind)
     if lost := _lost(parts):
-        raise SqlError(f"{OBJECT}: column {name!r}: nested JSON has no {lost}: want parquet or arrow")
-    if condition := found(_NOT_FINITE, column, parts):
-        failed = f"error({literal(f'{OBJECT}: column {name!r}: JSON has no {_NOT_FINITE.name}')})"
-        return f"CASE WHEN coalesce({condition}, false) THEN {failed} ELSE {made} END"
-    return made
+        raise SqlError(
+            f"{OBJECT}: column {name!r}: nested JSON has no {lost}: want parquet or arrow"
+        )
+    cases = ""
+    for absent in (_NOT_FINITE, ROUNDED):
+        if condition := found(absent, column, parts):
+            text = literal(f"{OBJECT}: column {name!r}: JSON has no {absent.name}")
+            cases += f" WHEN coalesce({condition}, false) THEN error({text})"
+    made = f"to_json({column})"
+    return f"CASE{cases} ELSE {made} END" if cases else made
 
 
 def _lost(kind: Any) -> str:
