@@ -15,6 +15,7 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from absent_values import Absent, found
+from arrow_zeros import Zeros
 from packages import loaded
 from sql_check import SqlError
 from sql_engine import Engine, identifier, literal
@@ -76,8 +77,10 @@ def write(engine: Engine, query: str, descriptor: int) -> None:
         writer = StreamWriter.from_writable(target)
         schema = stream.get_schema()
         writer.write_stream(CArrayStream.from_c_arrays([], schema))
+        zeros = Zeros.of(schema)
         try:
             for batch in _batches(stream, schema):
+                zeros.write(batch)
                 writer.write_array(batch)
         except OSError as error:
             raise engine.explained(error, 0, query) from None

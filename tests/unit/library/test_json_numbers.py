@@ -120,7 +120,7 @@ def quoted(text: str) -> str:
 def test_another_output_has_all_digits() -> None:
     query = "SELECT to_json([0.123456789012345678]) AS v, 1 AS n FROM input"
     assert SQL.run(b"n\n1\n", {"query": query}).output == b"v,n\n[0.123456789012345678],1\n"
-    with pytest.raises(ERROR, match="query: .*column 'v': output=jsonl has no numbers"):
+    with pytest.raises(ERROR, match=r"query: .*column 'v': output=jsonl has no numbers"):
         rows(b"n\n1\n", query)
     query = "SELECT CAST(to_json([0.123456789012345678]) AS VARCHAR) AS v FROM input"
     assert rows(b"n\n1\n", query) == [{"v": "[0.123456789012345678]"}]
@@ -133,7 +133,7 @@ def test_a_conversion_is_exact_or_an_error() -> None:
     given_ = {"format": "arrow", "columns": ""}
     output = CONVERT.run(data, {**given_, "output": "csv"}).output
     assert output == f"x\n{quoted(text)}\n\n".encode()
-    with pytest.raises(ERROR, match=f"the object: .*column 'x': output=jsonl has {REASON}"):
+    with pytest.raises(ERROR, match=rf"the object: .*column 'x': output=jsonl has {REASON}"):
         CONVERT.run(data, {**given_, "output": "jsonl"})
     items = made.stream({"x": made.listed(kind)}, {"x": [[text]]})
     for output_ in ("csv", "jsonl"):
