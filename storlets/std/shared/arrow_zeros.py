@@ -13,7 +13,7 @@ from typing import Any
 
 #: Bytes of a value by the format of Arrow's C data interface; those with a variable size have none.
 _BYTES = {
-    **dict.fromkeys("cC", 1), **dict.fromkeys("sS", 2), **dict.fromkeys("iIf", 4),
+    **dict.fromkeys("cC", 1), **dict.fromkeys("sS", 2), **dict.fromkeys("fiI", 4),
     **dict.fromkeys("lLg", 8), "tdD": 4, "tdm": 8, "tts": 4, "ttm": 4, "ttu": 8, "ttn": 8,
 }  # fmt: skip
 _BITS, _LISTED = "b", "+w:"
