@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import select_syntax as tree
 from select_errors import SelectError, quoted
 from select_request import CsvOutput, JsonOutput
@@ -23,7 +25,16 @@ def definitions(form: CsvOutput | JsonOutput) -> list[str]:
     return [_definition_of_field(form)] if isinstance(form, CsvOutput) else []
 
 
-def statement(query: tree.Query, schema: Schema, form: CsvOutput | JsonOutput, now: str) -> str:
+class Statement(NamedTuple):
+    """SQL of the engine; with ``is_by_record`` the result is that of all parts of the object."""
+
+    sql: str
+    is_by_record: bool
+
+
+def statement(
+    query: tree.Query, schema: Schema, form: CsvOutput | JsonOutput, now: str
+) -> Statement:
     """The statement of a query.
 
     :param now: the time of the query, in SQL.
@@ -41,7 +52,8 @@ def statement(query: tree.Query, schema: Schema, form: CsvOutput | JsonOutput, n
     inner = f"SELECT {named} FROM {schema.source()}{where}{limit}"  # noqa: S608
     is_whole = not query.columns and schema.star() is None
     record = "f1" if is_whole else _record(form, len(fields))
-    return f"SELECT {record} || {quoted(form.record)} AS record FROM ({inner})"  # noqa: S608
+    sql = f"SELECT {record} || {quoted(form.record)} AS record FROM ({inner})"  # noqa: S608
+    return Statement(sql, is_by_record=not limit and not translator.has_aggregates)
 
 
 def _fields(

@@ -40,7 +40,9 @@ def framed(target: Any, parsing: str = "") -> Iterator[Frames]:
         frames.error(failure.code, str(failure))
 
 
-def checked(engine: Engine, query: tree.Query, schema: Schema, request: Request) -> str:
+def checked(
+    engine: Engine, query: tree.Query, schema: Schema, request: Request
+) -> select_output.Statement:
     """The statement of a query, for :func:`send`.
 
     :raises SelectError: the query is not valid.
@@ -50,7 +52,7 @@ def checked(engine: Engine, query: tree.Query, schema: Schema, request: Request)
         engine.rows(definition)
     now = f"CAST('{datetime.now(tz=UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
     statement = select_output.statement(query, schema, request.target, now)
-    return engine.checked(statement, MOST_STATEMENT_CHARACTERS)
+    return statement._replace(sql=engine.checked(statement.sql, MOST_STATEMENT_CHARACTERS))
 
 
 def send(engine: Engine, statement: str, write: Callable[[bytes], None]) -> None:

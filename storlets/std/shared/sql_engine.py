@@ -7,6 +7,7 @@ is an error.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -60,6 +61,7 @@ class Engine:
     :cvar storlet: the storlet that runs.
     :cvar subject: the begin of its messages.
     :cvar advice: a change of the run that needs less memory.
+    :ivar threads: of the database, and of the sessions that a run may have.
     """
 
     storlet = "std:sql"
@@ -72,15 +74,27 @@ class Engine:
         """``few_rows_wait``: for an output whose reader needs few rows at a time."""
         if duckdb is None:
             raise SqlError(reason(self.storlet, "duckdb"))
-        threads = min(most_threads, len(os.sched_getaffinity(0)))
-        limits = {"memory_limit": f"{memory_mib}MiB", "threads": str(threads)}
+        self.threads = min(most_threads, len(os.sched_getaffinity(0)))
+        limits = {"memory_limit": f"{memory_mib}MiB", "threads": str(self.threads)}
         self._memory_mib = memory_mib
+        self._few_rows_wait = few_rows_wait
         self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
+        self._begin_session()
+
+    def session(self) -> Engine:
+        """Another session of the database, for another thread; made before :meth:`close_in`."""
+        made = copy.copy(self)
+        made._connection = self._connection.cursor()
+        made._begin_session()
+        return made
+
+    def _begin_session(self) -> None:
+        """The settings that each session has of its own."""
         # The zone of the node is no property of the result.
         self.rows("SET TimeZone = 'UTC'")
         # The engine would print the progress of a query of more than two seconds.
         self.rows("SET enable_progress_bar = false")
-        if few_rows_wait:
+        if self._few_rows_wait:
             # The engine counts rows that wait for their reader without the bytes of long values:
             # its default of 1 MB is 800 MB of values of 20 kB.
             self.rows("SET streaming_buffer_size = '1KB'")

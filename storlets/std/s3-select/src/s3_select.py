@@ -7,19 +7,24 @@ of the result, each as one text, and leave in frames.
 from __future__ import annotations
 
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any
 
 import object_stream
 import packed
 import select_parser
+import select_parts
 import select_run
 import select_streams
 import select_tables
 from object_stream import Inlet
 from select_errors import SelectError
 from select_frames import Frames
+from select_parts import Parts, Records
 from select_request import CsvInput, ParquetInput, Request, request_of
 from select_schema import TABLE
+from select_streams import Stream
+from select_tables import CsvTable, JsonTable
 from sql_engine import Engine, identifier
 from sql_pipes import opened_pipes
 
@@ -73,7 +78,7 @@ class _Run:
     def run(self) -> None:
         request = self._request
         form = self._form
-        source: select_streams.Stream = self._plain
+        source: Stream = self._plain
         if isinstance(form, CsvInput) and form.other_record:
             source = select_streams.OtherRecords(source, form.other_record)
         source = select_streams.Ranged(source, request.start, request.end)
@@ -84,28 +89,40 @@ class _Run:
             if form.header != "NONE" and request.start == 0:
                 source = select_streams.Headed(source)
         head = select_streams.head_of(source, select_tables.HEAD_BYTES)
+        table = select_tables.table_of(self._query, form, head, is_begin=request.start == 0)
+        statement = select_run.checked(self._engine, self._query, table.schema, request)
+        if isinstance(table, CsvTable) and select_parts.fits(table.form, table.width, statement):
+            self._select_parts(table, statement.sql, source, head)
+        else:
+            self._select_whole(table, statement.sql, source, head)
+        self._frames.end(self._raw.count, self._plain.count)
+
+    def _select_parts(self, table: CsvTable, statement: str, source: Stream, head: bytes) -> None:
+        """Select record by record, with several threads."""
+        records = Records(source, head, table.form, has_header=table.has_header)
+        parts = Parts(self._engine, records, self._stack)
+        self._make_view(replace(table, has_header=False), parts.inlet)
+        parts.select(statement, self._frames.records, self._report)
+
+    def _select_whole(
+        self, table: CsvTable | JsonTable, statement: str, source: Stream, head: bytes
+    ) -> None:
+        """Let the engine read the object in one thread."""
         pipes = self._stack.enter_context(opened_pipes("input"))
         inlet = object_stream.framed(self._engine, pipes)
-        self._prepare(head, inlet)
+        self._make_view(table, inlet)
         feeder = inlet.feeder(source, head, pipes, self._report)
         feeder.start()
         try:
-            select_run.send(self._engine, self._statement, self._frames.records)
+            select_run.send(self._engine, statement, self._frames.records)
         finally:
             pipes.close("input_reader")
             feeder.join()
             feeder.require_no_error()
-        self._frames.end(self._raw.count, self._plain.count)
 
-    def _prepare(self, head: bytes, inlet: Inlet) -> None:
-        """Make the table, and check the query."""
-        request = self._request
-        table = select_tables.table_of(
-            self._query, self._form, head, inlet, is_begin=request.start == 0
-        )
-        self._statement = select_run.checked(self._engine, self._query, table.schema, request)
+    def _make_view(self, table: CsvTable | JsonTable, inlet: Inlet) -> None:
         self._engine.close_in([inlet.path])
-        self._engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {table.select}")
+        self._engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {table.select(inlet)}")
 
     def _report(self) -> None:
         self._frames.progress(self._raw.count, self._plain.count)

@@ -23,16 +23,58 @@ MOST_COLUMNS = 10_000
 
 
 @dataclass(frozen=True)
-class Table:
-    """``select`` reads the records."""
+class CsvTable:
+    """CSV with ``width`` columns.
 
-    select: str
+    :param has_header: whether the first record has their names.
+    """
+
+    form: CsvInput
     schema: Schema
+    width: int
+    has_header: bool
+
+    def select(self, inlet: Inlet) -> str:
+        """The call of the engine's reader."""
+        names = [f"c{number}" for number in range(1, self.width + 1)]
+        columns = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
+        form = self.form
+        written = r"\r" if form.record == "\r" else r"\n"
+        escape = form.escape or form.quote
+        # A field that is not there is NULL; no field without quotes is a line's end.  With
+        # null_padding, a thread that begins at an empty line makes a record of it: so one thread
+        # reads.
+        return (
+            f"SELECT * FROM read_csv({quoted(inlet.path)}, auto_detect=false, columns={{{columns}}},"  # noqa: S608
+            f" delim={quoted(form.delimiter)}, quote={quoted(form.quote)}, escape={quoted(escape)},"
+            f" header={str(self.has_header).lower()}, new_line={quoted(written)}, comment='', skip=0,"
+            f" null_padding=true, nullstr='\n', allow_quoted_nulls=false, parallel=false,"
+            f" max_line_size={MOST_RECORD_BYTES}, buffer_size={BUFFER_BYTES}{inlet.options})"
+        )
+
+
+@dataclass(frozen=True)
+class JsonTable:
+    """JSON: a column with each record."""
+
+    form: JsonInput
+    schema: Schema
+
+    def select(self, inlet: Inlet) -> str:
+        """The call of the engine's reader."""
+        is_lines = self.form.type == "LINES"
+        layout = "newline_delimited" if is_lines else "unstructured"
+        most = MOST_RECORD_BYTES if is_lines else MOST_DOCUMENT_BYTES
+        return (
+            f"SELECT r FROM read_json({quoted(inlet.path)}, auto_detect=false,"  # noqa: S608
+            f" columns={{'r': 'JSON'}}, format='{layout}', records='false',"
+            f" maximum_object_size={most}{inlet.options})"
+        )
 
 
 def table_of(
-    query: tree.Query, form: CsvInput | JsonInput, head: bytes, inlet: Inlet, *, is_begin: bool
-) -> Table:
+    query: tree.Query, form: CsvInput | JsonInput, head: bytes, *, is_begin: bool
+) -> CsvTable | JsonTable:
     """The table of an object.
 
     :param head: its begin.
@@ -40,7 +82,7 @@ def table_of(
     :raises SelectError: the query or the object does not fit the format.
     """
     if isinstance(form, JsonInput):
-        return _json(query, form, inlet)
+        return JsonTable(form, JsonSchema(query.alias, query.steps))
     if query.steps:
         raise SelectError("ParseInvalidPathComponent", "S3Object: a record of CSV has no parts")
     has_header = form.header != "NONE" and is_begin
@@ -54,7 +96,7 @@ def table_of(
         names = [name.translate(str.maketrans(other + LF, LF + other)) for name in names]
     used = names if form.header == "USE" else None
     schema = CsvSchema(width, used, query.alias, other)
-    return Table(_read_csv(form, head, inlet, width, has_header=has_header), schema)
+    return CsvTable(form, schema, width, has_header)
 
 
 def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str], int]:
@@ -93,30 +135,3 @@ def _records(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
                 yield record
     except csv.Error as error:
         raise SelectError("CSVParsingError", str(error)) from None
-
-
-def _read_csv(form: CsvInput, head: bytes, inlet: Inlet, width: int, *, has_header: bool) -> str:
-    names = [f"c{number}" for number in range(1, width + 1)]
-    columns = ", ".join(f"'{name}': 'VARCHAR'" for name in names)
-    written = r"\r" if form.record == "\r" else r"\n"
-    escape = form.escape or form.quote
-    # A field that is not there is NULL; no field without quotes is a line's end.  With
-    # null_padding, a thread that begins at an empty line makes a record of it: so one thread reads.
-    return (
-        f"SELECT * FROM read_csv({quoted(inlet.path)}, auto_detect=false, columns={{{columns}}},"  # noqa: S608
-        f" delim={quoted(form.delimiter)}, quote={quoted(form.quote)}, escape={quoted(escape)},"
-        f" header={str(has_header).lower()}, new_line={quoted(written)}, comment='', skip=0,"
-        f" null_padding=true, nullstr='\n', allow_quoted_nulls=false, parallel=false,"
-        f" max_line_size={MOST_RECORD_BYTES}, buffer_size={BUFFER_BYTES}{inlet.options})"
-    )
-
-
-def _json(query: tree.Query, form: JsonInput, inlet: Inlet) -> Table:
-    is_lines = form.type == "LINES"
-    layout = "newline_delimited" if is_lines else "unstructured"
-    most = MOST_RECORD_BYTES if is_lines else MOST_DOCUMENT_BYTES
-    select = (
-        f"SELECT r FROM read_json({quoted(inlet.path)}, auto_detect=false, columns={{'r': 'JSON'}},"  # noqa: S608
-        f" format='{layout}', records='false', maximum_object_size={most}{inlet.options})"
-    )
-    return Table(select, JsonSchema(query.alias, query.steps))
