@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import shutil
 import subprocess
 import tempfile
@@ -53,6 +54,11 @@ _DEPENDENCY = """\
 """
 #: The authors' API needs this library, so that each sandbox has it.
 _PROVIDED = "json-simple-1.1.1.jar"
+#: Where Maven keeps it once it has been downloaded.
+_KEPT = Path(".m2/repository/com/googlecode/json-simple/json-simple/1.1.1", _PROVIDED)
+#: For programs that run for a second: the optimizing compiler would use twice the processor time.
+_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+_JAVAC = ("javac", *(f"-J{option}" for option in _SHORT_LIVED))
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 Files = dict[str, tuple[bytes, int]]
@@ -70,7 +76,7 @@ def build(
     """
     if not any(path.endswith(".java") for path in source):
         raise ProjectError(["src: there is no .java file"])
-    _require(("javac", "a JDK, version 17 or later"), ("mvn", "Maven"))
+    _require(("javac", "a JDK, version 17 or later"), *_maven(coordinates))
     with tempfile.TemporaryDirectory() as work:
         libraries = Path(work, "lib")
         libraries.mkdir()
@@ -90,13 +96,13 @@ def runtime(work: Path, sources: Path) -> list[str]:
 
     :raises ProjectError: a program is missing, or Maven failed.
     """
-    _require(("java", "a JDK, version 17 or later"), ("javac", "a JDK"), ("mvn", "Maven"))
+    _require(("java", "a JDK, version 17 or later"), ("javac", "a JDK"), *_maven(()))
     libraries, classes = work / "api", work / "api-classes"
     libraries.mkdir()
     _resolve((), work, libraries)
     names = [str(path) for top in (_API, sources) for path in sorted(top.rglob("*.java"))]
     options = ["--release", RELEASE, "-g", "-encoding", "UTF-8", "-proc:none", "-nowarn"]
-    done = _run(["javac", *options, "-cp", f"{libraries}/*", "-d", str(classes), *names])
+    done = _run([*_JAVAC, *options, "-cp", f"{libraries}/*", "-d", str(classes), *names])
     if done.returncode:
         raise ProjectError([f"the authors' API cannot be compiled: {done.stdout.rstrip()}"])
     return [str(classes), f"{libraries}/*"]
@@ -112,14 +118,29 @@ def _require(*needs: tuple[str, str]) -> None:
         raise ProjectError(faults)
 
 
+def _kept() -> Path:
+    return Path.home() / _KEPT
+
+
+def _maven(coordinates: Sequence[str]) -> list[tuple[str, str]]:
+    """What :func:`_resolve` needs: without libraries, no Maven if it has run here before."""
+    return [("mvn", "Maven")] if coordinates or not _kept().is_file() else []
+
+
 def _resolve(coordinates: Sequence[str], work: Path, target: Path) -> None:
     """Let Maven copy the libraries and all that they need, and the API's own library."""
+    if not _maven(coordinates):
+        shutil.copy(_kept(), target)
+        return
     rows = (map(escape, each.split(":")) for each in coordinates)
     pom = work / "pom.xml"
     text = _POM.format(dependencies="".join(_DEPENDENCY.format(*row) for row in rows))
     pom.write_text(text, encoding="utf-8")
     options = [f"-DoutputDirectory={target}", "-DincludeScope=compile"]
-    done = _run(["mvn", "-B", "-q", "-Dstyle.color=never", "-f", str(pom), _PLUGIN, *options])
+    # The author's own options come last, so they win.
+    java = " ".join([*_SHORT_LIVED, os.environ.get("MAVEN_OPTS", "")]).rstrip()
+    command = ["mvn", "-B", "-q", "-Dstyle.color=never", "-f", str(pom), _PLUGIN, *options]
+    done = _run(command, {"MAVEN_OPTS": java})
     if done.returncode:
         said = [line.replace("[ERROR]", "").strip() for line in done.stdout.splitlines()]
         reasons = [line for line in said if line] or [f"exit status {done.returncode}"]
@@ -164,7 +185,7 @@ def _compile(source: Mapping[str, tuple[bytes, int]], work: Path, libraries: Pat
         "-sourcepath", str(_API), "-implicit:none",
         "-cp", f"{libraries}/*", "-d", str(classes),
     ]  # fmt: skip
-    done = _run(["javac", *options, f"@{listed}"])
+    done = _run([*_JAVAC, *options, f"@{listed}"])
     if done.returncode:
         said = done.stdout.replace(f"{top}/", "src/").rstrip()
         raise ProjectError([said])
@@ -186,7 +207,10 @@ def _jar(classes: Path, source: Mapping[str, tuple[bytes, int]]) -> bytes:
     return packed.getvalue()
 
 
-def _run(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def _run(
+    command: Sequence[str], variables: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+        command, env={**os.environ, **(variables or {})},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+    )  # fmt: skip

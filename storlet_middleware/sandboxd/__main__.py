@@ -61,14 +61,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         paths = _paths(config)
         if options.remove_all:
             return remove_all(config, paths, Engine(config.sandbox.docker_url))
-        return serve(config, paths)
+        return serve(config, paths, options.test or configuration.CLASSES)
     except (configuration.ConfigError, SandboxdFault) as error:
         _complain(error)
         return 1
 
 
-def serve(config: Config, paths: NodePaths) -> int:
-    """Hold the node's lock and answer until SIGTERM."""
+def serve(config: Config, paths: NodePaths, tested: Sequence[str]) -> int:
+    """Hold the node's lock and answer until SIGTERM.
+
+    :param tested: the trust classes that are tested at once, and not at their first load.
+    """
     lock = NodeLock(paths.lock_file)
     paths.make_run_dir()
     lock.acquire()
@@ -77,7 +80,7 @@ def serve(config: Config, paths: NodePaths) -> int:
     identities = Identities(paths.state_dir, Path(config.sandbox.identity_dir), uids)
     identities.check()
     _raise_open_files()
-    asyncio.run(_serve(config, paths, identities))
+    asyncio.run(_serve(config, paths, identities, tested))
     log.info("sandboxd ended")
     logging.shutdown()
     # A thread may still wait for a hung Docker; the end of the process releases all that it holds.
@@ -85,11 +88,13 @@ def serve(config: Config, paths: NodePaths) -> int:
     os._exit(0)
 
 
-async def _serve(config: Config, paths: NodePaths, identities: Identities) -> None:
+async def _serve(
+    config: Config, paths: NodePaths, identities: Identities, tested: Sequence[str]
+) -> None:
     engine = Engine(config.sandbox.docker_url)
     node = Node(config, engine, paths, Threads(), peer_fault, stats=_stats(config))
     planner = Planner(config, engine, paths, identities)
-    pool = Pool(node, planner, Gate(node, planner))
+    pool = Pool(node, planner, Gate(node, planner, tested))
     server = Server(paths.listen_for_requests(), pool)
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -229,6 +234,14 @@ def _parser() -> argparse.ArgumentParser:
         "--remove-all",
         action="store_true",
         help="remove all sandboxes and sockets of this node, then exit",
+    )
+    parser.add_argument(
+        "--test",
+        action="append",
+        choices=configuration.CLASSES,
+        metavar="CLASS",
+        help="run the self-test of this trust class at the start, and that of others before their"
+        " first storlet is loaded (default: of all classes at the start)",
     )
     parser.add_argument(
         "--log-level",

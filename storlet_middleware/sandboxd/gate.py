@@ -1,13 +1,14 @@
 """The gate of each trust class: no code is loaded before the class has passed its self-test.
 
 When sandboxd starts, and when an operator runs ``storlet sandboxes --check``, each class is tested
-in a sandbox of its own (:mod:`~storlet_middleware.sandboxd.self_tests`).
+in a sandbox of its own (:mod:`~storlet_middleware.sandboxd.self_tests`).  The sandboxd of local
+runs tests the class ``user`` at its start, and another one before its first load.
 
 ======== =======================================================================================
 state    meaning for the class
 ======== =======================================================================================
-untested no sandbox could be made yet (Docker is away, the image is missing): a load tries
-         again, and its answer has the reason
+untested no sandbox could be made yet (Docker is away, the image is missing), or none was needed:
+         a load tests the class, and its answer has the reason of a fault
 pass     every test held, or the operator accepts the failures: ``[sandbox] accept_failures``
 fail     loads are refused with ``sandbox.unavailable`` and the reason; running sandboxes stay
 ======== =======================================================================================
@@ -25,7 +26,7 @@ import json
 import logging
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -62,10 +63,15 @@ class _Fault:
 
 
 class Gate:
-    """The gates of one node; make it inside the loop, then :meth:`run` it after the adoption."""
+    """The gates of one node; make it inside the loop, then :meth:`run` it after the adoption.
 
-    def __init__(self, node: Node, planner: Planner) -> None:
+    :param at_start: the classes that :meth:`run` tests; of others the first load waits for the
+        test.
+    """
+
+    def __init__(self, node: Node, planner: Planner, at_start: Container[str] = CLASSES) -> None:
         self._node = node
+        self._at_start = at_start
         self._accepted = frozenset(node.config.sandbox.accept_failures)
         self._results = {name: messages.SelfTest(name, UNTESTED) for name in CLASSES}
         self._faults: dict[str, _Fault] = {}
@@ -109,14 +115,18 @@ class Gate:
             )
 
     async def run(self) -> None:
-        """Test each class repeatedly until there is a result."""
+        """Test the classes to be tested at the start, repeatedly until there is a result."""
         self._publish()
         for name in sorted(self._accepted - NAMES):
             log.warning(
                 "unknown self-test accept_failures=%s%s", shown(name), nearest(name, sorted(NAMES))
             )
         while not self._is_closing:
-            due = [name for name in CLASSES if self.is_untested(name) or self._may_pass_later(name)]
+            due = [
+                name
+                for name in CLASSES
+                if (name in self._at_start and self.is_untested(name)) or self._may_pass_later(name)
+            ]
             if not due:
                 return
             await asyncio.wait([self._test_task(name) for name in due])

@@ -199,7 +199,7 @@ class FakeNode:
     def __init__(self, docker: FakeDocker, **sandbox_options: object) -> None:
         self.docker = docker
         self.home = Path(tempfile.mkdtemp(prefix="sd-", dir="/tmp"))
-        self.gate: type[Gate] = OpenGate
+        self.gate: Callable[[Node, Planner], Gate] = OpenGate
         self.options: dict[str, object] = {"start_deadline_seconds": 5, **sandbox_options}
         self.limits: dict[str, object] = {}
         self.invocation: dict[str, object] = {}

@@ -4,14 +4,16 @@ processes."""
 from __future__ import annotations
 
 import errno
+import functools
 import json
 import logging
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
 from storlet_daemon.protocol import messages
+from storlet_middleware.config import CLASSES
 from storlet_middleware.sandboxd import gate as gates
 from storlet_middleware.sandboxd import self_tests
 from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT
@@ -29,9 +31,13 @@ def gated() -> Iterator[MakeGated]:
     """Makes started nodes with a real gate; ``AUTH_admin`` is of class admin."""
     nodes: list[FakeNode] = []
 
-    def make(docker: FakeDocker | None = None, **options: object) -> FakeNode:
+    def make(
+        docker: FakeDocker | None = None,
+        at_start: Sequence[str] = CLASSES,
+        **options: object,
+    ) -> FakeNode:
         node = FakeNode(docker or FakeDocker(), **options)
-        node.gate = Gate
+        node.gate = functools.partial(Gate, at_start=at_start)
         node.more_options = "[class:admin]\naccounts = AUTH_admin\n"
         nodes.append(node)
         return node.start()
@@ -74,6 +80,16 @@ def test_every_class_is_tested_in_a_sandbox_that_is_removed(gated: MakeGated) ->
     assert node.docker.starts == 2
     assert not node.docker.containers
     assert not (node.home / "state" / "self-test-object").exists()
+
+
+def test_a_class_that_is_not_tested_at_the_start_is_tested_before_its_first_load(
+    gated: MakeGated,
+) -> None:
+    node = gated(FakeDocker(by_class={"admin": "leaks"}), at_start=("user",))
+    assert is_loaded(node)
+    assert states(node) == {"user": PASS, "admin": UNTESTED}
+    assert refusal(node, "AUTH_admin").message.startswith("sandboxes of class admin are closed")
+    assert states(node) == {"user": PASS, "admin": FAIL}
 
 
 def test_the_sandbox_of_the_test_is_small_and_no_tenants(gated: MakeGated) -> None:

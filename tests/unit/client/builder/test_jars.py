@@ -13,9 +13,20 @@ from storlet_client.builder.project import ProjectError
 def test_all_missing_tools_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = project.read(template.make(tmp_path / "grape", "java"))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ProjectError) as caught:
-        jars.build(made.folder, "grape", made.source(), ())
-    assert [fault.split()[0] for fault in caught.value.faults] == ["javac", "mvn"]
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+    def missing(*coordinates: str) -> list[str]:
+        with pytest.raises(ProjectError) as caught:
+            jars.build(made.folder, "grape", made.source(), coordinates)
+        return [fault.split()[0] for fault in caught.value.faults]
+
+    assert missing() == ["javac", "mvn"]
+    # Maven has run before, so only libraries need it.
+    kept = tmp_path / jars._KEPT
+    kept.parent.mkdir(parents=True)
+    kept.touch()
+    assert missing() == ["javac"]
+    assert missing("a:b:1") == ["javac", "mvn"]
 
 
 def test_the_sources_of_the_authors_api_are_part_of_the_package() -> None:
