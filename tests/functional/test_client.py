@@ -22,6 +22,7 @@ from tests.support.client_package import interpreters, layered
 from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.forking import Commands, commands_of
 from tests.support.http import Client
+from tests.support.local_node import one_node
 from tests.support.waiting import retry_until
 
 SAMPLE = CHECKOUT / "storlets/csv_filter"
@@ -467,21 +468,24 @@ def test_odd_names_are_distributed_as_they_are(odd: Here, tmp_path: Path, contai
 FILES = [ODD.replace("/", ":"), "-n", "--", "..x", "%2F", "?", "#", "a\nb", os.fsdecode(b"r\xe4w")]
 
 
+@pytest.fixture(scope="module")
+def node(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with one_node(cluster, tmp_path_factory.mktemp("node") / "output"):
+        yield
+
+
+@pytest.mark.usefixtures("node")
 @pytest.mark.parametrize("where", ["--sandbox", "--no-sandbox"])
 def test_odd_names_of_files_and_projects_run_as_they_are(
-    odd: Here, cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+    odd: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    monkeypatch.setenv("STORLET_LOCAL_CONF", str(cluster.storlet_conf))
-    monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))
     monkeypatch.chdir(tmp_path)
     odd.run("init", "fruit")
     for name in FILES:
         Path("fruit").rename(name)
         Path(f"-i {name}").write_text("an apple\na pear\n")
         odd.run("build", "--", name)
-        # A run of a project in a sandbox is one of its bundle, which has a name of its own then.
-        projects = [name] if where == "--no-sandbox" else []
-        for subject in (*projects, f"{name}/dist/fruit-0.1.0.storlet"):
+        for subject in (name, f"{name}/dist/fruit-0.1.0.storlet"):
             # After the end of the options, a dash begins a name.
             words = [where, "-o", f"-o{name}", "-p", "text=apple", "-m", f"k={ODD[:20]}", "--"]
             odd.run("run", *words, subject, f"-i {name}")

@@ -19,6 +19,7 @@ from storlet_client.storlets import Storlets
 from tests.support.accounts import unique
 from tests.support.cluster import Cluster
 from tests.support.http import Client
+from tests.support.local_node import one_node
 from tests.support.waiting import retry_until
 
 SAMPLES = Path(__file__).resolve().parents[2] / "storlets/native"
@@ -185,18 +186,23 @@ def test_other_bytes_than_those_of_the_lock_are_refused(folder: Path) -> None:
     assert f"delete {LOCK}" in faults_of(folder)
 
 
-@pytest.mark.usefixtures("client")
+@pytest.fixture(scope="module")
+def node(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with one_node(cluster, tmp_path_factory.mktemp("node") / "output"):
+        yield
+
+
+@pytest.mark.usefixtures("client", "node")
 @pytest.mark.parametrize(
     ("language", "kind"),
     [(language, kind) for language in ("python", "native") for kind in template.kinds()],
 )
 def test_a_template_goes_from_init_to_invoke_by_commands_only(
-    cluster: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str, kind: str
+    tmp_path: Path, language: str, kind: str
 ) -> None:
     compiler = "cc" if kind in {"image", "service"} else "cargo"
     if language == "native" and shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is missing")
-    monkeypatch.setenv("STORLET_LOCAL_CONF", str(cluster.storlet_conf))
     folder, output = tmp_path / "fresh", tmp_path / "output"
     run("enable")
     run("init", str(folder), "--language", language, "--template", kind)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from storlet_middleware.aio import cache, venv
-from tests.support.client_package import PACKAGE, build, installed, interpreters, run
+from tests.support.client_package import PACKAGE, build, installed, interpreters, layered, run
 from tests.support.cluster import CHECKOUT
 from tests.unit.test_wheel import BUILD
 
@@ -74,7 +74,7 @@ SUDO_ID = 54321
 def test_files_of_commands_under_sudo_belong_to_the_user() -> None:
     # Other users may look neither into the folders of pytest nor into those of root, where a
     # version manager can have the other interpreters.
-    place = installed(Path(sys.executable))
+    place = layered(Path(sys.executable))
     home = Path(tempfile.mkdtemp())
     os.chown(home, SUDO_ID, SUDO_ID)
     environment = {

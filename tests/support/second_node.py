@@ -79,7 +79,9 @@ class SecondNode:
     def start_sandboxd(self) -> None:
         """Start it and wait until it answers."""
         with self.log.open("ab") as log:
-            self._sandboxd = subprocess.Popen(self._arguments(), stdout=log, stderr=log)
+            # Only one state has storlets of another class, whose first load tests it.
+            words = self._arguments("--test", "user")
+            self._sandboxd = subprocess.Popen(words, stdout=log, stderr=log)
         wait_for(self._answers, 20, "the second sandboxd")
 
     def end_sandboxd(self) -> None:
