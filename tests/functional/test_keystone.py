@@ -19,7 +19,7 @@ from tests.functional.test_services import ask, outcomes, upload
 from tests.support.accounts import prepare_account
 from tests.support.client_package import interpreters, layered
 from tests.support.cluster import CHECKOUT, Cluster
-from tests.support.forking import commands_of
+from tests.support.forking import Commands, commands_of
 from tests.support.http import Client
 from tests.support.keystone import Keystone, Owner, proxy_of, running_keystone
 from tests.support.proxies import OtherProxy
@@ -64,6 +64,12 @@ def place() -> Path:
     return layered(list(interpreters().values())[-1], OPENSTACK_CLIENT)
 
 
+@pytest.fixture(scope="module")
+def storlet(place: Path) -> Iterator[Commands]:
+    with commands_of(place, "storlet", "storlet_client.cli.main") as commands:
+        yield commands
+
+
 def run(command: list[str | Path], variables: Mapping[str, str], code: int = 0) -> str:
     """Standard output; standard error for other exit codes than 0."""
     done = subprocess.run(
@@ -78,15 +84,14 @@ def run(command: list[str | Path], variables: Mapping[str, str], code: int = 0) 
     return done.stderr if code else done.stdout
 
 
-def test_a_password_logs_in(place: Path, owner: Owner) -> None:
-    storlet = place / "bin/storlet"
-    run([storlet, "enable"], owner.variables)
-    assert "FAIL" not in run([storlet, "doctor"], owner.variables)
+def test_a_password_logs_in(storlet: Commands, owner: Owner) -> None:
+    storlet.run(["enable"], owner.variables)
+    assert "FAIL" not in storlet.run(["doctor"], owner.variables)
     wrong = {**owner.variables, "OS_PASSWORD": "wrong"}
-    assert "refuses" in run([storlet, "list"], wrong, code=3)
+    assert "refuses" in storlet.run(["list"], wrong, code=3)
 
 
-def test_an_application_credential_logs_in(place: Path, owner: Owner) -> None:
+def test_an_application_credential_logs_in(storlet: Commands, owner: Owner) -> None:
     credential, secret = owner.application_credential()
     variables = {
         "OS_AUTH_URL": owner.keystone.url,
@@ -94,12 +99,11 @@ def test_an_application_credential_logs_in(place: Path, owner: Owner) -> None:
         "OS_APPLICATION_CREDENTIAL_ID": credential,
         "OS_APPLICATION_CREDENTIAL_SECRET": secret,
     }
-    storlet = place / "bin/storlet"
-    run([storlet, "enable"], variables)
-    assert "FAIL" not in run([storlet, "doctor"], variables)
+    storlet.run(["enable"], variables)
+    assert "FAIL" not in storlet.run(["doctor"], variables)
 
 
-def test_a_cloud_of_clouds_yaml_logs_in(place: Path, owner: Owner, tmp_path: Path) -> None:
+def test_a_cloud_of_clouds_yaml_logs_in(storlet: Commands, owner: Owner, tmp_path: Path) -> None:
     file = tmp_path / "clouds.yaml"
     file.write_text(
         f"""
@@ -116,9 +120,8 @@ clouds:
 """
     )
     variables = {"OS_CLIENT_CONFIG_FILE": str(file)}
-    storlet = place / "bin/storlet"
-    run([storlet, "--os-cloud", "mine", "enable"], variables)
-    assert "mine" in run([storlet, "--os-cloud", "mein", "list"], variables, code=3)
+    storlet.run(["--os-cloud", "mine", "enable"], variables)
+    assert "mine" in storlet.run(["--os-cloud", "mein", "list"], variables, code=3)
 
 
 def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_path: Path) -> None:
