@@ -123,7 +123,7 @@ def _kept() -> Path:
 
 
 def _maven(coordinates: Sequence[str]) -> list[tuple[str, str]]:
-    """What :func:`_resolve` needs: without libraries, no Maven if it has run here before."""
+    """Programs that :func:`_resolve` needs: no Maven without libraries, if it has run before."""
     return [("mvn", "Maven")] if coordinates or not _kept().is_file() else []
 
 
