@@ -39,6 +39,9 @@ AT_ONCE: Final = 2
 #: line of its output is part of the table.
 COVERAGE: Final = "coverage"
 SHELL: Final = ("*.sh", ".ci/run")
+#: Maven runs for seconds, in which the optimizing compiler of its JVM would use half of the
+#: processor time.
+MAVEN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 #: Arguments of pytest: first the tests that may run beside others, a module at a time in each of
 #: two workers, then those that need the machine for themselves.  A third worker makes two
 #: processors the bottleneck.
@@ -169,7 +172,7 @@ def _passes(name: str, done: subprocess.CompletedProcess[bytes], seconds: float)
 
 
 def _environment(tools: Path) -> dict[str, str]:
-    """The tools first on the path; byte code in the cache, and not beside the sources.
+    """The tools first on the path; byte code in the cache; Maven without an optimizing compiler.
 
     Without byte code each worker and each process of a test compiles all that it imports.
     """
@@ -177,4 +180,4 @@ def _environment(tools: Path) -> dict[str, str]:
     bytecode = cache.made("bytecode", cache.digest([str(tools)]), lambda _place: None)
     ours = {"PATH": path, "PYTHONPATH": str(CHECKOUT), "PYTHONPYCACHEPREFIX": str(bytecode)}
     other = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    return other | ours
+    return {"MAVEN_OPTS": MAVEN} | other | ours
