@@ -57,8 +57,8 @@ _PROVIDED = "json-simple-1.1.1.jar"
 #: Where Maven keeps it once it has been downloaded.
 _KEPT = Path(".m2/repository/com/googlecode/json-simple/json-simple/1.1.1", _PROVIDED)
 #: For programs that run for a second: the optimizing compiler would use twice the processor time.
-_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-_JAVAC = ("javac", *(f"-J{option}" for option in _SHORT_LIVED))
+_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+_JAVAC = ("javac", f"-J{_SHORT_LIVED}")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 Files = dict[str, tuple[bytes, int]]
@@ -137,10 +137,8 @@ def _resolve(coordinates: Sequence[str], work: Path, target: Path) -> None:
     text = _POM.format(dependencies="".join(_DEPENDENCY.format(*row) for row in rows))
     pom.write_text(text, encoding="utf-8")
     options = [f"-DoutputDirectory={target}", "-DincludeScope=compile"]
-    # The author's own options come last, so they win.
-    java = " ".join([*_SHORT_LIVED, os.environ.get("MAVEN_OPTS", "")]).rstrip()
     command = ["mvn", "-B", "-q", "-Dstyle.color=never", "-f", str(pom), _PLUGIN, *options]
-    done = _run(command, {"MAVEN_OPTS": java})
+    done = _run(command, {"MAVEN_OPTS": os.environ.get("MAVEN_OPTS") or _SHORT_LIVED})
     if done.returncode:
         said = [line.replace("[ERROR]", "").strip() for line in done.stdout.splitlines()]
         reasons = [line for line in said if line] or [f"exit status {done.returncode}"]

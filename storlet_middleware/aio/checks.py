@@ -41,7 +41,7 @@ COVERAGE: Final = "coverage"
 SHELL: Final = ("*.sh", ".ci/run")
 #: Maven runs for seconds, in which the optimizing compiler of its JVM would use half of the
 #: processor time.
-MAVEN: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+MAVEN: Final = "-XX:TieredStopAtLevel=1"
 #: Arguments of pytest: first the tests that may run beside others, a module at a time in each of
 #: two workers, then those that need the machine for themselves.  A third worker makes two
 #: processors the bottleneck.
