@@ -20,6 +20,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.coverage import selection
 from tests.support import brief
 from tests.support.accounts import users_of
 from tests.support.cluster import LOG_LINES, Cluster, attach
@@ -40,15 +41,9 @@ ORDER: Final = (
     "tests/unit/",
 )
 
-#: Markers of the unit tests that the checker ``coverage`` leaves out; modules that contain neither
-#: word have none of them.
-UNTRACED: Final = ("hypothesis", "untraced")
-
 #: One replica of the databases of accounts and containers: a change costs half as much, and one
 #: process would serve all of them.  Objects have their three.
 CHOICES: Final = {"STORLETS_DATABASE_REPLICAS": "1"}
-
-UNIT: Final = Path(__file__).parent / "unit"
 
 _running: list[Cluster] = []
 
@@ -71,9 +66,11 @@ def is_worker(config: pytest.Config) -> bool:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Mark unit tests, for ``-m``."""
+    """Mark unit tests, and those that the checker ``coverage`` leaves out, for ``-m``."""
     if item.nodeid.startswith("tests/unit/"):
         item.add_marker("unit")
+    if selection.is_in_untraced_place(item.path):
+        item.add_marker("untraced")
 
 
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
@@ -83,13 +80,8 @@ def pytest_ignore_collect(collection_path: Path) -> bool | None:
     """
     if not os.environ.get("STORLETS_AFTER_CHECK"):
         return None
-    is_unit = UNIT in collection_path.parents and collection_path.name.startswith("test_")
-    return True if is_unit and not _has_untraced(collection_path) else None
-
-
-def _has_untraced(module: Path) -> bool:
-    text = module.read_text(encoding="utf-8")
-    return any(word in text for word in UNTRACED)
+    is_unit = selection.UNIT in collection_path.parents and collection_path.name.startswith("test_")
+    return True if is_unit and not selection.may_be_untraced(collection_path) else None
 
 
 @pytest.hookimpl(trylast=True)
@@ -101,11 +93,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = {
         item.path
         for item in items
-        if UNIT in item.path.parents and any(item.get_closest_marker(name) for name in UNTRACED)
+        if selection.UNIT in item.path.parents
+        and any(item.get_closest_marker(name) for name in selection.UNTRACED)
     }
-    if hidden := sorted(str(module) for module in marked if not _has_untraced(module)):
+    if hidden := sorted(str(module) for module in marked if not selection.may_be_untraced(module)):
+        names = " and ".join(selection.UNTRACED)
         raise pytest.UsageError(
-            f"{', '.join(hidden)}: has a test with one of the markers {' and '.join(UNTRACED)}, and"
+            f"{', '.join(hidden)}: has a test with one of the markers {names}, and"
             " neither word: `make test` after `make check` would not find it. Use the marker in"
             " the module"
         )

@@ -1,5 +1,6 @@
 """Coverage of the unit tests, as a checker of ``make check``.
 
-``__main__``  runs the unit tests under coverage, and compares the packages with their floors
-``floors``    the table of floors, and the comparison
+``__main__``   runs the unit tests under coverage, and compares the packages with their floors
+``selection``  the unit tests that it runs
+``floors``     the table of floors, and the comparison
 """

@@ -1,8 +1,7 @@
 """``python3 -m tests.coverage``: run the unit tests under coverage; compare it with the floors.
 
-Property tests (those of hypothesis) and tests with the marker ``untraced`` are left out: they add
-no covered statement, and tracing makes them several times slower. A failed test is repeated once,
-without coverage. Exit status 1: a test failed again, or a package is below its floor.
+:mod:`.selection` names the tests that are left out. A failed test is repeated once, without
+coverage. Exit status 1: a test failed again, or a package is below its floor.
 """
 
 from __future__ import annotations
@@ -12,15 +11,13 @@ import os
 import sys
 import tempfile
 from pathlib import Path
-from typing import Final
 
 from storlet_middleware.aio import sessions
 from storlet_middleware.aio.checks import WORKERS
 from storlet_middleware.aio.venv import PACKAGES
 
 from . import floors
-
-SELECTION: Final = ("tests/unit", "-m", "not hypothesis and not untraced and not alone")
+from .selection import SELECTION
 
 
 def main() -> int:

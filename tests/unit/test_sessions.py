@@ -14,7 +14,7 @@ from _pytest.mark.expression import Expression
 
 from storlet_middleware.aio import checks, sessions
 from tests import conftest
-from tests.coverage import __main__ as coverage
+from tests.coverage import selection
 
 ROOT = Path(__file__).resolve().parents[2]
 GOOD = "def test_good():\n    pass\n"
@@ -112,30 +112,44 @@ def test_coverage_and_make_test_after_it_run_each_test_once(
         "unit": is_unit,
     }
     chosen = [session[session.index("-m") + 1] for session in checks.SESSIONS_AFTER_CHECK]
-    folder, _, selection = coverage.SELECTION
+    folder, *ignored, _, traced = selection.SELECTION
     assert folder == "tests/unit"
+    assert ignored == [f"--ignore=tests/unit/{place}" for place in selection.UNTRACED_PLACES]
     of_make_test = [selects(one, markers) for one in chosen]
-    assert [is_unit and selects(selection, markers), *of_make_test].count(True) == 1
+    assert [is_unit and selects(traced, markers), *of_make_test].count(True) == 1
 
 
 def test_after_check_the_modules_without_a_test_that_is_left_are_not_imported(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(conftest, "UNIT", tmp_path)
+    monkeypatch.setattr(selection, "UNIT", tmp_path)
+    monkeypatch.setattr(selection, "UNTRACED_PLACES", ("folder", "test_five.py"))
     texts = {"test_one.py": "", "test_two.py": "@given", "support.py": ""}
     texts |= {"test_three.py": "import hypothesis", "test_four.py": "@pytest.mark.untraced"}
+    texts |= {"test_five.py": "", "folder/test_six.py": "", "other/test_seven.py": ""}
     for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
     elsewhere = Path(__file__)
 
     def left_out() -> list[str]:
-        paths = [*sorted(tmp_path.iterdir()), elsewhere]
+        paths = [*sorted(tmp_path.rglob("*.py")), elsewhere]
         return [path.name for path in paths if conftest.pytest_ignore_collect(path)]
 
     monkeypatch.delenv("STORLETS_AFTER_CHECK", raising=False)
     assert left_out() == []
     monkeypatch.setenv("STORLETS_AFTER_CHECK", "1")
-    assert left_out() == ["test_one.py", "test_two.py"]
+    assert left_out() == ["test_seven.py", "test_one.py", "test_two.py"]
+
+
+def test_the_untraced_places_exist_and_their_tests_have_the_marker() -> None:
+    for place in selection.UNTRACED_PLACES:
+        found = selection.UNIT / place
+        module = found if found.suffix else next(found.rglob("test_*.py"))
+        added: list[str] = []
+        item: Any = SimpleNamespace(path=module, nodeid="x", add_marker=added.append)
+        conftest.pytest_itemcollected(item)
+        assert (module.exists(), added) == (True, ["untraced"])
 
 
 def test_a_module_that_hides_a_test_that_is_left_is_an_error(
@@ -143,7 +157,7 @@ def test_a_module_that_hides_a_test_that_is_left_is_an_error(
 ) -> None:
     module = tmp_path / "test_hides.py"
     module.write_text("from elsewhere import decorated")
-    monkeypatch.setattr(conftest, "UNIT", tmp_path)
+    monkeypatch.setattr(selection, "UNIT", tmp_path)
 
     def item(**markers: object) -> Any:
         return SimpleNamespace(path=module, nodeid="x", get_closest_marker=markers.get)

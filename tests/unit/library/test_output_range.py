@@ -87,7 +87,10 @@ def test_a_range_of_an_encrypted_object_is_the_slice_of_the_data(
     check(ran, DATA[:size], span, {"Encryption": "", "Encryption-Key": ""})
 
 
-@pytest.mark.parametrize("archive", [gzip.compress(DATA), zstd.compress(DATA)])
+# Names without the bytes: a gzip header has the time, and workers collect at different seconds.
+@pytest.mark.parametrize(
+    "archive", [gzip.compress(DATA), zstd.compress(DATA)], ids=["gzip", "zstd"]
+)
 def test_a_format_without_a_table_gives_all_of_the_data(archive: bytes) -> None:
     ran = decompressed(archive, (3, 5))
     assert (ran.output, ran.metadata) == (DATA, {"Compression": ""})
