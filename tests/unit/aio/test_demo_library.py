@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 
 import pytest
 
@@ -20,6 +21,7 @@ def answer(status: int, body: bytes = b"", **headers: str) -> Answer:
     return Answer(status, message, body, 0.1)
 
 
+@cache
 def query_result() -> bytes:
     """The outputs of the objects, one after the other."""
     given = {"query": demo_library.QUERY, "output": "jsonl"}
@@ -27,6 +29,7 @@ def query_result() -> bytes:
     return b"".join(LibraryStorlet("sql").run(content, given).output for content in contents)
 
 
+@cache
 def picture() -> bytes:
     edges = ",".join(map(str, demo_library.EDGES))
     given = {"column": "degrees", "histogram": edges, "output": "svg"}

@@ -10,7 +10,7 @@ from rules.model import Severity
 from storlet_middleware.cli import cases
 
 
-@settings(derandomize=True, max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.binary(max_size=60) | st.text("-{}[]: \nanmerqustxpc,&*!|>'\"", max_size=80).map(str.encode)
 )

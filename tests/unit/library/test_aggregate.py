@@ -14,7 +14,7 @@ from xml.etree import ElementTree as ET
 
 import PIL.Image
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
@@ -71,7 +71,6 @@ def nearest_rank(values: list[Fraction], percent: str) -> Fraction:
     raise AssertionError(percent)
 
 
-@settings(deadline=None)
 @given(texts=st.lists(NUMBERS, min_size=1, max_size=12), block=BLOCKS)
 def test_numbers_of_csv(texts: list[str], block: int) -> None:
     data = csv_of([["name", "n"], *(['a "b",\nc', text] for text in texts)])
@@ -97,7 +96,6 @@ def test_numbers_of_csv(texts: list[str], block: int) -> None:
         assert histogram["bins"][place]["count"] == len(inside)
 
 
-@settings(deadline=None)
 @given(
     texts=st.lists(st.one_of(NUMBERS, OTHERS, st.just(""), st.none()), max_size=12), block=BLOCKS
 )
@@ -119,7 +117,6 @@ def test_records_that_are_skipped(texts: list[str | None], block: int) -> None:
         assert "is no number" in failure(data, column="n", wrong="skip-missing")
 
 
-@settings(deadline=None)
 @given(
     values=st.lists(st.one_of(st.integers(), st.none(), st.text(), st.booleans(), st.just([1]))),
     block=BLOCKS,
@@ -232,7 +229,6 @@ KINDS = {"json": "application/json", "svg": "image/svg+xml", "png": "image/png"}
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-@settings(deadline=None)
 @given(
     name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80),
     values=st.lists(st.integers(-20, 120), max_size=20),
@@ -265,7 +261,6 @@ def test_a_picture_has_a_bar_for_each_bin(name: str, values: list[int], edges: l
     assert len(texts) < 20
 
 
-@settings(deadline=None, max_examples=30)
 @given(
     name=st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=80),
     values=st.lists(st.integers(-20, 120), max_size=20),

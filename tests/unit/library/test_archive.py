@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
@@ -80,7 +80,6 @@ def failure(data: bytes, member: str = "", **parameters: str) -> str:
 
 
 @pytest.mark.parametrize("form", FORMS)
-@settings(deadline=None, max_examples=25)
 @given(members=MEMBERS)
 def test_members(form: str, members: Members) -> None:
     data = FORMS[form](members)

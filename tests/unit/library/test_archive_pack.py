@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storlet_daemon.author import services
@@ -136,7 +136,6 @@ def test_a_tar_has_names_data_times_and_modes() -> None:
     assert (member.mtime, member.mode, member.isreg()) == (1_782_909_041, 0o644, True)
 
 
-@settings(deadline=None, max_examples=60)
 @given(
     objects=st.dictionaries(
         st.text("ab/-שx.", min_size=1, max_size=12), st.binary(max_size=50), min_size=1, max_size=8

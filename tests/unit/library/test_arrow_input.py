@@ -347,7 +347,6 @@ def test_a_list_of_fixed_size_beside_a_changed_field() -> None:
     assert rows(data) == [{"s": record, "m": {"k": record}}, {"s": None, "m": None}]
 
 
-@settings(max_examples=150, deadline=None)
 @given(tables())
 def test_random_tables_have_the_values_of_a_slow_reference(
     table: tuple[bytes, list[dict[str, Any]]],
@@ -620,13 +619,25 @@ PARTS = made.batch(made.rows({"x": INT}, ONE))
 SMALL_FILE = made.file({"x": INT}, PARTS, PARTS)
 
 
+def read_whole(data: bytes) -> None:
+    """Read all messages without the engine, whose start takes longer than a small object."""
+    table = INPUT.ArrowTable(io.BytesIO(data), "std:sql")
+    while table.read(1 << 16):
+        pass
+
+
 @pytest.mark.parametrize("data", [SMALL, SMALL_FILE], ids=["stream", "file"])
 def test_a_cut_object_is_an_error_at_each_byte(data: bytes) -> None:
     assert rows(data)
-    for size in range(0, len(data), 8):
-        assert failure(data[:size]).startswith(("the object is cut", "the object is no valid"))
-    for size in range(len(data) - 24, len(data)):
-        assert failure(data[:size])
+    read_whole(data)
+    texts = ("the object is cut", "the object is no valid")
+    for size in range(len(data)):
+        with pytest.raises(ERROR) as caught:
+            read_whole(data[:size])
+        assert size % 8 or str(caught.value).startswith(texts)
+    for size in (*range(0, len(data), 64), *range(len(data) - 24, len(data), 5)):
+        text = failure(data[:size])
+        assert size % 8 or text.startswith(texts)
 
 
 def test_a_stream_without_the_mark_of_its_end_is_an_error() -> None:
@@ -842,10 +853,10 @@ print(results, errors)
 """
 
 
-@pytest.mark.parametrize("start", [0, 200])
-def test_changed_objects_never_end_the_process(start: int) -> None:
+def test_changed_objects_never_end_the_process() -> None:
+    count = 4 * settings().max_examples
     ran = subprocess.run(
-        [sys.executable, "-X", "faulthandler", "-c", HOSTILE, str(start), str(start + 200)],
+        [sys.executable, "-X", "faulthandler", "-c", HOSTILE, "0", str(count)],
         capture_output=True,
         text=True,
         timeout=600,
@@ -854,8 +865,8 @@ def test_changed_objects_never_end_the_process(start: int) -> None:
     )
     assert ran.returncode == 0, ran.stderr[-3000:]
     results, errors = map(int, ran.stdout.split())
-    assert results + errors == 200
-    assert errors > 100
+    assert results + errors == count
+    assert errors > count / 2
 
 
 GROWTH = """

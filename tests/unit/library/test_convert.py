@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
@@ -90,7 +90,6 @@ def plain(value: Any, kind: str) -> Any:
     return value
 
 
-@settings(max_examples=40, deadline=None)
 @given(file=record_files())
 def test_records_come_back_through_each_format(file: tuple[str, list[str], list[Any]]) -> None:
     described, (order, *codes), rows = file
@@ -325,7 +324,6 @@ def test_numbers_of_json_that_a_double_keeps(text: str, is_double: bool, is_deci
             assert float(output(data, **given).split()[2]) == float(text)
 
 
-@settings(deadline=None)
 @given(value=st.floats(allow_nan=False, allow_infinity=False), places=st.integers(0, 25))
 def test_each_number_of_digits_of_a_double_is_kept(value: float, places: int) -> None:
     check = STORLET.module.Checked.__init__.__globals__
@@ -396,7 +394,6 @@ def test_messages_name_the_storlet_and_no_query(monkeypatch: pytest.MonkeyPatch)
 # --- CSV, JSON lines, Parquet ---------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
 @given(rows=st.lists(st.tuples(TEXTS, TEXTS), min_size=1, max_size=6))
 def test_texts_stay_as_they_are(rows: list[tuple[str, str]]) -> None:
     data = csv_of([["a", "b"], *map(list, rows)])

@@ -7,7 +7,7 @@ import struct
 
 import pytest
 from backports import zstd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
@@ -40,7 +40,6 @@ def part(archive: bytes, first: int = 0, last: int = -1) -> bytes:
     return ran.output
 
 
-@settings(deadline=None)
 @given(
     data=st.integers(0, 1050).map(lambda size: DATA[:size]),
     first=st.integers(0, 1100),

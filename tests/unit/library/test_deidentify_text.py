@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library import plain_kinds, published_values
@@ -51,7 +51,6 @@ WORDS = st.lists(st.sampled_from(PIECES), max_size=7).map(lambda each: "".join(e
 CHARACTERS = st.text("01249 -./:+()@aAfz\u00a0", max_size=40)
 FREE = WORDS | CHARACTERS
 #: The slow search has no bound of the time.
-SLOW = settings(deadline=None, max_examples=60)
 
 
 def text_output(text: str, action: str = "find", block: int = 1 << 18, **more: str) -> str:
@@ -121,7 +120,6 @@ def test_published_values_that_are_none_stay(kind: str, value: str) -> None:
     assert replaced_by_both(kind, text) == text
 
 
-@SLOW
 @given(text=FREE, kinds=st.lists(st.sampled_from(sorted(plain_kinds.KINDS)), min_size=1))
 def test_a_slow_search_finds_the_same_values(text: str, kinds: list[str]) -> None:
     some = [name for name in plain_kinds.KINDS if name in kinds]
@@ -130,7 +128,6 @@ def test_a_slow_search_finds_the_same_values(text: str, kinds: list[str]) -> Non
     assert json.loads(found) == {"a": plain_kinds.replaced(text, some)}
 
 
-@SLOW
 @given(
     lines=st.lists(st.tuples(FREE, st.sampled_from(["\n", "\r\n", "\n\n"])), max_size=2),
     last=FREE,
@@ -143,7 +140,6 @@ def test_a_text_is_searched_in_whole_lines(
     assert text_output(text, block=block) == plain_kinds.replaced(text)
 
 
-@SLOW
 @given(rows=st.lists(st.tuples(FREE, FREE), max_size=3), block=st.integers(1, 60))
 def test_columns_of_csv(rows: list[tuple[str, str]], block: int) -> None:
     table = [["a", "b"], *map(list, rows)]

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 import pytest
 from backports import zstd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storlet_middleware.wsgi.byte_ranges import ByteRange, resolve_range
@@ -59,13 +59,11 @@ def decompressed(archive: bytes, span: ByteRange, **parameters: str) -> Ran:
 ARCHIVE = archive_of(DATA)
 
 
-@settings(deadline=None, max_examples=50)
 @given(data=st.integers(0, 1050).map(lambda size: DATA[:size]), span=SPANS)
 def test_a_range_of_zstd_is_the_slice_of_the_data(data: bytes, span: ByteRange) -> None:
     check(decompressed(archive_of(data), span), data, span, {"Compression": ""})
 
 
-@settings(deadline=None, max_examples=50)
 @given(size=st.integers(0, 1050), span=SPANS)
 def test_a_range_of_data_that_are_not_compressed_is_their_slice(size: int, span: ByteRange) -> None:
     plain = decompressed(DATA[:size], span, **{"accept-plain": "true"})
@@ -75,7 +73,6 @@ def test_a_range_of_data_that_are_not_compressed_is_their_slice(size: int, span:
     check(marked, DATA[:size], span, {"Compression": ""})
 
 
-@settings(deadline=None, max_examples=50)
 @given(size=st.integers(0, 1050), span=SPANS)
 def test_a_range_of_an_encrypted_object_is_the_slice_of_the_data(
     size: int, span: ByteRange

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet
@@ -45,7 +45,6 @@ def holds(values: tuple[Any, ...], comparison: tuple[str, str, Any]) -> bool:
     return OPERATORS[sign](value, wanted.encode() if isinstance(wanted, str) else wanted)
 
 
-@settings(max_examples=200, deadline=None)
 @given(
     rows=ROWS,
     groups=st.lists(st.lists(COMPARISONS, min_size=1, max_size=3), max_size=3),

@@ -22,7 +22,7 @@ import duckdb
 import lz4.frame
 import pytest
 from backports import zstd
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
@@ -88,7 +88,6 @@ def csv_of(table: list[list[Any]], **dialect: Any) -> bytes:
 # --- right answers --------------------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     table=st.lists(st.tuples(VALUES, VALUES), min_size=1, max_size=8),
     bound=VALUES,
@@ -110,7 +109,6 @@ def test_rows_are_those_of_the_csv_module(
     assert found == expected
 
 
-@settings(max_examples=40, deadline=None)
 @given(table=st.lists(st.tuples(st.sampled_from("xyz"), WHOLE), min_size=1, max_size=30))
 def test_aggregates_are_those_of_sqlite(table: list[tuple[str, int]]) -> None:
     query = (
@@ -127,7 +125,6 @@ def test_aggregates_are_those_of_sqlite(table: list[tuple[str, int]]) -> None:
     assert [(row[0], *map(int, row[1:])) for row in read] == expected
 
 
-@settings(max_examples=40, deadline=None)
 @given(table=st.lists(st.tuples(TEXTS, WHOLE), min_size=1, max_size=10))
 def test_json_lines_come_back(table: list[tuple[str, int]]) -> None:
     lines = [{"text": text, "number": number} for text, number in table]
@@ -223,7 +220,6 @@ def test_records_have_the_types_of_their_fields() -> None:
 FIELD = st.text(st.sampled_from("abc/?=&é €|,[]'"), min_size=1, max_size=6)
 
 
-@settings(max_examples=40, deadline=None)
 @given(
     lines=st.lists(
         st.tuples(FIELD, st.integers(100, 599), st.integers(0, 10**15), st.none() | FIELD),
@@ -935,7 +931,6 @@ def test_plain_queries_run(query: str) -> None:
     assert output(DATA, query).count(b"\n") > 1
 
 
-@settings(max_examples=150, deadline=None)
 @given(st.text(st.sampled_from("SELECT FROM input();'\"-*/,1a\n$é"), max_size=40))
 def test_any_text_ends_in_rows_or_one_error(text: str) -> None:
     with suppress(ERROR):
@@ -991,7 +986,6 @@ def quoted_if_needed(text: str) -> str:
     return '"' + text.replace('"', '""') + '"' if set(text) & set(',"\r\n') else text
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     table=st.lists(
         st.lists(st.text(st.sampled_from('a,"\r\né'), max_size=5), min_size=2, max_size=3),

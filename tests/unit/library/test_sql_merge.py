@@ -83,6 +83,10 @@ def rows(data: bytes, query: str) -> list[dict[str, Any]]:
     return found if "ORDER BY" in query else sorted(found, key=json.dumps)
 
 
+#: An example runs the query over each object, and merges several times.
+FEWER = settings(max_examples=settings().max_examples // 3)
+
+
 def is_same(found: Any, wanted: Any) -> bool:
     """Equal, but for the last digits of a quotient or a sum of floating-point numbers."""
     if isinstance(found, float) and isinstance(wanted, float):
@@ -90,7 +94,7 @@ def is_same(found: Any, wanted: Any) -> bool:
     return type(found) is type(wanted) and bool(found == wanted)
 
 
-@settings(max_examples=20, deadline=None)
+@FEWER
 @given(query=st.sampled_from(QUERIES), objects=OBJECTS)
 def test_the_result_is_that_of_one_query_over_all_objects(
     query: str, objects: list[list[tuple[str, ...]]]
@@ -208,7 +212,7 @@ def json_part(lines: list[dict[str, Any]], query: str, **given: str) -> bytes:
     return part(json_of(lines), query, format="jsonl", **given)
 
 
-@settings(max_examples=10, deadline=None)
+@FEWER
 @given(
     query=st.sampled_from(KEYED),
     objects=st.lists(st.lists(LINES, max_size=4), min_size=1, max_size=4),

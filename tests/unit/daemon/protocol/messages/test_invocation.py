@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from storlet_daemon.protocol import messages
@@ -124,7 +124,6 @@ def test_a_range_may_end_at_its_start_or_have_no_start() -> None:
         assert Invoke("x", (ranged,), Output(1)).descriptor_faults(2) == []
 
 
-@settings(deadline=None, derandomize=True, database=None)
 @given(st.text(max_size=60), st.integers(20, 60))
 def test_a_cut_text_fits_and_keeps_both_ends(text: str, limit: int) -> None:
     cut = messages.cut_middle(text, limit)
@@ -139,7 +138,6 @@ def test_a_cut_text_fits_and_keeps_both_ends(text: str, limit: int) -> None:
         assert plain.endswith(tail)
 
 
-@settings(deadline=None, derandomize=True, database=None)
 @given(st.text())
 def test_a_line_has_no_control_characters(text: str) -> None:
     line = messages.one_line(text)
