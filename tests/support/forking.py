@@ -18,11 +18,12 @@ from typing import Final
 _PROGRAM: Final = """
 import sys
 sys.path.remove("")  # the folder of the caller, where the package may be in source
-import contextlib, importlib, json, os
+import contextlib, gc, importlib, json, os
 name, module, function = sys.argv[1:]
 main = getattr(importlib.import_module(module), function)
 for line in sys.stdin:
     words, variables, files = json.loads(line)
+    gc.freeze()  # else each child copies the pages of all modules to count what refers to them
     pid = os.fork()
     if not pid:
         for number, file in enumerate([os.devnull, *files[:2]]):
