@@ -312,7 +312,7 @@ def test_each_storlet_of_tables_has_this_output(tmp_path: Path) -> None:
 
 def test_an_object_larger_than_the_pipes_streams_in_order() -> None:
     """The feeder needs the interpreter's lock while the engine waits for more of the object."""
-    count = 400_000
+    count = 150_000
     data = b"n,t\n" + b"".join(b"%d,text %d\n" % (n, n) for n in range(count))
     found = made("SELECT n, t FROM input", data)
     sizes = batches(found)

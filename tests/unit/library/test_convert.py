@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
@@ -90,6 +90,7 @@ def plain(value: Any, kind: str) -> Any:
     return value
 
 
+@settings(max_examples=settings().max_examples // 3)
 @given(file=record_files())
 def test_records_come_back_through_each_format(file: tuple[str, list[str], list[Any]]) -> None:
     described, (order, *codes), rows = file

@@ -10,7 +10,7 @@ from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from storlet_daemon.author import StorletLogger
@@ -263,6 +263,7 @@ def test_only_the_columns_of_the_query_are_read(folder: Path) -> None:
         source.close()
 
 
+@settings(max_examples=settings().max_examples // 3)
 @given(st.lists(st.integers(1, 500_000), max_size=4, unique=True))
 def test_ranges_have_each_group_of_rows_once(groups: bytes, cuts: list[int]) -> None:
     starts = [0, *sorted(cuts)]
