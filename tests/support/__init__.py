@@ -6,7 +6,7 @@
 :mod:`.bundles`        bundles of storlets
 :mod:`.client_package` the client's wheel, and environments with nothing else of the project
 :mod:`.cluster`        a cluster: bring up, attach, configure, stop, kill, logs, ``cluster.json``
-:mod:`.forking`        commands of an installed package, without the time of its imports
+:mod:`.forking`        commands of a package, without the time of its imports
 :mod:`.freezing`       processes that are stopped, and continue later
 :mod:`.host`           the host's view of a cluster: sandboxes, processes, descriptors, logs
 :mod:`.http`           the HTTP client: whole requests, and raw connections

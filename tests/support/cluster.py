@@ -8,21 +8,22 @@ up.
 
 from __future__ import annotations
 
+import atexit
 import configparser
+import contextlib
 import fcntl
 import json
 import os
 import re
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from storlet_middleware.aio.cache import cache_root
+from tests.support.forking import Commands, commands_of
 from tests.support.http import Client, log_in
 from tests.support.waiting import wait_for
 
@@ -58,6 +59,7 @@ class Cluster:
     home: Path
     environment: Mapping[str, str]
     _clients: dict[str, Client] = field(default_factory=dict)
+    _commands: Commands | None = None
 
     @property
     def description(self) -> dict[str, Any]:
@@ -159,7 +161,7 @@ class Cluster:
         )
         self.run("up")
 
-    @contextmanager
+    @contextlib.contextmanager
     def configured(self, changes: Mapping[str, Mapping[str, object]]) -> Iterator[None]:
         """:meth:`configure` for the length of a block."""
         self.configure(changes)
@@ -186,23 +188,18 @@ class Cluster:
                 texts.append("\n".join([f"--- {item['name']} ({log})", *end]))
         return "\n".join(texts)
 
-    def run(self, *arguments: str, seconds: float = 300) -> str:
+    def run(self, *arguments: str) -> str:
         """A command of the tooling on this cluster; its output."""
-        command = [sys.executable, "-m", "storlet_middleware.aio", *arguments]
-        done = subprocess.run(
-            command,
-            cwd=CHECKOUT,
-            env=dict(self.environment),
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
-        if done.returncode:
-            raise AssertionError(
-                f"{' '.join(arguments)} ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-            )
-        return done.stdout
+        if self._commands is None:
+            place, module = Path(sys.prefix), "storlet_middleware.aio.__main__"
+            variables = {**self.environment, "PYTHONPATH": str(CHECKOUT)}
+            self._commands = _open.enter_context(commands_of(place, "aio", module, variables))
+        return self._commands.run(arguments, {})
+
+
+#: Processes of commands, which end with this process.
+_open: Final = contextlib.ExitStack()
+atexit.register(_open.close)
 
 
 def bring_up(home: Path, **choices: str) -> Cluster:
@@ -222,7 +219,7 @@ def bring_up(home: Path, **choices: str) -> Cluster:
     cache_root().mkdir(parents=True, exist_ok=True)
     with (cache_root() / ".tests-up.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        cluster.run("up", seconds=900)
+        cluster.run("up")
     return cluster
 
 

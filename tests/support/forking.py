@@ -1,4 +1,4 @@
-"""Commands of an installed package, whose processes begin with its modules imported.
+"""Commands of a package, whose processes begin with its modules imported.
 
 The import takes most of the time of a short command.  Each command has a process of its own, a fork
 of one that has imported what earlier commands needed.
@@ -6,10 +6,12 @@ of one that has imported what earlier commands needed.
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,12 +19,12 @@ from typing import Final
 
 _PROGRAM: Final = """
 import sys
-sys.path.remove("")  # the folder of the caller, where the package may be in source
+sys.path.remove("")  # the folder of the caller, where an installed package may be in source
 import contextlib, gc, importlib, json, os
 name, module, function = sys.argv[1:]
 main = getattr(importlib.import_module(module), function)
 for line in sys.stdin:
-    words, variables, files = json.loads(line)
+    number, words, variables, files = json.loads(line)
     gc.freeze()  # else each child copies the pages of all modules to count what refers to them
     pid = os.fork()
     if not pid:
@@ -37,7 +39,7 @@ for line in sys.stdin:
         with open(files[2], "w") as imported:
             json.dump([*sys.modules], imported)
         sys.exit(code)
-    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    print(number, os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
     with contextlib.suppress(OSError), open(files[2]) as imported:
         for each in json.load(imported):
             with contextlib.suppress(Exception):
@@ -50,6 +52,8 @@ class Commands:
 
     def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
         self._process = process
+        self._lock = threading.Lock()
+        self._numbers = itertools.count()
         self._files = [folder / name for name in ("output", "error", "imported")]
 
     def run(self, words: Sequence[str], variables: Mapping[str, str], code: int = 0) -> str:
@@ -57,24 +61,33 @@ class Commands:
 
         :return: its standard output; its standard error for other codes than 0.
         """
-        asked = [*words], dict(variables), [str(file) for file in self._files]
+        number, files = next(self._numbers), [str(file) for file in self._files]
         assert self._process.stdin
         assert self._process.stdout
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        ended = int(self._process.stdout.readline())
-        output, error = (file.read_text() for file in self._files[:2])
+        with self._lock:
+            asked = json.dumps([number, [*words], dict(variables), files])
+            print(asked, file=self._process.stdin, flush=True)
+            # A test that was interrupted has left the answer to its command.
+            answers = (map(int, line.split()) for line in self._process.stdout)
+            ended = next((code for answered, code in answers if answered == number), -1)
+            output, error = (file.read_text() for file in self._files[:2])
         assert ended == code, output + error
         return error if code else output
 
 
 @contextmanager
-def commands_of(place: Path, name: str, module: str) -> Iterator[Commands]:
-    """Commands ``name`` of an environment, as by the script of ``main`` of ``module``."""
+def commands_of(
+    place: Path, name: str, module: str, variables: Mapping[str, str] | None = None
+) -> Iterator[Commands]:
+    """Commands ``name`` of an environment, as by the script of ``main`` of ``module``.
+
+    :param variables: of the environment of all commands.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="storlets-commands-") as folder,
         subprocess.Popen(
-            [place / "bin/python", "-c", _PROGRAM, name, module, "main"],
-            env={"PATH": os.environ["PATH"]},
+            [place / "bin/python3", "-c", _PROGRAM, name, module, "main"],
+            env={"PATH": os.environ["PATH"], **(variables or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
