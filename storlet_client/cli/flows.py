@@ -62,6 +62,11 @@ def declare(group: Group) -> None:
         help="Parameter of the storlet of --merge.",
     )
     @click.option("--concurrency", type=click.IntRange(1), help="Objects at the same time.")
+    @click.option(
+        "--parts",
+        type=click.IntRange(1),
+        help="Parts of each object, each with a run of its own; for std:sql-part.",
+    )
     @click.option("--report", is_flag=True, help="Report failures, and continue.")
     @click.option(
         "--to", default="", metavar="CONTAINER/OBJECT", help="Store the result in this object."
@@ -104,8 +109,7 @@ def _document(name: str, container: str, options: Mapping[str, Any]) -> dict[str
     if merge:
         own = _part(merge, more, "--merge-parameter")
         document["merge"] = merge if merge == CONCATENATE else own
-    if options["concurrency"]:
-        document["concurrency"] = options["concurrency"]
+    document |= {key: options[key] for key in ("concurrency", "parts") if options[key]}
     if options["report"]:
         document["on-failure"] = "report"
     if options["to"]:

@@ -5,6 +5,7 @@
 ``distributed``      ``std:distributed``: a storlet on many objects
 ``distribution``     the body of such a request, parsed
 ``selection``        its objects
+``parts``            objects, or their parts, that a split reads
 ``splits``           its storlet on each object, a few at a time
 ``merges``           a storlet over the outputs of the splits, as a tree
 ``spool``            its intermediate results

@@ -18,6 +18,8 @@ With ``output`` these bytes become an object (:mod:`~storlet_middleware.flows.st
 the answer is 201 with a summary.  Rights are checked before anything is read: those to the
 storlets, then to the output, then the listing and each object.
 
+With ``parts`` each object has several splits (:mod:`~storlet_middleware.flows.parts`).
+
 The first failure of a split ends everything and is the answer's error, unless failures are
 reported, as lines.  After the first byte it breaks the connection.  A client that disconnects ends
 everything, too.
@@ -41,6 +43,7 @@ from storlet_middleware.errors import AccessDenied, BadRequest, StorletError, Te
 from storlet_middleware.flows.caller_requests import CallerRequests, WSGIApp
 from storlet_middleware.flows.distribution import ARRIVAL, LISTING, Distribution, Part, parse
 from storlet_middleware.flows.merges import Merges, Tree
+from storlet_middleware.flows.parts import Piece, pieces_of, require_declared
 from storlet_middleware.flows.selection import objects_of
 from storlet_middleware.flows.splits import INLINE_BYTES, Outcome, Splits
 from storlet_middleware.flows.spool import Budget, Space, Spool
@@ -56,11 +59,7 @@ from storlet_middleware.wsgi.caller import user_of
 from storlet_middleware.wsgi.context import RequestContext, swift_authorize
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch, break_connection
 from storlet_middleware.wsgi.stored_headers import set_metadata
-from storlet_middleware.wsgi.storlet_request import (
-    ObjectPath,
-    storlet_headers,
-    unknown_header_faults,
-)
+from storlet_middleware.wsgi.storlet_request import storlet_headers, unknown_header_faults
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
 #: 10,000 paths of 400 bytes; an object with paths may have longer ones.  JSON takes twenty times as
@@ -201,19 +200,23 @@ class _Flow:
     def answer(self) -> Answer:
         given, result = self._distribution, self._result
         self._require_split(given.split)
+        if given.parts:
+            require_declared(self._proxy, self._context, given.split)
         merges = self._merges(given.merge) if given.merge is not None else None
         if result is not None:
             result.check()
-        paths = objects_of(given, self._requests, self._proxy.config.library.distributed_objects)
+        most = self._proxy.config.library.distributed_objects
+        paths = objects_of(given, self._requests, most)
         if result is not None and result.target in paths:
             raise BadRequest(
                 f"output: {result.name} is one of the objects that are read: choose another name"
             )
         self._objects = len(paths)
+        pieces = pieces_of(paths, given.parts, self._requests, most)
         if merges is not None:
-            return self._merged(merges, paths)
+            return self._merged(merges, pieces)
         budget = self._budget if given.is_concatenated else None
-        splits = self._splits = Splits(self._requests, given, paths, budget)
+        splits = self._splits = Splits(self._requests, given, pieces, budget)
         if given.is_concatenated:
             chunks = _concatenated(splits.outcomes(given.order or LISTING))
             return self._streamed(chunks, _TEXT)
@@ -246,14 +249,16 @@ class _Flow:
     def _merges(self, part: Part) -> Merges:
         return Merges(self._proxy, self._context, part, self._id, self._budget)
 
-    def _merged(self, merges: Merges, paths: list[ObjectPath]) -> Answer:
-        tree = self._tree = Tree(len(paths), merges.most_inputs, merges.merge)
+    def _merged(self, merges: Merges, pieces: list[Piece]) -> Answer:
+        tree = self._tree = Tree(len(pieces), merges.most_inputs, merges.merge)
 
         def add(number: int, outcome: Outcome) -> None:
             spool, outcome.spool = outcome.spool, None
             tree.add(number, spool)
 
-        splits = self._splits = Splits(self._requests, self._distribution, paths, self._budget, add)
+        splits = self._splits = Splits(
+            self._requests, self._distribution, pieces, self._budget, add
+        )
         for _ in splits.outcomes(ARRIVAL):
             pass
         root, tree.root = tree.root, None
@@ -416,6 +421,8 @@ def line_of(outcome: Outcome) -> bytes:
         "code": outcome.code,
         "milliseconds": outcome.milliseconds,
     }
+    if outcome.scan_range:
+        row["scan-range"] = outcome.scan_range
     if outcome.is_failure:
         row["message"] = outcome.message
     else:

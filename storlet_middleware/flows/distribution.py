@@ -31,7 +31,16 @@ from storlet_middleware.flows.sequence import (
 from storlet_middleware.wsgi.storlet_request import ObjectPath, reserved_containers
 from storlet_middleware.wsgi.swift_paths import name_fault
 
-_KEYS: Final = ("objects", "split", "merge", "order", "concurrency", "on-failure", "output")
+_KEYS: Final = (
+    "objects",
+    "split",
+    "merge",
+    "order",
+    "concurrency",
+    "parts",
+    "on-failure",
+    "output",
+)
 _SELECTION: Final = ("container", "prefix", "suffix", "glob", "metadata", "manifest")
 _STORLET: Final = ("storlet", "parameters", "limits")
 LISTING, ARRIVAL = "listing", "arrival"
@@ -76,6 +85,7 @@ class Distribution:
     :param merge: ``None`` without a merge.
     :param order: of the results; empty: the client chose none.
     :param concurrency: objects that are worked on at the same time.
+    :param parts: of each object; 0: objects are read whole.
     :param output: the object that the result becomes; ``None``: the result is the answer.
     """
 
@@ -85,6 +95,7 @@ class Distribution:
     is_concatenated: bool = False
     order: str = ""
     concurrency: int = 1
+    parts: int = 0
     reports_failures: bool = False
     output: ObjectPath | None = None
 
@@ -137,6 +148,7 @@ class _Parser:
             is_concatenated=is_concatenated,
             order=self._one_of("order", "", (LISTING, ARRIVAL)),
             concurrency=self._concurrency(),
+            parts=self._parts(),
             reports_failures=self._one_of("on-failure", "fail", ("fail", "report")) == "report",
             output=self._output(document.get("output")),
         )
@@ -250,6 +262,15 @@ class _Parser:
             self._faults.append(fault("concurrency", str(value), f"want 1 to {most}"))
             return 1
         return value
+
+    def _parts(self) -> int:
+        most = self._config.library.distributed_objects
+        value = self._document.get("parts", 0)
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        if "parts" in self._document and not (is_number and 1 <= value <= most):
+            self._faults.append(fault("parts", str(value), f"want 1 to {most}"))
+            return 0
+        return int(value)
 
     def _refuse_unknown(self, where: str, given: Mapping[str, Any], known: tuple[str, ...]) -> None:
         unknown = [key for key in given if key not in known]

@@ -18,7 +18,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from swift.common.header_key_dict import HeaderKeyDict
@@ -30,6 +30,7 @@ from storlet_middleware.concurrency import spawn as spawn_task
 from storlet_middleware.errors import BackendFailed, StorletError
 from storlet_middleware.flows.caller_requests import CallerRequests
 from storlet_middleware.flows.distribution import ARRIVAL, Distribution, Part, Selection
+from storlet_middleware.flows.parts import Piece
 from storlet_middleware.flows.selection import has_metadata
 from storlet_middleware.flows.spool import Budget, Spool
 from storlet_middleware.records.record import OK
@@ -44,6 +45,8 @@ _PAUSES: Final = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: The most further attempts after a storlet has begun.
 _RERUNS: Final = 2
 _NOT_RUN: Final = (429, 503)
+#: The status for ``If-Match`` with the ETag of another version.
+_REPLACED: Final = 412
 #: Where storlets have run that have no services.
 _WITHOUT_EFFECT: Final = ("", "object")
 _MESSAGE_BYTES: Final = 2048
@@ -53,10 +56,11 @@ _WINDOW: Final = 4
 
 @dataclass
 class Outcome:
-    """The outcome of one object's split.
+    """The outcome of one split.
 
     :param head: the first bytes of the output.
     :param spool: all of it, where the distribution needs it; the receiver closes it.
+    :param scan_range: of a part of the object; empty: all of it.
     :param is_selected: False if the object does not have the wanted metadata.
     :param may_repeat: another attempt cannot do anything twice.
     :param has_begun: of a failure: the storlet had begun.
@@ -71,6 +75,7 @@ class Outcome:
     etag: str = ""
     head: bytes = b""
     spool: Spool | None = None
+    scan_range: str = ""
     is_selected: bool = True
     may_repeat: bool = False
     has_begun: bool = False
@@ -82,7 +87,8 @@ class Outcome:
     @property
     def error(self) -> StorletError:
         """The error that names the object."""
-        text = f"/{self.path.container}/{self.path.name}: {self.message}"
+        part = f" {self.scan_range}" if self.scan_range else ""
+        text = f"/{self.path.container}/{self.path.name}{part}: {self.message}"
         return StorletError(text, code=self.code, status=self.status)
 
 
@@ -90,24 +96,23 @@ class Splits:
     """The splits of one request, from construction until :meth:`close`.
 
     :param budget: ``None`` if no split's whole output is needed.
-    :param on_outcome: called by a worker with the number of an object and its outcome.
+    :param on_outcome: called by a worker with the number of a piece and its outcome.
     """
 
     def __init__(
         self,
         requests: CallerRequests,
         distribution: Distribution,
-        paths: Sequence[ObjectPath],
+        pieces: Sequence[Piece],
         budget: Budget | None,
         on_outcome: Callable[[int, Outcome], None] | None = None,
     ) -> None:
         self._requests = requests
         self._distribution = distribution
-        self._paths = paths
+        self._pieces = pieces
         self._budget = budget
         self._on_outcome = on_outcome
-        self._headers = headers_of(distribution.split)
-        count = min(distribution.concurrency, len(paths))
+        count = min(distribution.concurrency, len(pieces))
         self._room = semaphore(_WINDOW * count)
         self._next = 0
         self._ready: dict[int, Outcome] = {}
@@ -119,8 +124,8 @@ class Splits:
         self._workers: list[GreenTask] = [spawn_task(self._work) for _ in range(count)]
 
     def outcomes(self, order: str) -> Iterator[Outcome]:
-        """The outcomes of all objects; raises the first failure unless failures are reported."""
-        for position in range(len(self._paths)):
+        """The outcomes of all pieces; raises the first failure unless failures are reported."""
+        for position in range(len(self._pieces)):
             while True:
                 if self._error is not None:
                     raise self._error
@@ -147,10 +152,10 @@ class Splits:
         try:
             while self._error is None:
                 self._room.acquire()
-                if self._next >= len(self._paths):
+                if self._next >= len(self._pieces):
                     return
                 number, self._next = self._next, self._next + 1
-                self._deliver(number, self._split(self._paths[number]))
+                self._deliver(number, self._split(self._pieces[number]))
         except Killed:
             raise
         except Timeout as error:
@@ -176,23 +181,25 @@ class Splits:
             self._error = error
         self._bell.ring()
 
-    def _split(self, path: ObjectPath) -> Outcome:
+    def _split(self, piece: Piece) -> Outcome:
         began = time.monotonic()
-        outcome, reruns = self._attempt(path), _RERUNS
+        outcome, reruns = self._attempt(piece), _RERUNS
         for pause in _PAUSES:
             reruns -= outcome.has_begun
             if not outcome.may_repeat or reruns < 0:
                 break
             sleep(pause)
-            outcome = self._attempt(path)
+            outcome = self._attempt(piece)
         outcome.milliseconds = round((time.monotonic() - began) * 1000)
+        outcome.scan_range = piece.scan_range
         return outcome
 
-    def _attempt(self, path: ObjectPath) -> Outcome:
+    def _attempt(self, piece: Piece) -> Outcome:
+        path = piece.path
         try:
             if not self._is_selected(path):
                 return Outcome(path, is_selected=False)
-            return self._outcome(path)
+            return self._outcome(piece)
         except StorletError as error:
             return _failed(path, error, may_repeat=error.status in _NOT_RUN)
 
@@ -202,9 +209,16 @@ class Splits:
             return True
         return has_metadata(wanted, self._requests, path)
 
-    def _outcome(self, path: ObjectPath) -> Outcome:
-        answer = self._requests.send("GET", f"{path.container}/{path.name}", self._headers)
+    def _outcome(self, piece: Piece) -> Outcome:
+        path, split = piece.path, self._distribution.split
+        headers = headers_of(replace(split, parameters={**split.parameters, **piece.parameters}))
+        given = {**headers, **piece.headers}
+        answer = self._requests.send("GET", f"{path.container}/{path.name}", given)
         status = int(answer.status[:3])
+        if status == _REPLACED and piece.etag:
+            close_if_possible(answer.chunks)
+            text = "the object was replaced while its parts were read"
+            return _failed(path, StorletError(text, code=errors.INPUT_CHANGED), may_repeat=False)
         if status != 200:
             return _refused(path, answer, status)
         outcome = Outcome(path)

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import hmac
 import io
+import itertools
 import json
 import lzma
 import re
@@ -622,7 +623,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 24
+    assert len(commands) == 25
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -735,6 +736,79 @@ def test_parquet_of_other_kinds(
     query = {"query": "SELECT count(*) AS n, max(temperature) AS t FROM input"}
     answer = owner.get(path, run_headers("std:sql-parquet", query))
     assert (answer.status, answer.body) == (200, b"n,t\n9,26.8\n"), answer
+
+
+#: More than the first MiB, from which the types are inferred, and the MiB before a part.
+TABLE = b"id,name\n" + b"".join(b'%d,"name, %d"\n' % (n, n % 97) for n in range(600_000))
+IDS = {"query": "SELECT min(id) AS a, max(id) AS b, count(*) AS n FROM input"}
+
+
+def put_plain(owner: Client, container: str, body: bytes) -> str:
+    assert owner.put(f"{container}/plain", body).status == 201
+    return f"{container}/plain"
+
+
+@pytest.mark.parametrize("put", [put_plain, put_ec, put_slo])
+@pytest.mark.parametrize("where", ["object", "proxy"])
+def test_parts_of_a_csv_have_each_row_once(
+    owner: Client, container: str, put: Callable[[Client, str, bytes], str], where: str
+) -> None:
+    path = put(owner, container, TABLE)
+    edges = [0, 5, len(TABLE) // 3, len(TABLE) // 2, len(TABLE)]
+    rows, reads = [], []
+    for first, end in itertools.pairwise(edges):
+        headers = run_headers("std:sql-part", {**IDS, "scan-range": f"bytes={first}-{end - 1}"})
+        headers |= {"X-Storlet-Run-On-Proxy": ""} if where == "proxy" else {}
+        answer = owner.get(path, headers)
+        assert (answer.status, answer.is_broken) == (200, False), answer
+        at_node = where == "object" and put is put_plain
+        assert answer.headers["X-Storlet-Ran-On"] == ("object" if at_node else "proxy")
+        rows.append(answer.body.split()[1].decode().split(","))
+        # It is not known where the answer begins before the end of the run.
+        usage = answer.headers["X-Storlet-Usage"] or "in=0"
+        read = int(re.findall(r"in=(\d+)", usage)[0])
+        reads.append(read)
+        # The head, the MiB before, the part, and what the reader gets ahead.
+        assert read <= (1 << 20) * 2 + end - first + (2 << 20)
+    assert any(reads)
+    assert rows[0] == ["", "", "0"]
+    spans = [(int(low), int(high), int(count)) for low, high, count in rows[1:]]
+    assert [low for low, _, _ in spans] == [0, spans[0][1] + 1, spans[1][1] + 1]
+    assert spans[-1][1] == 599_999
+    assert all(count == high - low + 1 for low, high, count in spans)
+
+
+@pytest.mark.parametrize("put", [put_plain, put_ec, put_slo])
+def test_a_query_over_the_parts_of_one_object(
+    owner: Client, container: str, put: Callable[[Client, str, bytes], str]
+) -> None:
+    path = put(owner, container, TABLE)
+    query = "SELECT name, count(*) AS n, avg(id) AS m FROM input GROUP BY name ORDER BY name"
+    document = {
+        "objects": [f"/{path}"],
+        "split": {"storlet": "std:sql-part", "parameters": {"query": query, "output": "partial"}},
+        "parts": 5,
+        "merge": "std:sql-merge",
+    }
+    headers = {"X-Run-Storlet": "std:distributed"}
+    answer = owner.request("POST", "", headers=headers, body=json.dumps(document).encode())
+    assert answer.status == 200, answer
+    whole = owner.get(path, run_headers("std:sql", {"query": query}))
+    assert (whole.status, answer.body) == (200, whole.body)
+    older = run_headers("std:sql-part", {**IDS, "scan-range": "bytes=0-"})
+    assert owner.get(path, {**older, "If-Match": '"other"'}).status == 412
+    etag = owner.head(path).headers["Etag"].strip('"')
+    assert owner.get(path, {**older, "If-Match": f'"{etag}"'}).status == 200
+
+
+def test_line_ends_within_quotes_are_no_ends_of_parts(owner: Client, container: str) -> None:
+    path = f"{container}/quoted.csv"
+    assert owner.put(path, b'id,note\n1,"one\n2,two"\n3,three\n').status == 201
+    for text in ("bytes=0-9", "bytes=10-14", "bytes=15-"):
+        answer = owner.get(path, run_headers("std:sql-part", {**IDS, "scan-range": text}))
+        assert (answer.status, answer.error) == (422, "storlet.failed"), answer
+        assert "a value has a line end within quotes" in answer.text
+        assert "std:sql" in answer.text
 
 
 @pytest.mark.parametrize("put", [put_ec, put_slo])

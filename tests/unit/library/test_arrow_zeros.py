@@ -8,7 +8,7 @@ from typing import Any
 
 import nanoarrow
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
@@ -50,7 +50,6 @@ def slow(bits: bytes, values: bytes, length: int, size: int) -> bytes:
     )
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     name=st.sampled_from(sorted(SIZES)),
     length=st.integers(1, 40),
@@ -78,7 +77,6 @@ def test_values_stay_and_all_else_is_zero(
     assert kept == slow(both.to_bytes(bytes_, "little"), values, length, size)
 
 
-@settings(max_examples=60, deadline=None)
 @given(length=st.integers(1, 40), seed=st.integers(0, 1000))
 def test_bits_and_lists_of_one_length(length: int, seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311  the same each time

@@ -9,7 +9,7 @@ from decimal import Context, Decimal
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library import arrow_objects as made
@@ -52,7 +52,6 @@ def nested(draw: st.DrawFn, depth: int = 2) -> tuple[str, Any]:
     return f"map {{'k': {text}}}", {"k": value}
 
 
-@settings(max_examples=80, deadline=None)
 @given(value=nested())
 def test_decimals_keep_their_digits_at_each_level(value: tuple[str, Any]) -> None:
     text, expected = value
@@ -95,7 +94,6 @@ def is_kept(number: str) -> bool:
     return math.isinf(double) or Decimal(repr(double)) == Decimal(number)
 
 
-@settings(max_examples=120, deadline=None)
 @given(document=DOCUMENTS, form=st.sampled_from(["{}", "{{'a': {}}}", "[[{}]]", "map {{'k': {}}}"]))
 def test_a_value_of_json_keeps_its_digits_or_is_an_error(document: str, form: str) -> None:
     found: list[str] = []

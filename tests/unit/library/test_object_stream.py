@@ -20,7 +20,7 @@ SELECT = LibraryStorlet("s3-select")
 CONVERT = LibraryStorlet("convert")
 STREAM: Any = shared("object_stream")
 #: Buffers of the engine's reader of CSV.
-BUFFER_BYTES = SQL.module.sql_input.BUFFER_BYTES
+BUFFER_BYTES = shared("sql_input").BUFFER_BYTES
 MIB = 1 << 20
 #: Memory that the engine needs for a small object, in MiB, and an object that is larger.
 MEMORY_MIB = 128

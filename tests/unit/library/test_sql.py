@@ -29,9 +29,9 @@ from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET = LibraryStorlet("sql")
 ENGINE: Any = STORLET.module.Engine
-FORMS: Any = STORLET.module.sql_input
-LINE_FEEDS: Any = STORLET.module.line_feeds
-ERROR: Any = (STORLET.module.sql_input.SqlError, shared("packed").PackedError)
+FORMS: Any = shared("sql_input")
+LINE_FEEDS: Any = shared("line_feeds")
+ERROR: Any = (shared("sql_input").SqlError, shared("packed").PackedError)
 #: Characters with and without a meaning in CSV.
 TEXTS = st.text(st.sampled_from("ab c,;\t'\"\\\n€שé|0"), max_size=6)
 #: A value that is empty is NULL for the engine, and the csv module has no NULL.
@@ -348,7 +348,7 @@ STAMP = "2025-06-01T10:00:00"
 def small_head(monkeypatch: pytest.MonkeyPatch) -> int:
     """The types come from 4 KiB instead of 1 MiB."""
     size = 4096
-    monkeypatch.setattr(STORLET.module.sql_input, "HEAD_BYTES", size)
+    monkeypatch.setattr(shared("sql_input"), "HEAD_BYTES", size)
     return size
 
 

@@ -351,7 +351,7 @@ def test_a_missing_column_of_csv_is_an_error() -> None:
 
 
 def test_a_missing_key_that_a_late_line_has_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(SQL.module.sql_input, "HEAD_BYTES", 4096)
+    monkeypatch.setattr(shared("sql_input"), "HEAD_BYTES", 4096)
     query = "SELECT count(*) AS n, sum(v) AS s FROM input"
     lines: list[dict[str, Any]] = [{"k": "a"}] * 1000
     parts = [json_part(lines, query), json_part([{"v": 2}], query)]

@@ -29,7 +29,7 @@ def test_the_library_is_listed(server: Server, command: Command) -> None:
             [
                 "up.py", "c", "--prefix", "a/", "--suffix", ".x", "--glob", "*", "-p", "k=v",
                 "--metadata", "Colour=red", "--merge", "std:sum", "--merge-parameter", "m=n",
-                "--concurrency", "3",
+                "--concurrency", "3", "--parts", "4",
             ],
             {
                 "objects": {
@@ -39,6 +39,7 @@ def test_the_library_is_listed(server: Server, command: Command) -> None:
                 "split": {"storlet": "up.py", "parameters": {"k": "v"}},
                 "merge": {"storlet": "std:sum", "parameters": {"m": "n"}},
                 "concurrency": 3,
+                "parts": 4,
             },
         ),
         (

@@ -723,3 +723,55 @@ def test_the_merge_is_checked_before_any_split_runs(
     assert b"the storlet has seekable inputs: its input is no stored object" in answer.data
     assert node.workers.runs == []
     assert_ended(proxy, data)
+
+
+# --- parts ----------------------------------------------------------------------------------------
+
+
+def ranges(worker: WorkerRun) -> None:
+    text = worker.invoke.parameters.get("scan-range", "")
+    worker.begin()
+    worker.write(f"{text}\n".encode())
+    worker.succeed()
+
+
+IN_PARTS: dict[str, Any] = {
+    "objects": ["/c/b.log", "/c/a/07.txt"],
+    "split": {"storlet": "std:sql-part", "parameters": {"query": "SELECT 1"}},
+    "parts": 2,
+}
+
+
+def test_each_part_of_an_object_has_a_split(proxy: Proxy, data: FakeSwift, node: Node) -> None:
+    node.workers.script = ranges
+    found = rows(distribute(proxy, IN_PARTS))
+    expected = [("/c/b.log", "0-0"), ("/c/b.log", "1-2"), ("/c/a/07.txt", "0-2")]
+    expected.append(("/c/a/07.txt", "3-6"))
+    assert [(row["path"], row["scan-range"]) for row in found] == [
+        (path, f"bytes={text}") for path, text in expected
+    ]
+    assert [row["output"] for row in found] == [f"bytes={text}\n" for _, text in expected]
+    assert_ended(proxy, data)
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        ({"split": "std:nop"}, b"std:nop does not declare the parameter scan-range"),
+        ({"parts": 0}, b"parts: '0': want 1 to "),
+        ({"parts": "2"}, b"parts: '2': want 1 to "),
+        ({"parts": True}, b"parts: 'True': want 1 to "),
+        ({"parts": 10_000}, b"2 objects with 10000 parts: want at most 10000"),
+        (
+            {"split": {"storlet": "std:sql-part", "parameters": {"scan-range": "bytes=0-"}}},
+            b"scan-range: is set by std:distributed",
+        ),
+    ],
+)
+def test_parts_that_are_refused(
+    proxy: Proxy, data: FakeSwift, node: Node, more: dict[str, Any], text: bytes
+) -> None:
+    answer = distribute(proxy, {**IN_PARTS, **more})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert text in answer.data
+    assert_ended(proxy, data)

@@ -12,6 +12,7 @@ from storlet_middleware.errors import BackendFailed, StorletError, Unprocessable
 from storlet_middleware.flows import splits
 from storlet_middleware.flows.caller_requests import CallerRequests
 from storlet_middleware.flows.distribution import LISTING, Distribution, Part
+from storlet_middleware.flows.parts import Piece
 from storlet_middleware.flows.splits import Outcome, Splits, headers_of
 from storlet_middleware.flows.spool import Budget, Space
 from storlet_middleware.wsgi.answer import Answer
@@ -57,7 +58,7 @@ def refused(where: str, code: str = "sandbox.unavailable") -> Answer:
 
 def outcome_of(requests: Requests, budget: Budget | None = None) -> Outcome:
     given = Distribution((PATH,), Part("std:nop"), reports_failures=True)
-    running = Splits(requests, given, [PATH], budget)
+    running = Splits(requests, given, [Piece(PATH)], budget)
     try:
         [outcome] = running.outcomes(LISTING)
         return outcome
@@ -123,7 +124,7 @@ def test_ten_thousand_objects_are_in_memory_a_window_at_a_time() -> None:
     paths = [ObjectPath("c", str(number)) for number in range(10_000)]
     given = Distribution(tuple(paths), Part("std:nop"), concurrency=16)
     requests = Requests()
-    running = Splits(requests, given, paths, None)
+    running = Splits(requests, given, list(map(Piece, paths)), None)
     try:
         for number, outcome in enumerate(running.outcomes(LISTING)):
             assert (outcome.path.name, outcome.size) == (str(number), 5)

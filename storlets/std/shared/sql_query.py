@@ -1,0 +1,64 @@
+"""One SELECT over one object, which streams through a pipe into the engine.
+
+The result streams through another one out of it, so neither is kept whole.  A query that reads the
+table more than once needs it in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import replace
+from typing import Any
+
+import sql_partial
+import sql_run
+from sql_check import SqlError
+from sql_engine import Engine
+from sql_pipes import Pipes, opened_pipes
+from sql_table import Table
+
+
+def run(
+    kind: type[Engine],
+    params: dict[str, str],
+    target: Any,
+    opened: Callable[[Engine, Pipes], Table],
+) -> None:
+    """Run the query of ``params``.
+
+    :param opened: gives the object for the engine and the pipes ``input`` and ``output``.
+    :raises SqlError: with all faults of the parameters, or of the object.
+    """
+    output = params["output"]
+    with ExitStack() as stack:
+        few = output == sql_run.ARROW
+        engine = stack.enter_context(kind(int(params["memory-mib"]), few_rows_wait=few))
+        query = engine.checked(params["query"])
+        pipes = stack.enter_context(opened_pipes("input", "output"))
+        table = opened(engine, pipes)
+        target.set_metadata({"Content-Type": sql_run.TYPES[output]})
+        kept = ""
+        if output != sql_run.PARTIAL:
+            select = table.opened()
+            kept = select if engine.scans(query) > 1 else ""
+        elif table.has_no_rows():
+            target.write(_without_rows(table, query).line())
+            return
+        else:
+            table.opened()
+            missing = table.completed(query)
+            header, plan = sql_partial.split(engine, query, missing, table.given)
+            target.write(header.line())
+            query = plan.split
+        work = sql_run.Work(engine, query, pipes, output, kept)
+        sql_run.run(work, table.feeder(query), pipes, target)
+
+
+def _without_rows(table: Table, query: str) -> sql_partial.Header:
+    """The header of an object without rows: its columns are texts, which the query may not fit."""
+    try:
+        table.opened()
+        return replace(sql_partial.split(table.engine, query)[0], has_rows=False)
+    except SqlError:
+        return sql_partial.Header(query)

@@ -1,0 +1,137 @@
+"""The object as the table of a query, in the formats of std:sql."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import arrow_input
+import csv_table
+import late_keys
+import line_feeds
+import log_input
+import missing_keys
+import object_stream
+import record_input
+import sql_input
+import sql_run
+from column_types import types_of
+from parameters import shown
+from sql_check import TABLE, SqlError
+from sql_engine import Engine, identifier
+from sql_pipes import Feeder, Pipes
+
+RECORDS = "records"
+
+
+class Table:
+    """The object as the table of the engine.
+
+    :ivar start: the first MiB of the object.
+    :ivar head: the same for the engine.
+    """
+
+    def __init__(self, engine: Engine, pipes: Pipes, source: Any, params: dict[str, str]) -> None:
+        """Read the head.
+
+        :raises SqlError: with all faults of the parameters.
+        """
+        self.engine = engine
+        self._pipes = pipes
+        self._source = source
+        form = params["format"]
+        self._made: Any = None
+        self._form: Any = None
+        self._select = ""
+        self._inlet = object_stream.piped(pipes)
+        self._missing: Mapping[str, str] = {}
+        if form == RECORDS:
+            self._made = record_input.AsCsv(self._source, params["struct"])
+        elif form == sql_run.ARROW:
+            self._made = arrow_input.ArrowTable(self._source, engine.storlet)
+        elif form in log_input.FORMS:
+            self._made = log_input.LogLines(self._source, form)
+        else:
+            form_of = sql_input.format_of(params, types_of(params["columns"]))
+            may_lack = params["output"] == sql_run.PARTIAL and not form_of.is_csv
+            self._form = replace(form_of, may_lack=may_lack)
+        self.start: bytes = self._made.head if self._made else sql_input.head_of(self._source)
+        self.head = self.start
+        if self._form is not None:
+            found = line_feeds.unified(self._source, self.head, self._form)
+            self._source, self.head, self._form = found
+
+    def opened(self) -> str:
+        """Make the table, and give the SELECT that reads the object.
+
+        :raises SqlError: the object does not have the format.
+        """
+        engine, pipes = self.engine, self._pipes
+        if isinstance(self._made, arrow_input.ArrowTable):
+            select = self._made.select_of(engine, pipes.descriptor("input_reader"))
+        elif self._made:
+            select = csv_table.select_of(self._made.columns, self._inlet.path)
+        else:
+            self._inlet = sql_input.inlet_of(engine, pipes, self._form, self.head)
+            with tempfile.TemporaryDirectory(prefix="sql-") as folder:
+                sample = Path(folder, "sample")
+                select = sql_input.select_of(engine, self._form, self.head, sample, self._inlet)
+        engine.close_in([self._inlet.path, pipes.paths["output"]])
+        engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {select}")
+        self._select = select
+        return select
+
+    @property
+    def given(self) -> Collection[str]:
+        """The columns with a given type."""
+        return () if self._form is None else list(self._form.columns)
+
+    def completed(self, query: str) -> Mapping[str, str]:
+        """Give the open table the keys that it lacks for a query over many objects.
+
+        :return: these keys, each with its type in SQL, or nothing if that is not known.
+        :raises SqlError: the query needs the type of one.
+        """
+        if self._made or self._form.is_csv:
+            return {}
+        table = identifier(TABLE)
+        names = [name for name, _ in self.engine.columns(f"SELECT * FROM {table}")]  # noqa: S608
+        self._missing = missing_keys.found(self.engine, query, names, self._form)
+        if self._missing:
+            more = ", ".join(
+                f"{f'CAST(NULL AS {kind})' if kind else 'NULL'} AS {identifier(name)}"
+                for name, kind in self._missing.items()
+            )
+            self.engine.rows(
+                f"CREATE OR REPLACE VIEW {table} AS SELECT *, {more} FROM ({self._select})"  # noqa: S608
+            )
+            try:
+                self.engine.columns(query)
+            except SqlError as error:
+                names = sorted(self._missing)
+                raise SqlError(f"{error} (the object has no key {shown(names[0])})") from None
+        return self._missing
+
+    def has_no_rows(self) -> bool:
+        """Whether the object has no row, and so its columns have no types."""
+        return not self._made and sql_input.has_no_rows(self.head, self._form)
+
+    def feeder(self, query: str) -> Feeder:
+        """The thread that gives the engine the object."""
+        return self._inlet.feeder(self._watched(query), self.head, self._pipes)
+
+    def _watched(self, query: str) -> Any:
+        """The rest of the object, which fails where ``query`` would show a key without a column."""
+        if self._made:
+            return self._made
+        if self._form.is_csv or len(self.head) < sql_input.HEAD_BYTES:
+            return self._source
+        columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
+        types = {
+            name: self.engine.type_of(kind) for name, kind in columns if name not in self._missing
+        }
+        known = late_keys.shown_by(self.engine.tree(query), types, self._missing)
+        return self._source if known.is_empty else late_keys.Watched(self._source, self.head, known)

@@ -1,0 +1,1 @@
+../../shared/csv_table.py

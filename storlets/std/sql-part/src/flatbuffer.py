@@ -1,0 +1,1 @@
+../../shared/flatbuffer.py

@@ -1,0 +1,1 @@
+../../shared/late_keys.py

@@ -1,0 +1,1 @@
+../../shared/missing_keys.py

@@ -1,0 +1,1 @@
+../../shared/object_stream.py

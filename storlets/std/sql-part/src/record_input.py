@@ -1,0 +1,1 @@
+../../shared/record_input.py

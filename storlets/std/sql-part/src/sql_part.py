@@ -1,0 +1,77 @@
+"""One SELECT over the rows that begin within a range of bytes of a CSV, with DuckDB shut in.
+
+The input is seekable: only the first MiB, from which the types are inferred, and the bytes of the
+part are read, with up to 1 MiB before it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import csv_lines
+import sql_query
+from line_feeds import LineFeeds
+from sql_engine import Engine
+from sql_pipes import BLOCK_BYTES, Feeder, Pipes
+from sql_table import Table
+
+
+class PartEngine(Engine):
+    """The engine of this storlet."""
+
+    storlet = "std:sql-part"
+
+
+class SqlPart:
+    """See the README for the parameters."""
+
+    def __init__(self, logger: Any) -> None:
+        self.logger = logger
+
+    def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
+        source = in_files[0]
+        scan_range = csv_lines.range_of(params["scan-range"], source.size)
+
+        def opened(engine: Engine, pipes: Pipes) -> Table:
+            return PartTable(engine, pipes, source, {**params, "format": "csv"}, scan_range)
+
+        sql_query.run(PartEngine, params, out_files[0], opened)
+
+
+class PartTable(Table):
+    """The rows of a part, with the names and types of the columns of the whole object."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        pipes: Pipes,
+        source: Any,
+        params: dict[str, str],
+        scan_range: tuple[int, int],
+    ) -> None:
+        super().__init__(engine, pipes, source, params)
+        quotes = csv_lines.Quotes(self._form)
+        first, last = scan_range
+        names = b""
+        if first and self._form.has_header:
+            names = self.start.partition(b"\n")[0] + b"\n"
+            csv_lines.Quotes(self._form).take(names.removeprefix(csv_lines.BOM))
+        lines = csv_lines.Lines(source, first, last, quotes)
+        self._part: Any = Joined(names, lines)
+        if self._form.has_line_feeds:
+            self._part = LineFeeds(self._part, b"", self._form)
+
+    def feeder(self, query: str) -> Feeder:
+        return self._inlet.feeder(self._part, self._part.read(BLOCK_BYTES), self._pipes)
+
+
+class Joined:
+    """A file of some bytes, and all of another file after them."""
+
+    def __init__(self, start: bytes, source: Any) -> None:
+        self._start = start
+        self._source = source
+
+    def read(self, size: int) -> bytes:
+        data, self._start = self._start, b""
+        return data or bytes(self._source.read(size))
