@@ -27,7 +27,8 @@ _CONFIGURATION = """\
 [DEFAULT]
 log_file = {home}/keystone.log
 [cache]
-enabled = false
+enabled = true
+backend = dogpile.cache.memory
 [identity]
 password_hash_rounds = 4
 [database]
