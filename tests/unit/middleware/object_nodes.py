@@ -14,7 +14,8 @@ from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.result import RemoteResult
 from storlet_middleware.wsgi.byte_ranges import ByteRange
-from tests.unit.middleware.support import Logger, Node, make_config
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import Node, make_config
 
 GULP = 4096
 

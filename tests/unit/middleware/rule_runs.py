@@ -18,15 +18,8 @@ from storlet_middleware.wsgi.context import install
 from storlet_middleware.wsgi.operation import parse
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from tests.unit.middleware.support import (
-    ACCOUNT,
-    OWNER,
-    Answer,
-    FakeSwift,
-    Logger,
-    WorkerRun,
-    authorize,
-)
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import ACCOUNT, OWNER, Answer, FakeSwift, WorkerRun, authorize
 
 BOB = "test:bob"
 

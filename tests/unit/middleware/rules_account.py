@@ -16,7 +16,8 @@ from storlet_middleware import names
 from storlet_middleware.ruleset.pointer import Pointer
 from storlet_middleware.ruleset.store import RuleStore
 from storlet_middleware.wsgi.operation import parse
-from tests.unit.middleware.support import ACCOUNT, OWNER, FakeSwift, Logger, authorize, make_config
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import ACCOUNT, OWNER, FakeSwift, authorize, make_config
 
 RULES = "storlet_rules/rules.yaml"
 ORDINARY = b"version: 1\nrules:\n- name: night\n  when: {container: a}\n  deny: not now\n"

@@ -27,6 +27,7 @@ from storlet_daemon.protocol.descriptors import Descriptors
 from storlet_middleware import concurrency
 from storlet_middleware.config import Config, parse
 from storlet_middleware.filter import ProxyFilter
+from tests.unit.middleware.logger import Logger
 
 ACCOUNT = "AUTH_test"
 OWNER = "test:tester"
@@ -519,38 +520,6 @@ def authorize(request: Any) -> Any:
     if user and user.split(",")[0] in (getattr(request, "acl", None) or "").split(","):
         return None
     return HTTPForbidden(request=request) if user else HTTPUnauthorized(request=request)
-
-
-class Logger:
-    """A logger that records lines and metrics."""
-
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-        self.stats: list[str] = []
-
-    def _keep(self, text: str, *args: Any) -> None:
-        self.lines.append(text % args)
-
-    debug = info = warning = error = _keep
-
-    def exception(self, text: str, *args: Any) -> None:
-        import traceback  # noqa: PLC0415
-
-        self.lines.append(text % args + "\n" + traceback.format_exc())
-
-    def timing(self, name: str, value: float) -> None:
-        assert value >= 0
-        self.stats.append(name)
-
-    def update_stats(self, name: str, value: int) -> None:
-        self.stats.append(name)
-
-    def increment(self, name: str) -> None:
-        self.stats.append(name)
-
-    @property
-    def text(self) -> str:
-        return "\n".join(self.lines)
 
 
 class Proxy:

@@ -10,7 +10,8 @@ from swift.common.swob import HTTPUnauthorized, Request
 
 from storlet_middleware.config import ConfigError
 from storlet_middleware.filter import filter_factory
-from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Logger, Proxy
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Proxy
 
 
 def test_all_faults_of_paste_section_and_file_are_reported_at_start(tmp_path: Path) -> None:

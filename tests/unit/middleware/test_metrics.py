@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from storlet_middleware import metrics
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.logger import Logger
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from storlet_middleware.recon import FILE_NAME, ReconCache
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.logger import Logger
 
 
 def test_each_key_has_the_value_that_was_written_last(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from swift.common.registry import get_swift_info
 from storlet_middleware import config as configuration
 from storlet_middleware import self_test
 from storlet_middleware.filter import ProxyFilter
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.logger import Logger
 
 UNKNOWN = {"user": "untested", "admin": "untested"}
 

@@ -26,7 +26,7 @@ from storlet_middleware.admission.controller import Admission, Slot
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.config import parse
 from storlet_middleware.errors import StorletError
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.logger import Logger
 
 SLOTS: dict[str, list[Slot]] = {}
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from storlet_middleware.admission.controller import Admission, Slot, snapshot, tenant_hash
 from storlet_middleware.admission.shared_table import Usage
-from tests.unit.middleware.support import Logger, make_config
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import make_config
 
 MIB = 1 << 20
 

@@ -20,7 +20,8 @@ from storlet_middleware.admission.controller import Admission
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.errors import NodeBusy, TenantBusy
 from tests.unit.middleware.admission.slots import MIB, new, take, take_together, usage
-from tests.unit.middleware.support import Logger, make_config, wait_until
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import make_config, wait_until
 
 ROOT = Path(__file__).resolve().parents[4]
 

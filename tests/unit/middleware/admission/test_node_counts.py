@@ -13,7 +13,8 @@ from storlet_middleware.admission.shared_table import Table
 from storlet_middleware.config import NodeSection
 from storlet_middleware.node_memory import host_memory, memory_total
 from tests.unit.middleware.admission.slots import MIB, new, take
-from tests.unit.middleware.support import Logger, make_config
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import make_config
 
 
 def test_memory_bounds_the_groups_that_run(run_dir: Path) -> None:

@@ -12,7 +12,7 @@ from storlet_middleware.admission.refusals import refused
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
 from tests.unit.middleware.admission.slots import new, take
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.logger import Logger
 
 
 @pytest.mark.parametrize(

@@ -22,12 +22,12 @@ from storlet_middleware.errors import StorletError
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.result import RemoteResult
 from tests.unit.middleware.framed_answers import OK, frame, framed
+from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.object_nodes import GULP, VERSION, ObjectServer
 from tests.unit.middleware.support import (
     ACCOUNT,
     RUN,
     FakeSwift,
-    Logger,
     Node,
     Proxy,
     WorkerRun,

@@ -17,8 +17,9 @@ from storlet_middleware.backend.refusals import Refusal, refusal_of
 from storlet_middleware.object_server.node import ObjectNode
 from storlet_middleware.proxy.result import RemoteResult
 from tests.unit.middleware.backend.test_invocation_header import FIRST_RELEASE, NOW, description
+from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.object_nodes import VERSION, ObjectServer
-from tests.unit.middleware.support import Logger, Node, make_config
+from tests.unit.middleware.support import Node, make_config
 
 
 class NodeOfVersion2(ObjectNode):

@@ -17,7 +17,8 @@ from storlet_middleware.config import ConfigError, parse
 from storlet_middleware.engine.code_cache import CodeCache
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import InternalError, StorletNotFound
-from tests.unit.middleware.support import ACCOUNT, FakeSwift, Logger, Node, Proxy, make_config
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import ACCOUNT, FakeSwift, Node, Proxy, make_config
 
 TOML = 'name = "{name}"\nversion = "2.1"\nlanguage = "python"\nmain = "own.Own"\n'
 

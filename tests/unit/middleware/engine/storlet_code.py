@@ -25,6 +25,12 @@ def version(body: bytes = BODY, **changes: Any) -> StorletVersion:
     return StorletVersion("AUTH_test", "up.py", "python", "", "up.Up", (file,))
 
 
+def bundle_version(data: bytes, digest: str = "") -> StorletVersion:
+    known = digest or hashlib.sha256(data).hexdigest()
+    wanted = version(data, name="versions/tool/1-ab")
+    return replace(wanted, name="tool", main="tool.Tool", digest=known)
+
+
 class Fetcher:
     def __init__(
         self, body: bytes = BODY, pause: float = 0.0, error: BaseException | None = None

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import eventlet
@@ -19,8 +17,9 @@ from storlet_middleware.engine.code_cache import CodeCache
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import InternalError, NodeBusy, StorletError
 from tests.support.bundles import bundle, tool
-from tests.unit.middleware.engine.storlet_code import BODY, Fetcher, left, version
-from tests.unit.middleware.support import Logger, open_descriptors, wait_until
+from tests.unit.middleware.engine.storlet_code import BODY, Fetcher, bundle_version, left, version
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import open_descriptors, wait_until
 
 
 def test_code_arrives_whole_with_its_mode(tmp_path: Path) -> None:
@@ -90,12 +89,6 @@ def test_what_a_crash_left_is_cleared_when_it_is_old(tmp_path: Path) -> None:
     assert set(left(tmp_path)) == {".tmp-new", "kept", version().key}
 
 
-def bundle_version(data: bytes, digest: str = "") -> StorletVersion:
-    known = digest or hashlib.sha256(data).hexdigest()
-    wanted = version(data, name="versions/tool/1-ab")
-    return replace(wanted, name="tool", main="tool.Tool", digest=known)
-
-
 def test_a_bundle_is_unpacked_and_its_zip_is_not_kept(tmp_path: Path) -> None:
     data = tool("tool")
     wanted = bundle_version(data)
@@ -129,9 +122,8 @@ _ENSURE = """
 import sys, time
 from pathlib import Path
 from storlet_middleware.engine.code_cache import CodeCache
-from tests.unit.middleware.engine.storlet_code import Fetcher
-from tests.unit.middleware.engine.test_code_cache import bundle_version
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.engine.storlet_code import Fetcher, bundle_version
+from tests.unit.middleware.logger import Logger
 data = Path(sys.argv[2]).read_bytes()
 print(flush=True)
 CodeCache(1 << 30, Logger()).ensure(sys.argv[1], bundle_version(data), Fetcher(data))

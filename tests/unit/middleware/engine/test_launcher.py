@@ -16,8 +16,8 @@ from storlet_middleware.engine.sandbox_client import SandboxClient
 from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import StorletError, TenantBusy
 from tests.unit.middleware.engine.storlet_code import Fetcher, Nothing, left, start, version
+from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.support import (
-    Logger,
     Node,
     WorkerRun,
     Workers,

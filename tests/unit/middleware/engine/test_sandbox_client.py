@@ -16,7 +16,8 @@ from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.engine.sandbox_client import SandboxClient
 from storlet_middleware.errors import StorletError
 from tests.unit.middleware.engine.storlet_code import Fetcher, start, version
-from tests.unit.middleware.support import Logger, Node, make_config, open_descriptors, wait_until
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import Node, make_config, open_descriptors, wait_until
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from storlet_middleware.flows.splits import Outcome, Splits, headers_of
 from storlet_middleware.flows.spool import Budget, Space
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.storlet_request import ObjectPath
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.logger import Logger
 
 PATH = ObjectPath("c", "o")
 BROKEN = BackendFailed("the object node's answer broke off")

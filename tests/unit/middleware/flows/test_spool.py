@@ -11,7 +11,8 @@ import pytest
 
 from storlet_middleware.errors import InternalError, NodeBusy, TenantBusy, Unprocessable
 from storlet_middleware.flows.spool import Budget, Space, Spool
-from tests.unit.middleware.support import Logger, make_config, open_descriptors
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import make_config, open_descriptors
 
 ACCOUNT = "AUTH_a"
 LARGE = 200_000

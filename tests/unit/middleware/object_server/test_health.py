@@ -18,7 +18,7 @@ from storlet_middleware.errors import (
 from storlet_middleware.object_server import health as module
 from storlet_middleware.object_server.health import REPORT_SECONDS, Health
 from storlet_middleware.recon import FILE_NAME, ReconCache
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.logger import Logger
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from storlet_middleware.errors import SandboxUnavailable
 from storlet_middleware.proxy import circuit_breaker
 from storlet_middleware.proxy.circuit_breaker import MAX_ACCOUNTS, MAX_NODES, CircuitBreaker
 from storlet_middleware.recon import FILE_NAME, ReconCache
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.logger import Logger
 
 DOWN = SandboxUnavailable("Docker is down")
 

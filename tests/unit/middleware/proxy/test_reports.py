@@ -10,7 +10,7 @@ import pytest
 
 from storlet_middleware.proxy.reports import Reports, report
 from storlet_middleware.records.record import OK, Record, StorletRef
-from tests.unit.middleware.support import Logger
+from tests.unit.middleware.logger import Logger
 
 RECORD = Record(
     id="tx-1",

@@ -16,7 +16,8 @@ from storlet_middleware.proxy.steps import Step
 from storlet_middleware.services.nesting import Nesting, nesting_of
 from storlet_middleware.wsgi.disconnect import CANCELLATION
 from storlet_middleware.wsgi.storlet_request import StorletRequest
-from tests.unit.middleware.support import Logger, make_config
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import make_config
 
 ACCOUNT = "AUTH_test"
 

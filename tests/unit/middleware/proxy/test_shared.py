@@ -11,7 +11,8 @@ from storlet_middleware.config import parse
 from storlet_middleware.errors import NodeBusy
 from storlet_middleware.proxy.result import LocalResult
 from storlet_middleware.proxy.shared import Proxy as SharedProxy
-from tests.unit.middleware.support import RUN, FakeSwift, Logger, Proxy
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import RUN, FakeSwift, Proxy
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
 

@@ -10,8 +10,9 @@ from storlet_middleware.admission.controller import Admission, Slot
 from storlet_middleware.errors import InternalError
 from storlet_middleware.proxy.steps import Step, steps_of
 from storlet_middleware.wsgi.storlet_request import StorletRequest
+from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.object_nodes import VERSION
-from tests.unit.middleware.support import Logger, make_config
+from tests.unit.middleware.support import make_config
 
 
 def request(storlet: str) -> StorletRequest:

@@ -22,7 +22,8 @@ from storlet_middleware.proxy.withheld_put import (
     commit,
     reserve_for,
 )
-from tests.unit.middleware.support import ACCOUNT, FakeSwift, Logger, wait_until
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import ACCOUNT, FakeSwift, wait_until
 
 #: Pieces of 10 bytes, four of which are kept.
 SMALL = Reserve(10, 40, 30.0)

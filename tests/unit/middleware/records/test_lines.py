@@ -14,9 +14,10 @@ from swift.common.swob import Response
 from storlet_middleware.engine.log_pieces import LogPiece
 from storlet_middleware.records import lines
 from storlet_middleware.records.lines import LogLines
+from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.records.made import PLACE
 from tests.unit.middleware.records.test_followed import PATH, marked
-from tests.unit.middleware.support import FakeSwift, Logger, make_config, wait_until
+from tests.unit.middleware.support import FakeSwift, make_config, wait_until
 
 Tell = Callable[[LogPiece], None]
 

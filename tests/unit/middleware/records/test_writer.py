@@ -14,8 +14,9 @@ from swift.common.swob import Response
 from storlet_middleware.records import queue
 from storlet_middleware.records.batches import Place
 from storlet_middleware.records.writer import Writer
+from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.records.made import PLACE, record
-from tests.unit.middleware.support import ACCOUNT, FakeSwift, Logger, make_config, wait_until
+from tests.unit.middleware.support import ACCOUNT, FakeSwift, make_config, wait_until
 
 LOGS = f"/v1/{ACCOUNT}/storletlog"
 Make = Callable[..., Writer]

@@ -12,6 +12,7 @@ from storlet_middleware.errors import BackendFailed, RulesConflict
 from storlet_middleware.ruleset.activation import Activation
 from storlet_middleware.ruleset.pointer import Pointers
 from storlet_middleware.ruleset.versions import RULES, Versions
+from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.rules_account import (
     MANDATORY,
     ORDINARY,
@@ -19,7 +20,7 @@ from tests.unit.middleware.rules_account import (
     InfoCache,
     RulesProxy,
 )
-from tests.unit.middleware.support import ACCOUNT, Logger
+from tests.unit.middleware.support import ACCOUNT
 
 Make = Callable[..., Activation]
 

@@ -20,7 +20,8 @@ from storlet_middleware.errors import BadRequest
 from storlet_middleware.services.channel import Channel
 from storlet_middleware.services.creations import Creations
 from storlet_middleware.services.requests import require_storable
-from tests.unit.middleware.support import Logger, wait_until
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.support import wait_until
 
 
 class Bytes:

@@ -14,11 +14,11 @@ import pytest
 
 from storlet_middleware.concurrency import end, spawn
 from storlet_middleware.wsgi.disconnect import CANCELLATION, Cancellation, ClientGone, ClientWatch
+from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import (
     ACCOUNT,
     FakeSwift,
-    Logger,
     Proxy,
     WorkerRun,
     authorize,
