@@ -286,7 +286,8 @@ OUTPUTS_PARTIAL: Final = _later(
          " names those that are stored and those that are not; the same request stores all again")
 INPUT_CHANGED: Final = _later(
     "input.changed", 503, Blame.CLIENT, 1, has_source_text=True,
-    help="the object of a seekable input was replaced or deleted while the storlet read it")
+    help="the object of a seekable input was replaced or deleted while the storlet read it, or"
+         " while a distribution read its parts")
 CODE_REPLACED: Final = _later(
     "code.replaced", 503, Blame.CLIENT, 5, is_of_step=True,
     help="the storlet was uploaded again or removed while the request fetched its code")
