@@ -189,7 +189,6 @@ def test_fewer_rules_give_the_same_answer_for_all_that_differ_in_what_is_unknown
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
-@settings(max_examples=60)
 @given(st.data())
 def test_the_whole_of_a_small_world(world: World, data: st.DataObject) -> None:
     """Every request of the world that agrees with one in what is known of that."""

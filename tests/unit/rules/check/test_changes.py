@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rules.check import questions
@@ -67,7 +67,6 @@ def test_a_new_name_or_another_order_without_effect_is_no_change() -> None:
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
-@settings(max_examples=40)
 @given(st.data())
 def test_changes_agree_with_brute_force(world: World, data: st.DataObject) -> None:
     old, new = data.draw(rule_sets(world, most=3)), data.draw(rule_sets(world, most=3))

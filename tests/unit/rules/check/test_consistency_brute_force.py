@@ -121,7 +121,6 @@ def reported(rules: RuleSet, findings: Sequence[Finding], codes: str) -> set[tup
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
-@settings(max_examples=60)
 @given(st.data())
 def test_matching_rules_and_bypassed_rules_agree_with_brute_force(
     world: World, data: st.DataObject
@@ -135,7 +134,6 @@ def test_matching_rules_and_bypassed_rules_agree_with_brute_force(
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
-@settings(max_examples=60)
 @given(st.data())
 def test_examples_demonstrate_their_findings(world: World, data: st.DataObject) -> None:
     rules = data.draw(rule_sets(world))
@@ -166,7 +164,6 @@ def test_examples_demonstrate_their_findings(world: World, data: st.DataObject) 
                 assert decider is not None
 
 
-@settings(max_examples=60)
 @given(st.data())
 def test_objects_that_a_storlet_does_not_accept_agree_with_brute_force(data: st.DataObject) -> None:
     rules = data.draw(rule_sets(LOOKED_UP_WORLD))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from rules import engine
@@ -46,7 +46,6 @@ def test_a_client_that_requests_a_storlet_evades_an_ordinary_deny() -> None:
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
-@settings(max_examples=40)
 @given(st.data())
 def test_outcomes_agree_with_brute_force(world: World, data: st.DataObject) -> None:
     rules = data.draw(rule_sets(world))
