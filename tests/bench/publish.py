@@ -43,10 +43,13 @@ def _list_of(runs: Sequence[RecordedRun]) -> str:
     machines: dict[str, list[str]] = {}
     for run in runs:
         machines.setdefault(run.machine, []).append(f"{run.at[:10]} at {run.commit}")
-    found = "; ".join(f"{name} ({', '.join(days)})" for name, days in machines.items())
     words = "one machine" if len(machines) == 1 else f"{len(machines)} machines"
-    sentence = f"Measured by ``make bench`` on {words}: {found}."
-    return textwrap.fill(sentence, _WIDTH, break_on_hyphens=False, break_long_words=False)
+    sentences = [f"Measured by ``make bench`` on {words}."]
+    for number, (name, days) in enumerate(machines.items(), 1):
+        sentences.append(f"Machine {number}: {name} ({', '.join(days)}).")
+    return textwrap.fill(
+        " ".join(sentences), _WIDTH, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def _with_figures(row: re.Match[str], figures: Mapping[str, Sequence[Measured]]) -> str:
