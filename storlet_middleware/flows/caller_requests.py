@@ -8,7 +8,7 @@ to its own path.  It has the caller's identity, as the requests of a storlet hav
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote, urlencode
 
 from swift.common.swob import Request, WsgiBytesIO
@@ -18,11 +18,13 @@ from storlet_middleware.errors import AccessDenied, BackendFailed
 from storlet_middleware.services import identity
 from storlet_middleware.services.nesting import nesting_of
 from storlet_middleware.wsgi.answer import Answer
-from storlet_middleware.wsgi.bodies import ClosingIterator
+from storlet_middleware.wsgi.bodies import ClosingIterator, read_bounded
 from storlet_middleware.wsgi.sent_headers import require_sendable
 from storlet_middleware.wsgi.strings import wsgi
 
 WSGIApp = Callable[..., Any]
+#: Bound of the text of a refusal.
+_ERROR_BYTES: Final = 64 << 10
 
 
 class CallerRequests:
@@ -81,6 +83,12 @@ class CallerRequests:
             return answer
         whole = _whole(chunks, int(length))
         return Answer(status, answered, ClosingIterator(whole, lambda: close_if_possible(chunks)))
+
+    def head(self, path: str) -> Answer:
+        """The filter's answer to a HEAD of container/object, whose body has been read."""
+        answer = self.send("HEAD", path)
+        read_bounded(answer.chunks, _ERROR_BYTES, BackendFailed("a HEAD has a long answer"))
+        return answer
 
 
 def _whole(chunks: Iterable[bytes], length: int) -> Iterator[bytes]:

@@ -18,13 +18,12 @@ from storlet_middleware.errors import BadRequest, StorletError
 from storlet_middleware.flows.caller_requests import CallerRequests
 from storlet_middleware.flows.distribution import Part
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.wsgi.bodies import read_bounded
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.storlet_request import ObjectPath
+from storlet_middleware.wsgi.subrequest import swift_code
 
 #: The parameter that a flow sets.
 RANGE: Final = "scan-range"
-_MOST_BYTES: Final = 64 << 10
 
 
 @dataclass(frozen=True)
@@ -82,14 +81,10 @@ def pieces_of(
 
 def _parts_of(path: ObjectPath, count: int, requests: CallerRequests) -> list[Piece]:
     shown = f"/{path.container}/{path.name}"
-    answer = requests.send("HEAD", f"{path.container}/{path.name}")
-    read_bounded(answer.chunks, _MOST_BYTES, BadRequest(f"{shown}: HEAD has a body"))
+    answer = requests.head(f"{path.container}/{path.name}")
     status = int(answer.status[:3])
     if status // 100 != 2:
-        code = answer.header(names.ERROR.lower())
-        if not code:
-            code = errors.SWIFT_REFUSED if status < 500 else errors.BACKEND_FAILED
-            code = errors.INPUT_NOT_FOUND if status == 404 else code
+        code = answer.header(names.ERROR.lower()) or swift_code(status)
         known = status if status in errors.REASONS else errors.row_of(code).status
         raise StorletError(f"{shown}: HEAD: {answer.status}", code=code, status=known)
     etag, length = answer.header("etag").strip('"'), answer.header("content-length")

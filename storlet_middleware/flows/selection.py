@@ -136,8 +136,7 @@ def _page(container: str, requests: CallerRequests, query: dict[str, str]) -> li
 
 def has_metadata(wanted: Selection, requests: CallerRequests, path: ObjectPath) -> bool:
     """Whether the object has the metadata, as the caller sees it."""
-    answer = requests.send("HEAD", f"{path.container}/{path.name}")
-    read_bounded(answer.chunks, _PAGE_BYTES, BackendFailed("a long answer"))
+    answer = requests.head(f"{path.container}/{path.name}")
     status = int(answer.status[:3])
     if status // 100 != 2:
         code = answer.header(names.ERROR.lower()) or errors.BACKEND_FAILED
