@@ -12,15 +12,13 @@ after another quote a wrong count would change data.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from dataclasses import replace
 from typing import Any
 
 import sql_input
 from sql_check import SqlError
 from sql_input import Format
-
-_BOM = b"\xef\xbb\xbf"
-
 
 def unified(source: Any, head: bytes, form: Format) -> tuple[Any, bytes, Format]:
     """The object as the engine can read it: the file, its first MiB, and the format.
@@ -45,6 +43,26 @@ def unified(source: Any, head: bytes, form: Format) -> tuple[Any, bytes, Format]
     return lines, sql_input.head_of(lines), form
 
 
+class QuotePlaces:
+    """The places of quotes that are around whole values.
+
+    :param mark: the quote.
+    """
+
+    def __init__(self, mark: bytes, form: Format) -> None:
+        delimiter, quote = re.escape(form.reader["delimiter"].encode()), re.escape(mark)
+        # The search for a pattern is fast only if it begins with a byte.
+        self._before = re.compile(quote + b"[^" + delimiter + quote + b"\n]")
+        self._after = re.compile(quote + b"[^" + delimiter + quote + b"\r\n]")
+
+    def are_wrong(self, text: bytes) -> bool:
+        """Whether a quote is elsewhere.
+
+        :param text: the parts outside of quotes, joined by the quote, after a line end.
+        """
+        return bool(self._after.search(text) or self._before.search(text[::-1]))
+
+
 class LineFeeds:
     """A file with the bytes of ``source``, without the CR of a CR LF outside of quotes."""
 
@@ -60,15 +78,12 @@ class LineFeeds:
         self._has_quotes = bool(quote)
         #: Without quotes nothing is divided by it.
         self._mark = (quote or "\0").encode()
-        delimiter = re.escape(form.reader["delimiter"].encode())
-        mark = re.escape(self._mark)
-        # The search for a pattern is fast only if it begins with a byte.
-        self._misplaced = re.compile(mark + b"[^" + delimiter + mark + b"\n]")
+        self._places = QuotePlaces(self._mark, form)
         self._is_quoted = False
         #: The byte before the next one outside of quotes, and a CR whose LF may follow.
         self._before = b"\n"
         self._held = b""
-        start = _BOM if head.startswith(_BOM) else b""
+        start = BOM_UTF8 if head.startswith(BOM_UTF8) else b""
         self._ready = start + self._changed(head[len(start) :])
 
     def read(self, size: int) -> bytes:
@@ -112,7 +127,7 @@ class LineFeeds:
             raise SqlError(_LONE)
         text = self._before + text
         has_marks = self._has_quotes and self._mark in text
-        if has_marks and any(map(self._misplaced.search, (text, text[::-1]))):
+        if has_marks and self._places.are_wrong(text):
             raise SqlError(
                 "a value has a quote within, or continues after its closing quote: with CR LF at the"
                 " ends of lines quotes are around whole values (quote=none takes them for data)"

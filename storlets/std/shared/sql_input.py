@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+from codecs import BOM_UTF8
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -111,7 +112,7 @@ def has_no_rows(head: bytes, form: Format) -> bool:
     """Whether the object is empty, or has the names of columns only."""
     if len(head) >= HEAD_BYTES:
         return False
-    if not head.removeprefix(b"\xef\xbb\xbf").strip():
+    if not head.removeprefix(BOM_UTF8).strip():
         return True
     if not form.has_header:
         return False
@@ -129,7 +130,7 @@ def select_of(engine: Engine, form: Format, head: bytes, sample: Path, inlet: In
     """
     if not head.strip():
         raise SqlError("the object is empty: it has no columns")
-    if form.is_csv and not head.partition(b"\n")[0].removeprefix(b"\xef\xbb\xbf").strip(b" \r"):
+    if form.is_csv and not head.partition(b"\n")[0].removeprefix(BOM_UTF8).strip(b" \r"):
         raise SqlError("the object begins with an empty line: want the first row")
     start = _whole_rows(head, form)
     sample.write_bytes(start)

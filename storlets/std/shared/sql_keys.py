@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from codecs import BOM_UTF8
 from typing import Any
 
 from parameters import shown
@@ -31,7 +32,7 @@ class Keys:
         self.fault = ""
         self._is_text = is_text
         root: dict[str, Any] = {}
-        for number, line in enumerate(sample.removeprefix(b"\xef\xbb\xbf").split(b"\n"), 1):
+        for number, line in enumerate(sample.removeprefix(BOM_UTF8).split(b"\n"), 1):
             self._line = number
             require_levels(line, number)
             try:

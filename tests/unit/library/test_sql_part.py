@@ -178,6 +178,13 @@ def test_an_object_without_bytes_adds_nothing() -> None:
         part(b"", 1)
 
 
+def test_a_byte_order_mark_before_a_quoted_name_is_no_part_of_it() -> None:
+    data = b'\xef\xbb\xbf"x"\r\n"1"\r\n"2"\r\n'
+    given_ = {"parallel": "false"}
+    parts = [part(data, 0, 9, **given_), part(data, 10, **given_)]
+    assert b"".join(parts) == b"x\n1\nx\n2\n"
+
+
 def test_ranges_have_the_forms_of_http() -> None:
     data = b"x\n1\n2\n3\n"
     for text, expected in (

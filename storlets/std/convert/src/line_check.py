@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from codecs import BOM_UTF8
 from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
@@ -44,7 +45,7 @@ class Checked:
         self._exact = json.JSONDecoder(parse_constant=_no_constant, parse_float=Written)
         self._number = 0
         self._rest = b""
-        self._take(head.removeprefix(b"\xef\xbb\xbf"))
+        self._take(head.removeprefix(BOM_UTF8))
 
     def read(self, size: int) -> bytes:
         """Up to ``size`` bytes, and none only at the end.

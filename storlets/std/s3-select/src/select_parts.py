@@ -14,7 +14,7 @@ from __future__ import annotations
 import io
 import re
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
 import engine_file
@@ -63,9 +63,8 @@ class Records:
 
         :raises SelectError: a record is too long.
         """
-        blocks, size, block = [], 0, self._rest
-        self._rest = b""
-        while block or (block := self._source.read(BLOCK_BYTES)):
+        blocks, size = [], 0
+        for block in self._blocks():
             size += len(block)
             cut = self._cut(block) if size >= PART_BYTES else 0
             if cut:
@@ -74,8 +73,15 @@ class Records:
             if size > PART_BYTES + 2 * MOST_RECORD_BYTES:
                 raise _too_long()
             blocks.append(block)
-            block = b""
         return b"".join(blocks)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """The rest of a block, and those after it."""
+        rest, self._rest = self._rest, b""
+        if rest:
+            yield rest
+        while block := self._source.read(BLOCK_BYTES):
+            yield block
 
     def _cut(self, block: bytes) -> int:
         """The place in a block after the last record that another one follows; 0 if none does.

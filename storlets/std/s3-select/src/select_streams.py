@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from typing import Any, Protocol
 
 from select_errors import SelectError
@@ -135,7 +136,7 @@ class CsvText:
         while True:
             data = self._source.read(size)
             if self._is_first:
-                data = data.removeprefix(b"\xef\xbb\xbf")
+                data = data.removeprefix(BOM_UTF8)
                 self._is_first = False
             kept = self._taken(self._rest + data, is_end=not data)
             if kept or not data:

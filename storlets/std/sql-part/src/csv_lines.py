@@ -9,15 +9,16 @@ of the range.  Any other line is an error.
 from __future__ import annotations
 
 import re
+from codecs import BOM_UTF8
 from typing import Any
 
+from line_feeds import QuotePlaces
 from parameters import shown
 from sql_check import SqlError
 from sql_input import MOST_LINE_BYTES, Format
 
 #: The bound of a row is that of the engine, which may count its end.
 SLACK_BYTES = 4096
-BOM = b"\xef\xbb\xbf"
 _RANGE = re.compile("bytes=(?:([0-9]+)-([0-9]*)|-([0-9]+))")
 _ADVICE = (
     "a part has whole lines: query the object with std:sql, or take quotes for data (quote=none)"
@@ -54,11 +55,7 @@ class Quotes:
         if quote and form.reader.get("escapechar", quote) != quote:
             raise SqlError("escape: a part wants doubled quotes in values")
         self.mark = (quote or "").encode()
-        mark = re.escape(self.mark)
-        delimiter = re.escape(form.reader["delimiter"].encode())
-        # The search for a pattern is fast only if it begins with a byte.
-        self._before = re.compile(mark + b"[^" + delimiter + mark + b"\n]")
-        self._after = re.compile(mark + b"[^" + delimiter + mark + b"\r\n]")
+        self._places = QuotePlaces(self.mark, form)
         self._rest = b""
 
     def take(self, data: bytes) -> None:
@@ -92,8 +89,7 @@ class Quotes:
             raise SqlError(
                 f"a value has a line end within quotes, or a quote has no end: {_ADVICE}"
             )
-        outside = b"\n" + self.mark.join(parts[::2])
-        if self._after.search(outside) or self._before.search(outside[::-1]):
+        if self._places.are_wrong(b"\n" + self.mark.join(parts[::2])):
             raise SqlError(f"a quote is within a value, and not around it: {_ADVICE}")
 
 
@@ -146,7 +142,7 @@ class Lines:
 
     def _check(self, data: bytes, *, is_first: bool) -> None:
         if is_first:
-            data = data.removeprefix(BOM)
+            data = data.removeprefix(BOM_UTF8)
         if self._is_cut:
             _, line_end, data = data.partition(b"\n")
             self._is_cut = not line_end

@@ -6,6 +6,7 @@ part are read, with up to 1 MiB before it.
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import Any
 
 import csv_lines
@@ -52,26 +53,16 @@ class PartTable(Table):
         super().__init__(engine, pipes, source, params)
         quotes = csv_lines.Quotes(self._form)
         first, last = scan_range
-        names = b""
+        self._names = b""
         if first and self._form.has_header:
-            names = self.start.partition(b"\n")[0] + b"\n"
-            csv_lines.Quotes(self._form).take(names.removeprefix(csv_lines.BOM))
-        lines = csv_lines.Lines(source, first, last, quotes)
-        self._part: Any = Joined(names, lines)
-        if self._form.has_line_feeds:
-            self._part = LineFeeds(self._part, b"", self._form)
+            self._names = self.start.partition(b"\n")[0] + b"\n"
+            csv_lines.Quotes(self._form).take(self._names.removeprefix(BOM_UTF8))
+        self._part = csv_lines.Lines(source, first, last, quotes)
 
     def feeder(self, query: str) -> Feeder:
-        return self._inlet.feeder(self._part, self._part.read(BLOCK_BYTES), self._pipes)
-
-
-class Joined:
-    """A file of some bytes, and all of another file after them."""
-
-    def __init__(self, start: bytes, source: Any) -> None:
-        self._start = start
-        self._source = source
-
-    def read(self, size: int) -> bytes:
-        data, self._start = self._start, b""
-        return data or bytes(self._source.read(size))
+        part: Any = self._part
+        head = self._names or part.read(BLOCK_BYTES)
+        if self._form.has_line_feeds:
+            part = LineFeeds(part, head, self._form)
+            head = part.read(BLOCK_BYTES)
+        return self._inlet.feeder(part, head, self._pipes)
