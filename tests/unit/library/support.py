@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import threading
 import tomllib
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -135,3 +136,9 @@ def filled(data: bytes) -> int:
         file.write(data)
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
+
+
+def in_use() -> tuple[int, list[str]]:
+    """The number of open descriptors, and the threads of runs of the engine."""
+    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("sql-")]
+    return len(list(Path("/proc/self/fd").iterdir())), names

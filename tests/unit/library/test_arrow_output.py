@@ -11,7 +11,6 @@ import re
 import struct
 import subprocess
 import sys
-import threading
 import warnings
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, time
@@ -28,7 +27,7 @@ from nanoarrow.ipc import InputStream
 from nanoarrow.iterator import PyIterator
 
 from storlet_daemon.author import StorletInputFile, StorletLogger
-from tests.unit.library.support import LibraryStorlet, Target, filled, shared
+from tests.unit.library.support import LibraryStorlet, Target, filled, in_use, shared
 
 SQL = LibraryStorlet("sql")
 CONVERT = LibraryStorlet("convert")
@@ -421,8 +420,7 @@ def fails_into(target: Target, data: bytes, query: str) -> str:
 
 def left() -> tuple[int, list[str]]:
     gc.collect()
-    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("sql-")]
-    return len(list(Path("/proc/self/fd").iterdir())), names
+    return in_use()
 
 
 def test_a_result_that_fails_late_has_no_end() -> None:

@@ -10,17 +10,15 @@ import io
 import json
 import random
 import struct
-import threading
 from collections.abc import Callable, Iterator
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet
+from tests.unit.library.support import LibraryStorlet, in_use
 
 STORLET = LibraryStorlet("s3-select")
 HEAD = struct.Struct(">cI")
@@ -45,14 +43,9 @@ EVENTS = b"""\
 def leftovers() -> Iterator[None]:
     """No run leaves a thread or a descriptor."""
     gc.collect()  # a descriptor of an earlier test, which closes within this one
-    before = facts()
+    before = in_use()
     yield
-    assert facts() == before
-
-
-def facts() -> tuple[int, list[str]]:
-    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("sql-")]
-    return len(list(Path("/proc/self/fd").iterdir())), names
+    assert in_use() == before
 
 
 def frames(data: bytes) -> list[tuple[str, bytes]]:

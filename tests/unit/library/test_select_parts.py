@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.library import test_s3_select as whole
-from tests.unit.library.support import shared
+from tests.unit.library.support import in_use, shared
 
 PARTS: Any = whole.MODULE.select_parts
 TABLES: Any = whole.MODULE.select_tables
@@ -30,9 +30,9 @@ ALL = "SELECT s._1, s._2 FROM S3Object s"
 @pytest.fixture(autouse=True)
 def leftovers() -> Iterator[None]:
     """No run leaves a thread or a descriptor."""
-    before = whole.facts()
+    before = in_use()
     yield
-    assert whole.facts() == before
+    assert in_use() == before
 
 
 @pytest.fixture

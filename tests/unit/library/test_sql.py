@@ -12,7 +12,6 @@ import lzma
 import sqlite3
 import struct
 import tempfile
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +24,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet, shared
+from tests.unit.library.support import LibraryStorlet, in_use, shared
 
 STORLET = LibraryStorlet("sql")
 ENGINE: Any = STORLET.module.Engine
@@ -46,15 +45,10 @@ def leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     gc.collect()  # a descriptor of an earlier test, which closes within this one
-    before = facts()
+    before = in_use()
     yield
-    assert facts() == before
+    assert in_use() == before
     assert list((tmp_path / "scratch").iterdir()) == []
-
-
-def facts() -> tuple[int, list[str]]:
-    names = [thread.name for thread in threading.enumerate() if thread.name.startswith("sql-")]
-    return len(list(Path("/proc/self/fd").iterdir())), names
 
 
 def output(data: bytes, query: str, **parameters: object) -> bytes:
