@@ -1,4 +1,8 @@
-"""A bundle with numpy: its first call on a node that has no copy of it, and later calls."""
+"""A bundle with numpy: its first call on a node that has no copy of it, and later calls.
+
+Later calls are also compared with a storlet without a bundle, in the same run: the difference is
+the cost of bundles and of numpy.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +18,7 @@ from storlet_client.builder.bundler import build
 from storlet_client.builder.wheels import Sandbox
 from tests.bench.bench import WARM_UP, Bench, Family
 from tests.bench.figures import Figure
-from tests.bench.site import SMALL, Account, Treatment, python_code
+from tests.bench.site import PLAIN, SMALL, Account, Code, Treatment, python_code
 
 _SOURCE: Final = """\
 import numpy
@@ -46,32 +51,35 @@ def measure(bench: Bench) -> Iterator[Figure]:
     """
     packed = _bundle()
     first = Figure("bundle.first.numpy", "first call of a bundle with numpy", "s")
-    account = bench.site.main
+    account, warm = bench.site.main, python_code("identity.py", "Identity")
     for number in range(bench.plan.first):
         account = bench.site.new_account(f"bundle-{secrets.token_hex(4)}")
-        account.get_ready(warm := python_code("identity.py", "Identity"))
+        account.get_ready(warm)
         account.send("GET", SMALL, {"X-Run-Storlet": warm.name})
         account.send("PUT", "storlet/copy.storlet", body=packed)
         time.sleep(0.2)  # no write of the account's set-up may still be in progress
         first.treated.append(account.send("GET", SMALL, _RUN).first_byte)
         bench.progress.step(number + 1, bench.plan.first)
     yield first
-    yield from _warm(bench, account)
+    yield from _warm(bench, account, warm)
 
 
-def _warm(bench: Bench, account: Account) -> Iterator[Figure]:
-    treatment = Treatment("numpy", "bundle with numpy", _RUN)
-    requests = {
-        "plain": account.request("GET", SMALL),
-        "numpy": account.request("GET", SMALL, treatment.headers),
-    }
+def _warm(bench: Bench, account: Account, plain: Code) -> Iterator[Figure]:
+    numpy = Treatment("numpy", "bundle with numpy", _RUN)
+    storlet = Treatment("storlet", "storlet without a bundle", {"X-Run-Storlet": plain.name})
+    treatments = [numpy, storlet]
+    requests = {t.key: account.request("GET", SMALL, t.headers) for t in [PLAIN, *treatments]}
 
     def one(each: Treatment) -> float:
         return account.connection.exchange(requests[each.key]).whole * 1000
 
-    bench.alternate([treatment], WARM_UP, one)
-    samples = bench.alternate([treatment], bench.plan.small, one)
-    yield from Family("bundle.warm", "GET 1 KiB p50", "ms").figures([treatment], samples)
+    bench.alternate(treatments, WARM_UP, one)
+    samples = bench.alternate(treatments, bench.plan.latency, one)
+    family = Family("bundle.warm", "GET 1 KiB p50", "ms")
+    yield from family.figures(treatments, samples)
+    against = {**samples, PLAIN.key: samples[storlet.key]}
+    beside = replace(family, title=f"{family.title} against a storlet", suffix=".beside_storlet")
+    yield from beside.figures([numpy], against)
 
 
 def _bundle() -> bytes:

@@ -151,6 +151,11 @@ def test_a_promise_without_a_figure_is_named_when_its_row_was_run() -> None:
     ] == ["Neither way"]
 
 
+def test_every_row_is_in_the_reference() -> None:
+    page = (CHECKOUT / "docs/benchmark/reference.rst").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"\n``{name}``" not in page] == []
+
+
 def test_every_promise_of_the_specification_can_be_read_and_names_a_row() -> None:
     found = promises.read(promises.SPECIFICATION.read_text(encoding="utf-8"))
     section = promises.SECTION.search(promises.SPECIFICATION.read_text(encoding="utf-8"))
