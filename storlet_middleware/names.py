@@ -24,6 +24,12 @@ from storlet_daemon.protocol.messages import SERVICES
 from storlet_daemon.runtimes.table import LANGUAGES
 
 
+@functools.lru_cache(maxsize=1024)
+def environ_key(header: str) -> str:
+    """The key of a request header, or of a prefix of some, in a WSGI environment."""
+    return "HTTP_" + header.upper().replace("-", "_")
+
+
 class Scope(Enum):
     """Where a header is used."""
 
@@ -259,7 +265,7 @@ REVERSE_SYSMETA: Final = _header(
 #: Headers that may come with ``X-Run-Storlet``.
 CLIENT_HEADERS: Final = tuple(row.name for row in TABLE if row.scope is Scope.RUN)
 #: Key of :data:`EXPLAIN` in a WSGI environment.
-EXPLAIN_KEY: Final = "HTTP_" + EXPLAIN.upper().replace("-", "_")
+EXPLAIN_KEY: Final = environ_key(EXPLAIN)
 OBJECT_META: Final = "X-Object-Meta-"
 #: Key of ``X-Account-Meta-Storlet-Enabled`` in Swift's account info.
 ACCOUNT_ENABLED: Final = "storlet-enabled"

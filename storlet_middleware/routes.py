@@ -13,8 +13,7 @@ from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.storlet_request import ON_DATA, storlet_headers
 
 _GRANT_KEYS: Final = frozenset(
-    "HTTP_" + name.upper().replace("-", "_")
-    for name in (names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER)
+    names.environ_key(name) for name in (names.GRANT_USER, names.GRANT_STORLET, names.REVOKE_USER)
 )
 
 

@@ -37,7 +37,7 @@ LIBRARY_VERSION: Final = "1-library"
 #: give a stream.
 SEEKABLE_VERSION: Final = "1-seekable"
 #: Key of the first header in an environment.
-ENVIRON_KEY: Final = "HTTP_" + names.BACKEND_INVOCATION.upper().replace("-", "_")
+ENVIRON_KEY: Final = names.environ_key(names.BACKEND_INVOCATION)
 # Made once: ``json.dumps`` with options makes an encoder for each description.
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 _DECODER: Final = json.JSONDecoder()

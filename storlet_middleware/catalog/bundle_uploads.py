@@ -214,7 +214,7 @@ class _Change:
         ]
         if "multipart-manifest" in self._operation.query:
             faults.append("multipart-manifest: a bundle is a plain object, not a manifest")
-        prefix = "HTTP_" + names.STORLET_META.upper().replace("-", "_")
+        prefix = names.environ_key(names.STORLET_META)
         faults += [
             f"{key[5:].replace('_', '-').title()}: a bundle has this in its manifest: leave it out"
             for key in self._environ

@@ -29,7 +29,7 @@ from storlet_middleware.wsgi.context import swift_authorize
 from storlet_middleware.wsgi.operation import Operation
 
 _KEY: Final = names.ACCOUNT_LIBRARY.lower().removeprefix("x-account-meta-")
-_ENVIRON_KEY: Final = "HTTP_" + names.ACCOUNT_LIBRARY.upper().replace("-", "_")
+_ENVIRON_KEY: Final = names.environ_key(names.ACCOUNT_LIBRARY)
 
 
 class LibraryCallers(Enum):

@@ -240,7 +240,7 @@ def _detects_type(environ: Mapping[str, Any]) -> Any:
 
 
 def _incoming_metadata(environ: Mapping[str, Any]) -> dict[str, str]:
-    prefix = "HTTP_" + names.OBJECT_META.upper().replace("-", "_")
+    prefix = names.environ_key(names.OBJECT_META)
     return {
         key[len(prefix) :].replace("_", "-").lower(): lenient_text(value)
         for key, value in environ.items()

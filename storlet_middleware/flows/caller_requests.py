@@ -14,6 +14,7 @@ from urllib.parse import quote, urlencode
 from swift.common.swob import Request, WsgiBytesIO
 from swift.common.utils import close_if_possible
 
+from storlet_middleware import names
 from storlet_middleware.errors import AccessDenied, BackendFailed
 from storlet_middleware.services import identity
 from storlet_middleware.services.nesting import nesting_of
@@ -75,7 +76,7 @@ class CallerRequests:
         given = {name: wsgi(value) for name, value in (headers or {}).items()}
         require_sendable(given)
         for name, value in given.items():
-            environ["HTTP_" + name.upper().replace("-", "_")] = value
+            environ[names.environ_key(name)] = value
         status, answered, chunks = Request(environ).call_application(self._app)
         answer = Answer(status, answered, chunks)
         length = answer.header("content-length")

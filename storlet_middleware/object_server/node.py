@@ -57,8 +57,8 @@ _NOT_WITH_FRAMES: Final = frozenset(
 _DATA_TIMESTAMP: Final = "x-backend-data-timestamp"
 _OF_DATA_ONLY: Final = _NOT_WITH_FRAMES | {_DATA_TIMESTAMP}
 
-_OVERFLOW_KEY: Final = "HTTP_" + names.BACKEND_OVERFLOW.upper().replace("-", "_")
-_AVOID_KEY: Final = "HTTP_" + names.BACKEND_AVOID.upper().replace("-", "_")
+_OVERFLOW_KEY: Final = names.environ_key(names.BACKEND_OVERFLOW)
+_AVOID_KEY: Final = names.environ_key(names.BACKEND_AVOID)
 
 StartResponse = Callable[..., Any]
 WSGIApp = Callable[[dict[str, Any], StartResponse], Any]

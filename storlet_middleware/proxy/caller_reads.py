@@ -104,7 +104,7 @@ class CallerReads:
         environ = self._get_environ(path, is_source=is_source)
         # Not Request.headers: eight calls for each header.
         for name, value in headers.items():
-            environ["HTTP_" + name.upper().replace("-", "_")] = value
+            environ[names.environ_key(name)] = value
         given = result_of(
             gate.ask,
             self._proxy.app,

@@ -34,7 +34,7 @@ from storlet_middleware.wsgi.swift_paths import object_path
 
 #: Characters of the parameters that a record has.
 _PARAMETERS_LENGTH: Final = 4096
-_RANGE_KEY: Final = "HTTP_" + names.RANGE.upper().replace("-", "_")
+_RANGE_KEY: Final = names.environ_key(names.RANGE)
 #: A ``traceparent`` of W3C Trace Context.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 

@@ -18,7 +18,7 @@ from storlet_middleware.wsgi.operation import Operation
 
 #: Key of the account's setting in Swift's account info.
 _KEY: Final = names.ACCOUNT_RECORDS.lower().removeprefix("x-account-meta-")
-_ENVIRON_KEY: Final = "HTTP_" + names.ACCOUNT_RECORDS.upper().replace("-", "_")
+_ENVIRON_KEY: Final = names.environ_key(names.ACCOUNT_RECORDS)
 
 
 class Wish(IntEnum):

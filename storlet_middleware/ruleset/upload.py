@@ -249,7 +249,7 @@ class _Change:
         return SwiftRefusal(Response(status=status, request=Request(self._environ)))
 
     def _header(self, name: str) -> str | None:
-        value = self._environ.get("HTTP_" + name.upper().replace("-", "_"))
+        value = self._environ.get(names.environ_key(name))
         return None if value is None else str(value)
 
     # --- the uploaded rules -----------------------------------------------------------------------

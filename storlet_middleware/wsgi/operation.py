@@ -108,7 +108,7 @@ class Operation:
 
     def header(self, name: str) -> str | None:
         """The value of a request header; ``None`` where the client sent none."""
-        value = self.environ.get("HTTP_" + name.upper().replace("-", "_"))
+        value = self.environ.get(names.environ_key(name))
         return None if value is None else str(value)
 
 
@@ -158,7 +158,7 @@ def _other_object(
     environ: Mapping[str, Any], path: SwiftPath, header: str
 ) -> tuple[SwiftPath | None, str]:
     """The object that a copy's header names, or why Swift refuses the copy."""
-    key = "HTTP_" + header.upper().replace("-", "_")
+    key = names.environ_key(header)
     account_key = (
         "HTTP_DESTINATION_ACCOUNT" if header == _DESTINATION else "HTTP_X_COPY_FROM_ACCOUNT"
     )
