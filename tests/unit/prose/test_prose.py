@@ -88,6 +88,13 @@ def test_lines_of_more_than_a_hundred_columns_are_found_except_in_code(tmp_path:
     assert findings(tmp_path, "page.rst", text) == ["9 128 columns"]
 
 
+def test_news_fragments_leave_room_for_the_indentation_of_the_changelog(tmp_path: Path) -> None:
+    (tmp_path / "docs/changes").mkdir(parents=True)
+    text = "Rules: " + "x" * 86 + " that"
+    assert findings(tmp_path, "docs/changes/+rules.new.rst", f"{text}\n") == []
+    assert findings(tmp_path, "docs/changes/+rules.new.rst", f"{text}s\n") == ["1 99 columns"]
+
+
 def test_code_blocks_directives_and_targets_are_not_read(tmp_path: Path) -> None:
     text = "Example::\n\n   nobody\n\n.. _nobody: https://x\n.. image:: nobody.png\n"
     assert findings(tmp_path, "page.rst", text) == []
