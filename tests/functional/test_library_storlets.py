@@ -623,7 +623,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 25
+    assert len(commands) == 26
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],
@@ -938,6 +938,24 @@ def test_a_rule_finds_values_in_free_text(owner: Client, container: str, ward: W
     counts = json.loads(owner.get(receipt).body)["columns"]["line"]
     kinds = {"email": 20_000, "card": 20_000}
     assert counts == {"action": "find", "changed": 20_000, "found": kinds}
+
+
+def test_kinds_of_presidio(owner: Client, container: str) -> None:
+    lines = b"passport number 912803456\norder 912803456\ncall dana@example.com\n"
+    path, receipt = f"{container}/letter", f"{container}/receipt.json"
+    assert owner.put(path, lines * 500).status == 201
+    given = {"format": "text", "columns": '{"line": "find"}', "presidio": "US_PASSPORT,UK_NHS"}
+    run = run_headers("std:deidentify", given)
+    answer = owner.get(path, run | {"X-Storlet-Output": f"/{receipt}"})
+    found = b"passport number [US_PASSPORT]\norder 912803456\ncall [EMAIL]\n"
+    assert (answer.status, answer.body) == (200, found * 500)
+    counts = json.loads(owner.get(receipt).body)["columns"]["line"]["found"]
+    assert (counts["US_PASSPORT"], counts["UK_NHS"], counts["email"]) == (500, 0, 500)
+    # This pattern is quadratic, and Presidio would leave it out: the result would be plain text.
+    assert owner.put(path, lines + b"a." * 32_000).status == 201
+    slow = owner.get(path, run_headers("std:deidentify", {**given, "presidio": "IN_PAN"}))
+    assert (slow.status, slow.error) == (422, "storlet.failed")
+    assert "line 4: 'line': the search for IN_PAN failed: a pattern took more than 5" in slow.text
 
 
 DICOM_TESTS = CHECKOUT / "storlets/std/deidentify-dicom/tests"

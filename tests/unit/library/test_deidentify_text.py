@@ -196,7 +196,12 @@ UTF_16 = f"{PRIVATE}, dana@example.com".encode("utf-16-le").decode()
         (f"ok\n{PRIVATE}\udcff", {"line": "find"}, {}, "line 2: is not UTF-8"),
         (f"ok\n{PRIVATE}" + "x" * (1 << 20), {"line": "find"}, {}, "line 2: has more than"),
         (f'{{"a": ["{PRIVATE}"]}}', {"a": "find"}, {"format": "jsonl"}, "for texts and numbers"),
-        ("x", {"line": "find:email"}, {"patterns": '{"own": "x"}'}, "'own': no column is"),
+        (
+            "x",
+            {"line": "find:email"},
+            {"patterns": '{"own": "x"}'},
+            "no column is searched for 'own'",
+        ),
         (UTF_16, {"line": "find"}, {}, "line 1: 'line': has the character NUL"),
         (f"a\nx\n{PRIVATE}\0\n", {"a": "find"}, {"format": "csv"}, "NUL"),
         (f'{{"a": "{PRIVATE}\\u0000"}}', {"a": "find"}, {"format": "jsonl"}, "the character NUL"),

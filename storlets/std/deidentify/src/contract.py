@@ -63,10 +63,13 @@ def contract_of(
     if all(action.name == KEEP for action in found.values()) and not faults:
         faults.append("columns: keeps everything: name a column to change or drop")
     used = {name for action in found.values() if action.finder for name in action.finder.counts}
+    unused: dict[str, list[str]] = {}
+    for kind in declared:
+        if kind.name not in used:
+            unused.setdefault(kind.parameter, []).append(shown(kind.name))
     faults += [
-        f"patterns: {shown(kind.name)}: no column is searched for it"
-        for kind in declared
-        if kind.name not in used
+        f"{parameter}: no column is searched for {', '.join(names[:20])}"
+        for parameter, names in unused.items()
     ]
     if faults:
         raise ContractError("; ".join(faults))
@@ -139,7 +142,7 @@ def search_of(
     if unknown:
         faults.append(
             f"columns: {shown(column)}: {name} has no pattern {', '.join(unknown[:20])}: "
-            f"want {', '.join(known)}"
+            f"want {', '.join(known)}; the parameter presidio declares those of Presidio"
         )
         return Action(KEEP)
     secret = key_for(column, name, key, faults) if name == FIND_HMAC else None

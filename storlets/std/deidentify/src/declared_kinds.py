@@ -56,7 +56,7 @@ def declared_kinds(text: str) -> tuple[Kind, ...]:
         except Refused as error:
             faults.append(f"patterns: {shown(name)}: {error}")
             continue
-        kinds.append(Kind(name, by_pattern(re.compile(str(expression)))))
+        kinds.append(Kind(name, by_pattern(re.compile(str(expression))), "patterns"))
     if steps > MOST_STEPS:
         faults.append(
             f"patterns: an attempt to match may need {steps} steps: want at most {MOST_STEPS} "

@@ -15,7 +15,9 @@ from storlet import secrets
 from contract import DROP, Action, ContractError, contract_of
 from declared_kinds import declared_kinds
 from parameters import shown
+from presidio_kinds import presidio_kinds
 from tables import DROPPED, csv_changed, json_changed, text_changed
+from text_kinds import Kind
 
 #: A tab at the end of a header's value is lost, so the delimiter has a name.
 DELIMITERS = {"tab": "\t"}
@@ -34,11 +36,8 @@ class Deidentify:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         name = params.get("key")
-        patterns = params.get("patterns")
         contract = contract_of(
-            params["columns"],
-            secrets.get(name) if name else None,
-            declared_kinds(patterns) if patterns else (),
+            params["columns"], secrets.get(name) if name else None, further_kinds(params)
         )
         delimiter = DELIMITERS.get(params["delimiter"], params["delimiter"])
         if len(delimiter) != 1 or delimiter in '"\r\n\0':
@@ -55,6 +54,15 @@ class Deidentify:
         if len(out_files) > 1:
             out_files[1].set_metadata({"Content-Type": "application/json"})
             out_files[1].write(json.dumps(changes.receipt(count)).encode() + b"\n")
+
+
+def further_kinds(params: dict[str, str]) -> tuple[Kind, ...]:
+    """The kinds that the caller declares."""
+    patterns, presidio = params.get("patterns"), params.get("presidio")
+    return (
+        *(declared_kinds(patterns) if patterns else ()),
+        *(() if presidio is None else presidio_kinds(presidio, float(params["least-score"]))),
+    )
 
 
 class Changes:
@@ -88,6 +96,8 @@ class Changes:
             )
         try:
             changed = action.change(str(value))
+        except ContractError as error:
+            raise ContractError(f"line {line}: {shown(column)}: {error}") from None
         except (ValueError, OverflowError):
             # The exception has the value.
             raise ContractError(

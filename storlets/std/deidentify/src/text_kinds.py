@@ -114,10 +114,14 @@ URL_HINT = re.compile(r"://|www\.", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of values: its name, and the function that finds them."""
+    """A kind of values: its name, and the function that finds them.
+
+    ``parameter`` is the one that declares it, if it is not always there.
+    """
 
     name: str
     spans: Finds
+    parameter: str = ""
 
 
 def every_match(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
