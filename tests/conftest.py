@@ -45,7 +45,8 @@ ORDER: Final = (
 #: process would serve all of them.  Objects have their three.
 CHOICES: Final = {"STORLETS_DATABASE_REPLICAS": "1"}
 
-_running: list[Cluster] = []
+#: The clusters that are up, by the names of their fixtures.
+_running: dict[str, Cluster] = {}
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -122,9 +123,9 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     if given and is_worker(request.config):
         pytest.fail("STORLETS_TEST_HOME names one cluster, and each worker of -n needs its own")
     with _attached(Path(given)) if given else own_cluster(**CHOICES) as found:
-        _running.append(found)
+        _running["cluster"] = found
         yield found
-        _running.remove(found)
+        del _running["cluster"]
 
 
 @pytest.fixture(scope="session")
@@ -132,7 +133,9 @@ def other_cluster() -> Iterator[Cluster]:
     """A second cluster with encryption; tests may change its options with
     :meth:`Cluster.configured`."""
     with own_cluster("2-", **CHOICES, STORLETS_ENCRYPTION="1") as found:
+        _running["other_cluster"] = found
         yield found
+        del _running["other_cluster"]
 
 
 @contextmanager
@@ -191,12 +194,15 @@ def placement(request: pytest.FixtureRequest) -> str:
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Add the end of the server logs to a failure that concerns the cluster."""
+    """Add the end of the server logs to a failure that concerns a cluster."""
     outcome = yield
     report = outcome.get_result()
-    if report.failed and _running and "cluster" in getattr(item, "fixturenames", ()):
-        lines = brief.LOG_LINES if os.environ.get("CI") else LOG_LINES
-        report.sections.append(("logs of the cluster", _running[-1].logs(lines)))
+    if not report.failed:
+        return
+    lines = brief.LOG_LINES if os.environ.get("CI") else LOG_LINES
+    for name, cluster in _running.items():
+        if name in getattr(item, "fixturenames", ()):
+            report.sections.append((f"logs of the {name}", cluster.logs(lines)))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -89,7 +89,7 @@ def test_nothing_is_stored_when_the_worker_is_killed(
 ) -> None:
     key, outputs = new_key(), Outputs(fresh, method)
     going = background.submit(outputs.send, key=key, bytes=size)
-    worker = host.run_named(key)
+    worker = host.run_named(key, going=going)
     wait_for(lambda: "nanosleep" in Path(f"/proc/{worker.pid}/wchan").read_text(), 20, "the hold")
     os.kill(worker.pid, signal.SIGKILL)
     answer = going.result(30)
@@ -105,7 +105,7 @@ def test_nothing_is_stored_when_the_sandbox_is_killed(
 ) -> None:
     key, outputs = new_key(), Outputs(fresh, "COPY")
     going = background.submit(outputs.send, key=key, bytes=size)
-    host.run_named(key)
+    host.run_named(key, going=going)
     for sandbox in host.sandboxes(fresh.account):
         host.docker("kill", sandbox.container)
     assert not is_whole(going.result(60))
@@ -120,7 +120,7 @@ def test_nothing_is_stored_when_the_proxy_is_killed(
     key, outputs = new_key(), Outputs(tenant, "COPY")
     with host.started_again("proxy"):
         going = background.submit(outputs.send, key=key, bytes=size)
-        host.run_named(key)
+        host.run_named(key, going=going)
         host.kill_hard("proxy")
         with pytest.raises(ConnectionResetError):
             going.result(30)
@@ -136,7 +136,7 @@ def test_all_or_nothing_is_stored_when_an_object_server_is_killed(
     key, outputs = new_key(), Outputs(tenant, "COPY")
     with host.started_again("object-1"):
         going = background.submit(outputs.send, key=key, bytes=size)
-        host.run_named(key)
+        host.run_named(key, going=going)
         host.kill_hard("object-1")
         assert tenant.tool("proxy").get(tenant.path, "touch", go=key).status == 200
         answer = going.result(60)

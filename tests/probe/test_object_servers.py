@@ -52,7 +52,7 @@ def test_an_object_server_killed_before_the_first_byte_causes_no_error(
     key = new_key()
     with host.started_again(*SERVERS):
         going = background.submit(tenant.tool().get, tenant.path, "hold", key=key, once="1")
-        worker = host.run_named(key)
+        worker = host.run_named(key, going=going)
         time.sleep(seconds)
         kill_its_server(host, worker)
         answer = going.result(30)
@@ -114,7 +114,7 @@ def test_an_object_server_killed_during_long_output_never_gives_a_wrong_body(
             trickle="1000",
             every="0.01",
         )
-        worker = host.run_named(key)
+        worker = host.run_named(key, going=going)
         name = host.server_of(worker)
         wait_for(lambda: not host.runs_named(key) or _has_written(worker), 40, "output")
         host.kill_hard(name)
@@ -145,7 +145,7 @@ def test_a_copy_whose_object_server_is_killed_stores_all_or_nothing(
         going = background.submit(
             tenant.tool().copy, tenant.path, path, "hold", key=key, once="1", lines=str(lines)
         )
-        worker = host.run_named(key)
+        worker = host.run_named(key, going=going)
         wait_for(lambda: _has_sent(worker), 10, "its first lines")
         kill_its_server(host, worker)
         answer = going.result(60)
@@ -193,7 +193,7 @@ def test_a_proxy_that_is_killed_leaves_nothing_that_runs(
     key = new_key()
     with host.started_again("proxy"):
         going = background.submit(tenant.tool(placement).get, tenant.path, "hold", key=key)
-        host.run_named(key)
+        host.run_named(key, going=going)
         host.kill_hard("proxy")
         with pytest.raises(ConnectionResetError):
             going.result(30)

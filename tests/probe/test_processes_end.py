@@ -74,7 +74,7 @@ def test_a_kill_before_the_first_byte_is_reported(
 ) -> None:
     key = new_key()
     going = background.submit(fresh.tool(placement).get, fresh.path, "hold", key=key)
-    worker = host.run_named(key)
+    worker = host.run_named(key, going=going)
     kill(host, host.sandbox(fresh.account), worker, victim)
     check_told(going.result(30), victim)
     assert fresh.is_well(placement)
@@ -89,7 +89,7 @@ def test_a_kill_in_the_body_breaks_the_response(
     going = background.submit(
         fresh.tool(placement).get, fresh.path, "hold", key=key, lines=MANY_LINES
     )
-    worker = host.run_named(key)
+    worker = host.run_named(key, going=going)
     wait_for(lambda: _waits(worker), 10, "all lines to be taken")
     kill(host, host.sandbox(fresh.account), worker, victim)
     answer = going.result(30)
@@ -111,7 +111,7 @@ def test_a_kill_during_a_put_stores_nothing(
     path, key = f"data/{unique('put')}", new_key()
     assert fresh.client.put(path, OLD).status == 201
     going = background.submit(fresh.tool().put, path, b"new", "hold", key=key, lines="10")
-    worker = host.run_named(key)
+    worker = host.run_named(key, going=going)
     kill(host, host.sandbox(fresh.account), worker, victim)
     check_told(going.result(30), victim)
     assert fresh.client.get(path).body == OLD
@@ -127,7 +127,7 @@ def test_a_kill_during_a_copy_stores_nothing(
     going = background.submit(
         fresh.tool(placement).copy, fresh.path, path, "hold", key=key, lines="10"
     )
-    worker = host.run_named(key)
+    worker = host.run_named(key, going=going)
     kill(host, host.sandbox(fresh.account), worker, victim)
     check_told(going.result(30), victim)
     assert fresh.client.get(path).body == OLD

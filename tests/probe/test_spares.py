@@ -143,7 +143,7 @@ def test_an_invocation_continues_across_upgrades_and_crashes_of_sandboxd(
     tenant, key = make_tenant(admin_there), new_key()
     with ThreadPoolExecutor(1) as threads:
         going = threads.submit(tenant.tool().get, tenant.path, "hold", key=key)
-        run = there.run_named(key)
+        run = there.run_named(key, going=going)
         conf = there.cluster.storlet_conf
         before = conf.read_text()
         try:

@@ -64,7 +64,7 @@ def test_a_frozen_sandbox_is_a_fault_of_the_node(
     slow = {"key": key, "trickle": "100", "every": "0.1"}
     put = tenant.tool().put
     going = background.submit(put, target, b"body", "numbered", SOON, **slow)
-    host.run_named(key)
+    host.run_named(key, going=going)
     with frozen(processes_of_sandbox(host, tenant)):
         answer = going.result(30)
     assert (answer.status, answer.error) == (503, "sandbox.unavailable"), answer

@@ -19,6 +19,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ from storlet_middleware.aio.docker_api import DockerApi
 from storlet_middleware.aio.progress import AioError
 from tests.support import streams
 from tests.support.cluster import Cluster
+from tests.support.http import Answer
 from tests.support.waiting import wait_for
 
 SERVERS = ("proxy", "object-1", "object-2")
@@ -166,12 +168,21 @@ class Host:
                     todo.append(process.pid)
         return found
 
-    def run_named(self, key: str, seconds: float = 10) -> Process:
-        """Wait for the process of the run with ``key``; return it."""
+    def run_named(
+        self, key: str, seconds: float = 10, going: Future[Answer] | None = None
+    ) -> Process:
+        """Wait for the process of the run with ``key``; return it.
+
+        :param going: the request that starts the run; if it ends first, the failure shows its
+            response.
+        """
         found: list[Process] = []
 
         def look() -> bool:
+            is_over = going is not None and going.done()
             found[:] = self.runs_named(key)
+            if going is not None and is_over and not found:
+                raise AssertionError(f"no run named {key}: its request ended: {going.result()}")
             return bool(found)
 
         wait_for(look, seconds, f"a run named {key}")
