@@ -26,8 +26,18 @@ RUN apt-get update \
     && sh /trim.sh / \
     && rm -f /packages /trim.sh
 
-# All compiled parts, so that the box itself needs no compiler.
-FROM ${BASE} AS build
+# The files that the libraries are built of. COPY --from compares contents, so a change of other files
+# does not repeat the minutes of their build.
+FROM ${BASE} AS sources
+WORKDIR /all
+COPY . ./
+RUN mkdir /some \
+    && cp -a --parents requirements.txt storlet_middleware/trial_host.py storlet_middleware/aio \
+        storlet_daemon/java storlet_daemon/native sandbox_images/data \
+        storlets/build_java.sh storlets/java_* /some
+
+# All compiled parts, so that the box itself needs no compiler: first the libraries, then our code.
+FROM ${BASE} AS libraries
 ENV DEBIAN_FRONTEND=noninteractive
 COPY LICENSE .box*/*.crt /usr/local/share/ca-certificates/
 RUN rm /usr/local/share/ca-certificates/LICENSE && apt-get update && apt-get install -y --no-install-recommends \
@@ -35,18 +45,14 @@ RUN rm /usr/local/share/ca-certificates/LICENSE && apt-get update && apt-get ins
     && update-ca-certificates
 WORKDIR /opt/storlets
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt
-# First the parts that take a minute, of the files that they depend on: a change of other files does
-# not repeat them.
-COPY requirements.txt ./
-COPY storlet_middleware/trial_host.py storlet_middleware/
-COPY storlet_middleware/aio storlet_middleware/aio
-COPY storlet_daemon/java storlet_daemon/java
-COPY storlet_daemon/native storlet_daemon/native
-COPY sandbox_images/data sandbox_images/data
-COPY storlets storlets
+COPY --from=sources /some ./
 RUN python3 -m storlet_middleware.aio build --libraries
+
+FROM libraries AS code
 COPY . ./
-RUN python3 -m storlet_middleware.aio build
+RUN python3 -m storlet_middleware.aio build \
+    && mkdir /code \
+    && mv /var/cache/storlets-aio/code-* /code
 
 FROM ${BASE}
 ENV DEBIAN_FRONTEND=noninteractive
@@ -55,7 +61,8 @@ RUN apt-get update \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --system --user-group --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin swift
 COPY --from=sandbox / /opt/sandbox-base
-COPY --from=build /var/cache/storlets-aio /var/cache/storlets-aio
+COPY --from=libraries /var/cache/storlets-aio /var/cache/storlets-aio
+COPY --from=code /code /var/cache/storlets-aio
 COPY . /opt/storlets
 WORKDIR /opt/storlets
 ENV STORLETS_BOX=1 STORLETS_HOME=/srv/storlets STORLETS_BASE=rootfs STORLETS_ROOTFS=/opt/sandbox-base
