@@ -9,6 +9,9 @@ runs it again.  Such a storlet has no services, and no result of a split leaves 
 it is complete, so nothing happens twice.  A storlet that has run at a proxy may have changed the
 store, and is not run again.
 
+Workers begin one after the other: each takes some milliseconds of the processor until its node has
+the request, and the first nodes work while the requests to others are prepared.
+
 A worker begins with an object only if there is room for its result: results that are ready and not
 yet read wait in a window.
 """
@@ -113,6 +116,7 @@ class Splits:
         self._budget = budget
         self._on_outcome = on_outcome
         count = min(distribution.concurrency, len(pieces))
+        self._workers_to_begin = count
         self._room = semaphore(_WINDOW * count)
         self._next = 0
         self._ready: dict[int, Outcome] = {}
@@ -121,7 +125,8 @@ class Splits:
         self.failures = 0
         #: The failure that has ended everything.
         self.failure: Outcome | None = None
-        self._workers: list[GreenTask] = [spawn_task(self._work) for _ in range(count)]
+        self._workers: list[GreenTask] = []
+        self._begin_worker()
 
     def outcomes(self, order: str) -> Iterator[Outcome]:
         """The outcomes of all pieces; raises the first failure unless failures are reported."""
@@ -138,6 +143,8 @@ class Splits:
 
     def close(self) -> None:
         """End everything that runs; may be called twice."""
+        # A worker may begin while another one is ended.
+        self._workers_to_begin = 0
         workers, self._workers = self._workers, []
         for worker in workers:
             end(worker)
@@ -148,8 +155,14 @@ class Splits:
 
     # --- workers ----------------------------------------------------------------------------------
 
+    def _begin_worker(self) -> None:
+        if self._workers_to_begin:
+            self._workers_to_begin -= 1
+            self._workers.append(spawn_task(self._work))
+
     def _work(self) -> None:
         try:
+            self._begin_worker()
             while self._error is None:
                 self._room.acquire()
                 if self._next >= len(self._pieces):

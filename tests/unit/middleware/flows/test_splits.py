@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from storlet_middleware.concurrency import sleep
 from storlet_middleware.errors import BackendFailed, StorletError, Unprocessable
 from storlet_middleware.flows import splits
 from storlet_middleware.flows.caller_requests import CallerRequests
@@ -118,6 +119,63 @@ def test_what_may_have_changed_the_store_or_would_fail_again_is_not_repeated(
 def test_what_has_not_run_is_repeated_until_the_pauses_end() -> None:
     requests = Requests(*(refused("", "node.busy") for _ in range(9)))
     assert (outcome_of(requests).code, requests.sent) == ("node.busy", 6)
+
+
+class SlowRequests(Requests):
+    """Each takes a while until its node has it, and then an hour; notes what happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[str] = []
+
+    def send(self, *_request: Any, **_more: Any) -> Answer:
+        self.sent += 1
+        self.events.append("prepared")
+        try:
+            for _ in range(3):
+                sleep(0)
+            self.events.append("at the node")
+            sleep(3600)
+        finally:
+            # Another task runs meanwhile, as when a connection is closed.
+            sleep(0)
+            self.events.append("ended")
+        raise AssertionError("the hour is over")
+
+
+def splits_of_sixteen(requests: Requests) -> Splits:
+    pieces = [Piece(ObjectPath("c", str(number))) for number in range(16)]
+    given = Distribution(tuple(piece.path for piece in pieces), Part("std:nop"), concurrency=16)
+    return Splits(requests, given, pieces, None)
+
+
+def test_the_first_nodes_work_while_requests_to_others_are_prepared() -> None:
+    requests = SlowRequests()
+    running = splits_of_sixteen(requests)
+    try:
+        while requests.events.count("at the node") < 16:
+            sleep(0)
+        before = requests.events.index("at the node")
+        assert requests.events[:before].count("prepared") < 8
+        assert requests.events.count("prepared") == 16
+    finally:
+        running.close()
+    sleep(0)
+    assert requests.events.count("ended") == 16
+
+
+@pytest.mark.parametrize("begun", [0, 1, 5])
+def test_no_split_begins_after_the_end(begun: int) -> None:
+    requests = SlowRequests()
+    running = splits_of_sixteen(requests)
+    while requests.sent < begun:
+        sleep(0)
+    running.close()
+    sent = requests.sent
+    for _ in range(40):
+        sleep(0)
+    assert requests.sent == sent < 16
+    assert requests.events.count("ended") == sent
 
 
 def test_ten_thousand_objects_are_in_memory_a_window_at_a_time() -> None:
