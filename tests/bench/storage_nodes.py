@@ -7,7 +7,8 @@ The kernel kills it when the benchmark ends for any reason, and with it removes 
 pair of virtual devices, the mount, the loop device and the file's space.
 
 The file of a disk is in the page cache, so the disk is as fast as memory. The kernel's read
-throttle for the control group of a sandbox limits it (:meth:`StorageNode.limit_reads`).
+throttle for the control group of a sandbox limits it (:meth:`StorageNode.limit_reads`). Its
+read-ahead is that of the kernel (:meth:`StorageNode.limit_read_ahead`).
 """
 
 from __future__ import annotations
@@ -80,8 +81,7 @@ class StorageNode:
     def limit_reads(self, pids: list[int], bytes_per_second: int) -> None:
         """Limit the reads of the control groups of ``pids`` from this node's disk; other processes
         are not limited."""
-        device = self.disk.stat().st_dev
-        number = f"{os.major(device)}:{os.minor(device)}"
+        number = self._device()
         for group in {_group_of(pid) for pid in pids}:
             if (group / "io.max").exists():
                 (group / "io.max").write_text(f"{number} rbps={bytes_per_second}", encoding="ascii")
@@ -89,6 +89,16 @@ class StorageNode:
                 (group / "blkio.throttle.read_bps_device").write_text(
                     f"{number} {bytes_per_second}", encoding="ascii"
                 )
+
+    def limit_read_ahead(self, kibibytes: int) -> None:
+        """Bound what the kernel requests from this disk at a time."""
+        setting = Path(f"/sys/dev/block/{self._device()}/queue/read_ahead_kb")
+        setting.write_text(str(kibibytes), encoding="ascii")
+
+    def _device(self) -> str:
+        """The numbers of the disk, as the kernel writes them."""
+        device = self.disk.stat().st_dev
+        return f"{os.major(device)}:{os.minor(device)}"
 
     def forget(self) -> None:
         """Drop the objects from the page cache, so that the next read is from the disk."""

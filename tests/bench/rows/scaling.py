@@ -26,6 +26,8 @@ COUNTS: Final = (1, 2, 4, 8)
 _OBJECTS: Final = 16
 _ENCRYPTION: Final = "aes.so"
 _LINE: Final = b"2026-07-01 INFO  a line of a log without anything to find in it ........\n"
+#: Of each disk, in KiB: 0.04 s of the slowest one. ``docs/benchmark/method.rst`` has the reason.
+_READ_AHEAD: Final = 128
 #: Further workers than the default: each of eight nodes has two runs.
 _OPTIONS: Final = {
     "storlet.conf:invocation": {"workers_python": 16, "workers_native": 16},
@@ -88,6 +90,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
             own_site() as site,
             storage_nodes(site, COUNTS[-1], bytes_on(0, seconds), _OPTIONS) as nodes,
         ):
+            for node in nodes:
+                node.limit_read_ahead(_READ_AHEAD)
             for work in WORKS:
                 yield from _figures(bench, _Spread(site, nodes, work, seconds))
     except NoNodes as error:
