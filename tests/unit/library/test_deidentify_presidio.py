@@ -132,6 +132,7 @@ def is_within(part: Any, whole: list[str]) -> bool:
     ("columns", "more", "expected"),
     [
         ("find", {"presidio": "US_PASPORT"}, "'US_PASPORT' is unknown: did you mean US_PASSPORT?"),
+        ("find", {"presidio": "ukk"}, "'ukk' is unknown: did you mean uk?"),
         ("find", {"presidio": "passport_us"}, "presidio: 'passport_us' is unknown: "),
         ("find", {"presidio": "q"}, "want entities of Presidio such as US_SSN, or of au, ca, de,"),
         ("find", {"presidio": ""}, "presidio: '' is unknown"),

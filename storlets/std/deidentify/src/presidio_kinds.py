@@ -16,7 +16,7 @@ import logging
 import os
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -97,10 +97,10 @@ def presidio_kinds(text: str, least: float) -> tuple[Kind, ...]:
     return tuple(search.kind(name, found) for name, found in wanted.items())
 
 
-def hint(name: str, groups: Sequence[str], entities: Sequence[str]) -> str:
-    near = difflib.get_close_matches(name.upper(), list(entities), 1)
-    if near:
-        return f"did you mean {near[0]}?"
+def hint(name: str, groups: Iterable[str], entities: Iterable[str]) -> str:
+    known = {each.lower(): each for each in (*groups, *entities)}
+    if near := difflib.get_close_matches(name.lower(), known, 1):
+        return f"did you mean {known[near[0]]}?"
     return f"want entities of Presidio such as US_SSN, or of {', '.join(sorted(groups))}"
 
 
