@@ -9,17 +9,19 @@ import os
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from rules.text import MAX_BYTES
 from tests.support.cluster import CHECKOUT
+from tests.support.forking import Commands, Ended, commands_of
 
 RULES = "version: 1\nrules:\n- {name: shut, when: {object: a}, deny: closed}\n"
 CASES = "- {name: a, request: {method: GET, container: c, object: a}, expect: {rule: shut}}\n"
 SYNTAX = "check for a missing quote, bracket or colon here or in the line above"
+VARIABLES = {"PYTHONPATH": str(CHECKOUT)}
 
 #: Each verb with the file that is bad, ``BAD``, as each of its arguments.
 OF_RULES = (
@@ -53,36 +55,42 @@ OF_CASES_ONLY = {
 }
 
 
-@dataclass(frozen=True)
-class Answer:
-    code: int
-    out: str
-    err: str
-
-
 class Folder:
     """A working directory with good rules and good cases."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, commands: Commands) -> None:
         self.path = path
+        self._commands = commands
         (path / "rules.yaml").write_text(RULES)
         (path / "cases.yaml").write_text(CASES)
 
-    def rules(self, command: str, bad: str, *before: str) -> Answer:
+    def rules(self, command: str, bad: str, *before: str) -> Ended:
         """``storlet rules`` in a process of its own; ``before`` is a program that executes it."""
-        words = [bad if word == "BAD" else word for word in command.split()]
+        words = ["rules", *(bad if word == "BAD" else word for word in command.split())]
+        if before:
+            ended = self._executed([*before, sys.executable, "-m", "storlet_client", *words])
+        else:
+            ended = self._commands.ended(words, {}, str(self.path))
+        assert "Traceback" not in ended.err
+        return ended
+
+    def _executed(self, words: list[str]) -> Ended:
         done = subprocess.run(
-            [*before, sys.executable, "-m", "storlet_client", "rules", *words],
-            cwd=self.path, env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+            words, cwd=self.path, env={**os.environ, **VARIABLES},
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
-        assert "Traceback" not in done.stderr
-        return Answer(done.returncode, done.stdout, done.stderr)
+        return Ended(done.returncode, done.stdout, done.stderr)
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with commands_of(Path(sys.prefix), "storlet", "storlet_client.cli.main", VARIABLES) as made:
+        yield made
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    return Folder(tmp_path)
+def folder(tmp_path: Path, commands: Commands) -> Folder:
+    return Folder(tmp_path, commands)
 
 
 @pytest.mark.parametrize("command", [*OF_RULES, *OF_CASES])
@@ -115,7 +123,7 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(folder: Folder, com
         ("loop", "Too many levels of symbolic links", "correct the path, or write the text to"),
         ("closed", "Permission denied", "become its owner, or change its permissions with chmod"),
     ):
-        answer = folder.rules(command, name, *_without_capabilities())
+        answer = folder.rules(command, name, *(_without_capabilities() * (name == "closed")))
         assert (answer.code, answer.out) == (3, "")
         told, advice = answer.err.splitlines()
         assert told == f"storlet: {name} cannot be read: {reason}"
@@ -139,6 +147,7 @@ def test_an_empty_name_and_closed_standard_files_are_named(folder: Folder, comma
         (">&-", "empty", "standard output is closed\n    help: send it to a file or a pipe"),
     ):
         (folder.path / "empty").touch()
-        answer = folder.rules(command, bad, "sh", "-c", f'exec "$@" {closed}', "sh")
+        shell = ["sh", "-c", f'exec "$@" {closed}', "sh"] if closed else []
+        answer = folder.rules(command, bad, *shell)
         assert (answer.code, answer.out) == (3, "")
         assert answer.err == f"storlet: {told}\n"

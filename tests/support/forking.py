@@ -14,6 +14,7 @@ import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -24,13 +25,14 @@ import contextlib, gc, importlib, json, os
 name, module, function = sys.argv[1:]
 main = getattr(importlib.import_module(module), function)
 for line in sys.stdin:
-    number, words, variables, files = json.loads(line)
+    number, words, variables, files, folder = json.loads(line)
     gc.freeze()  # else each child copies the pages of all modules to count what refers to them
     pid = os.fork()
     if not pid:
         for number, file in enumerate([os.devnull, *files[:2]]):
             os.dup2(os.open(file, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644), number)
         os.environ.update(variables)
+        os.chdir(folder)
         sys.argv = [name, *words]
         try:
             code = main(words)
@@ -47,6 +49,15 @@ for line in sys.stdin:
 """
 
 
+@dataclass(frozen=True)
+class Ended:
+    """The exit code of a command and its standard output and error."""
+
+    code: int
+    out: str
+    err: str
+
+
 class Commands:
     """See :func:`commands_of`."""
 
@@ -61,18 +72,23 @@ class Commands:
 
         :return: its standard output; its standard error for other codes than 0.
         """
+        ended = self.ended(words, variables)
+        assert ended.code == code, ended.out + ended.err
+        return ended.err if code else ended.out
+
+    def ended(self, words: Sequence[str], variables: Mapping[str, str], folder: str = ".") -> Ended:
+        """Run a command in ``folder``."""
         number, files = next(self._numbers), [str(file) for file in self._files]
         assert self._process.stdin
         assert self._process.stdout
         with self._lock:
-            asked = json.dumps([number, [*words], dict(variables), files])
+            asked = json.dumps([number, [*words], dict(variables), files, folder])
             print(asked, file=self._process.stdin, flush=True)
             # A test that was interrupted has left the answer to its command.
             answers = (map(int, line.split()) for line in self._process.stdout)
-            ended = next((code for answered, code in answers if answered == number), -1)
+            code = next((code for answered, code in answers if answered == number), -1)
             output, error = (file.read_text() for file in self._files[:2])
-        assert ended == code, output + error
-        return error if code else output
+        return Ended(code, output, error)
 
 
 @contextmanager
