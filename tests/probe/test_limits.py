@@ -35,9 +35,9 @@ LIMITS = {
         "output_bytes": OUTPUT_BYTES, "log_bytes": LOG_BYTES,
     },
 }  # fmt: skip
-BEGINS_SOON = {"X-Storlet-Limit-Timeout-First-Byte": "3s"}
-GOES_ON = {"X-Storlet-Limit-Timeout-Idle": "2s"}
-ENDS_SOON = BEGINS_SOON | GOES_ON | {"X-Storlet-Limit-Timeout-Total": "7s"}
+BEGINS_SOON = {"X-Storlet-Limit-Timeout-First-Byte": "1s"}
+GOES_ON = {"X-Storlet-Limit-Timeout-Idle": "1s"}
+ENDS_SOON = BEGINS_SOON | GOES_ON | {"X-Storlet-Limit-Timeout-Total": "4s"}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,7 +54,7 @@ def undisturbed(neighbour: Tenant) -> Iterator[None]:
 
     def ask() -> int:
         count = 0
-        while not stop.is_set():
+        while not stop.wait(0.1 if count else 0):
             assert neighbour.is_well()
             count += 1
         return count
@@ -111,7 +111,7 @@ def test_a_stall_during_a_put_stores_nothing(host: Host, tenant: Tenant, how: st
 def test_a_long_run_exceeds_the_total_deadline(
     tenant: Tenant, placement: str, background: ThreadPoolExecutor
 ) -> None:
-    soon = {"X-Storlet-Limit-Timeout-Total": "5s"}
+    soon = {"X-Storlet-Limit-Timeout-Total": "3s"}
     slow = {"lines": "1", "trickle": "100", "every": "0.5"}
     tool, path = tenant.tool(placement), f"data/{unique('long')}"
     getting = background.submit(tool.get, tenant.path, "numbered", soon, **slow)
