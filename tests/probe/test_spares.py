@@ -141,6 +141,8 @@ def test_an_invocation_continues_across_upgrades_and_crashes_of_sandboxd(
     """In a formerly pre-warmed sandbox: the first change makes it outdated, and each later sandboxd
     adopts it again."""
     tenant, key = make_tenant(admin_there), new_key()
+    # A sandboxd that has just started tests itself first, which takes long on a busy machine.
+    tenant.warm_up()
     with ThreadPoolExecutor(1) as threads:
         going = threads.submit(tenant.tool().get, tenant.path, "hold", key=key)
         run = there.run_named(key, going=going)
