@@ -44,6 +44,13 @@ LIMITS: Final = {
 
 #: Only for the hostile storlets: a machine that stalls for seconds must not end other invocations.
 DEADLINES: Final = {"Timeout_First_Byte": "3s", "Timeout_Idle": "2s", "Timeout_Total": "5s"}
+#: Of the request of an attack that continues until a deadline.
+ENDS_SOON: Final = {
+    "X-Storlet-Limit-Timeout-First-Byte": "2s",
+    "X-Storlet-Limit-Timeout-Total": "3s",
+}
+#: The same for an attack without output in a worker that is warm.
+NO_OUTPUT: Final = {"X-Storlet-Limit-Timeout-First-Byte": "1s"}
 
 
 class GotThrough(AssertionError):

@@ -12,8 +12,10 @@ from urllib.parse import quote
 
 from tests.attack.arena import (
     DEADLINES,
+    ENDS_SOON,
     LOG_BYTES,
     METADATA_BYTES,
+    NO_OUTPUT,
     OUTPUT_BYTES,
     SCRATCH_BYTES,
     STORLETS,
@@ -167,7 +169,7 @@ def never_reads(attacker: Attacker) -> str:
     must(answer.status == 201, answer)
     must(attacker.client.get(path).body == b"ignored", "something else was stored")
     key = new_key()
-    stalled = attacker.tool.put(path + "-2", body, "uninterruptible_sleep", key=key)
+    stalled = attacker.tool.put(path + "-2", body, "uninterruptible_sleep", NO_OUTPUT, key=key)
     must(stalled.status == 422 and (stalled.error or "").startswith("storlet.timeout."), stalled)
     must(attacker.client.get(path + "-2").status == 404, "something was stored")
     wait_for(lambda: not attacker.host.runs_named(key), 10, "its process to end")
@@ -213,7 +215,7 @@ def crowd(attacker: Attacker) -> str:
     Retry-After."""
     answers: list[Answer] = list(
         attacker.arena.pool.map(
-            lambda _: attacker.shoot("numbered", before="0.2", lines="1"), range(300)
+            lambda _: attacker.shoot("numbered", before="0.1", lines="1"), range(300)
         )
     )
     seen = sorted({outcome(answer) for answer in answers})
@@ -435,11 +437,11 @@ ROWS: Final = (
     Attack("inode filler", "ENOSPC after at most 8192", fill_inodes, PYTHON),
     Attack("inode filler in shared memory", "ENOSPC before 1024", fill_shared_memory, PYTHON, once=True),
     Attack("requests with twelve different limits", "at most 8 groups of a storlet", many_limits, PYTHON, once=True, fresh=True),
-    Attack("endless loop that ignores signals", FIRST_BYTE, ends("busy", FIRST_BYTE), BOTH),
-    Attack("endless loop on every core", BROKEN, ends("busy_threads", BROKEN, lines="1"), BOTH),
-    Attack("neither reads nor writes, ignores signals", FIRST_BYTE, ends("uninterruptible_sleep", FIRST_BYTE), BOTH),
+    Attack("endless loop that ignores signals", FIRST_BYTE, ends("busy", FIRST_BYTE, headers=NO_OUTPUT), BOTH),
+    Attack("endless loop on every core", BROKEN, ends("busy_threads", BROKEN, headers=ENDS_SOON, lines="1"), BOTH),
+    Attack("neither reads nor writes, ignores signals", FIRST_BYTE, ends("uninterruptible_sleep", FIRST_BYTE, headers=NO_OUTPUT), BOTH),
     Attack("never reads its input", "201 with its output; 422 first byte", never_reads, BOTH),
-    Attack("one byte at a time", "200 broken at the total deadline", ends("trickle", BROKEN), BOTH),
+    Attack("one byte at a time", "200 broken at the total deadline", ends("trickle", BROKEN, headers=ENDS_SOON), BOTH),
     Attack("many created files byte by byte", "422 storlet.timeout.total", trickle_files, PYTHON, fresh=True, once=True),
     Attack("a terabyte of output", "200 broken; 422 output, nothing stored",
            both(ends("flood", BROKEN, headers=LITTLE), stores_nothing("flood", "422 storlet.limit.output", headers=LITTLE)), BOTH),

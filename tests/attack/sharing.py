@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from storlet_middleware.cli.kept_space import kept_by, user_of
-from tests.attack.arena import Attacker, must, outcome
+from tests.attack.arena import ENDS_SOON, Attacker, must, outcome
 from tests.attack.attack import PYTHON, Attack
 from tests.attack.exhaustion import BROKEN, FIRST_BYTE
 from tests.support.accounts import unique
@@ -33,7 +33,9 @@ def at_once(attacker: Attacker, runs: int, do: str, *allowed: str) -> str:
     path, key = f"data/{unique('shared')}", new_key()
     must(attacker.client.put(path, b"x" * INPUT_BYTES).status == 201, "the object is not stored")
     answers: list[Answer] = list(
-        attacker.arena.pool.map(lambda _: attacker.tool.get(path, do, key=key), range(runs))
+        attacker.arena.pool.map(
+            lambda _: attacker.tool.get(path, do, ENDS_SOON, key=key), range(runs)
+        )
     )
     seen = sorted({outcome(answer) for answer in answers})
     must(set(seen) <= set(allowed), seen)
@@ -50,7 +52,7 @@ def byte_floods(attacker: Attacker) -> str:
     """Several outputs of one run; nothing of them is stored."""
     key = new_key()
     targets = [f"data/{unique('flood')}" for _ in range(OUTPUTS)]
-    headers = {"X-Storlet-Output": ", ".join("/" + target for target in targets)}
+    headers = ENDS_SOON | {"X-Storlet-Output": ", ".join("/" + target for target in targets)}
     answer = attacker.tool.get(attacker.path, "byte_floods", headers, key=key)
     must(outcome(answer) == BROKEN, answer)
     wait_for(lambda: not attacker.host.runs_named(key), 10, "its processes to end")
