@@ -50,6 +50,9 @@ _OF_TEXT: dict[str, Callable[[Any, Any], bool]] = {
     "^=": bytes.startswith,
     "~": operator.contains,
 }
+#: A needle is searched at the rarest of this number of first and of last bytes; each costs a copy
+#: of a column.
+SEARCHED_BYTES = 4
 #: Whether each record of a block of whole records is selected.
 Selection = Callable[[bytes], Iterable[bool]]
 
@@ -116,6 +119,46 @@ class Structure:
         return {field.name: field.value(values[field.index]) for field in self.fields}
 
 
+@dataclass(frozen=True)
+class Needle:
+    """``content`` is at ``offset`` of each selected record; ``size`` is that of a record."""
+
+    content: bytes
+    offset: int
+    size: int
+
+    def candidates(self, block: bytes) -> bytes:
+        """The records of a block that may be selected, in their order.
+
+        The bytes at one place of all records are a string, which is searched for a byte of the
+        needle as fast as memory is read.  If a quarter of the records have it, they are all
+        candidates: to copy them would take longer than to compare them.
+        """
+        places = range(len(self.content))
+        columns = [
+            (block[self.offset + place :: self.size], self.content[place : place + 1])
+            for place in {*places[:SEARCHED_BYTES], *places[-SEARCHED_BYTES:]}
+        ]
+        counts = [column.count(byte) for column, byte in columns]
+        column, byte = columns[counts.index(min(counts))]
+        if min(counts) * 4 > len(column):
+            return block
+        found = []
+        at = column.find(byte)
+        while at >= 0:
+            found.append(block[at * self.size : (at + 1) * self.size])
+            at = column.find(byte, at + 1)
+        return b"".join(found)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One comparison of a condition, and what it wants at a place of each record, if anything."""
+
+    select: Selection
+    needle: Needle | None = None
+
+
 def parse(text: str) -> Structure:
     """The structure of a description.
 
@@ -169,27 +212,46 @@ def selection(where: str, structure: Structure) -> Selection | None:
 
     :raises StructureError: the condition is not valid.
     """
+    groups = _groups(where, structure)
+    if not groups:
+        return None
+    return lambda block: _joined(
+        operator.or_,
+        [_joined(operator.and_, [each.select(block) for each in group]) for group in groups],
+    )
+
+
+def needle(where: str, structure: Structure) -> Needle | None:
+    """The longest needle of a condition without ``or``; ``None``: there is none.
+
+    :raises StructureError: the condition is not valid.
+    """
+    groups = _groups(where, structure)
+    if len(groups) != 1:
+        return None
+    found = [each.needle for each in groups[0] if each.needle is not None]
+    return max(found, key=lambda each: len(each.content), default=None)
+
+
+def _groups(where: str, structure: Structure) -> list[list[Comparison]]:
+    """Alternatives, of each of which all comparisons must hold; empty: no condition."""
     tokens = _tokens(where)
     if not tokens:
-        return None
-    groups: list[list[Selection]] = [[]]
+        return []
+    groups: list[list[Comparison]] = [[]]
     count = 0
     while True:
         groups[-1].append(_comparison(tokens[:3], structure))
         count += 1
         joint, tokens = tokens[3:4], tokens[4:]
         if not joint:
-            break
+            return groups
         if joint[0] not in (("word", "and"), ("word", "or")) or count >= MOST_COMPARISONS:
             raise StructureError(
                 f"where: {joint[0][1]!r}: want 'and' or 'or', at most {MOST_COMPARISONS - 1} times"
             )
         if joint[0][1] == "or":
             groups.append([])
-    return lambda block: _joined(
-        operator.or_,
-        [_joined(operator.and_, [each(block) for each in group]) for group in groups],
-    )
 
 
 def _joined(
@@ -210,7 +272,7 @@ def _tokens(where: str) -> list[tuple[str, str]]:
     return found
 
 
-def _comparison(tokens: Sequence[tuple[str, str]], structure: Structure) -> Selection:
+def _comparison(tokens: Sequence[tuple[str, str]], structure: Structure) -> Comparison:
     kinds = [kind for kind, _ in tokens]
     if kinds[:2] != ["word", "operator"] or kinds[2:] not in (["text"], ["number"]):
         shown = " ".join(text for _, text in tokens)
@@ -228,14 +290,35 @@ def _comparison(tokens: Sequence[tuple[str, str]], structure: Structure) -> Sele
     if compare is None:
         raise StructureError(f"where: {name} {sign} {given}: {sign} is for text only")
     wanted = _value(given, is_text=is_text)
+    found = _needle(field, sign, wanted, structure)
     if field.kind != "s":
-        return lambda block: map(compare, structure.column(field, block), repeat(wanted))
+        return Comparison(
+            lambda block: map(compare, structure.column(field, block), repeat(wanted)), found
+        )
     size = struct.calcsize(field.code)
     if sign in ("=", "!=") and len(wanted) <= size and not wanted.endswith(b"\0"):
         # The same result as without the NUL bytes of each value, in half the time.
         padded = wanted.ljust(size, b"\0")
-        return lambda block: map(compare, structure.column(field, block), repeat(padded))
-    return lambda block: map(compare, _texts(structure.column(field, block)), repeat(wanted))
+        return Comparison(
+            lambda block: map(compare, structure.column(field, block), repeat(padded)), found
+        )
+    return Comparison(
+        lambda block: map(compare, _texts(structure.column(field, block)), repeat(wanted)), found
+    )
+
+
+def _needle(field: Field, sign: str, wanted: Any, structure: Structure) -> Needle | None:
+    """The first bytes of each value that fits; ``None`` where equal values may have others."""
+    if field.kind in ("s", "b"):
+        is_sought = sign in ("=", "^=") and 0 < len(wanted) <= struct.calcsize(field.code)
+        content = wanted if is_sought else b""
+    else:
+        try:
+            is_whole = field.kind != "f" and isinstance(wanted, int) and sign == "="
+            content = struct.pack(structure.order + field.code, wanted) if is_whole else b""
+        except struct.error:
+            content = b""
+    return Needle(content, field.offset, structure.size) if content else None
 
 
 def _texts(values: Iterable[bytes]) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storlet_client.structure import StructureError, parse, selection
+from storlet_client.structure import Needle, StructureError, needle, parse, selection
 
 TEXT = "i4 id, x3, s8 text, f8 value, b2 raw"
 VALUES = (7, b"apple\0\0\0", 2.5, b"\0\xff")
@@ -75,6 +75,37 @@ def test_other_descriptions_are_refused(described: str) -> None:
 )
 def test_conditions_select(where: str, is_selected: bool) -> None:
     assert flags(where, VALUES, OTHER)[0] is is_selected
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ("id = 7", Needle(b"\7\0\0\0", 0, 25)),
+        ("text = 'apple'", Needle(b"apple", 7, 25)),
+        ("text ^= 'app' and id = 7", Needle(b"\7\0\0\0", 0, 25)),
+        ("raw = 'ab' and value > 1 and text ~ 'l'", Needle(b"ab", 23, 25)),
+        ("id = 7 or id = 8", None),
+        ("id = 7.0", None),
+        ("id = 4294967296", None),
+        ("id != 7", None),
+        ("value = 2.5", None),
+        ("value = 0", None),
+        ("text = ''", None),
+        ("text = 'more than it'", None),
+        ("text ~ 'apple'", None),
+        ("", None),
+    ],
+)
+def test_the_needle_of_a_condition(where: str, found: Needle | None) -> None:
+    assert needle(where, parse(TEXT)) == found
+
+
+@pytest.mark.parametrize(("others", "kept"), [(2, 3), (3, 1), (100, 1)])
+def test_candidates_are_the_records_that_have_a_byte_of_the_needle(others: int, kept: int) -> None:
+    block = b"ab" + b"ac" * others
+    assert Needle(b"b", 1, 2).candidates(block) == block[: 2 * kept]
+    assert Needle(b"ab", 0, 2).candidates(block) == block[: 2 * kept]
+    assert Needle(b"d", 1, 2).candidates(block) == b""
 
 
 @pytest.mark.parametrize(

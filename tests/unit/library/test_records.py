@@ -50,13 +50,17 @@ def holds(values: tuple[Any, ...], comparison: tuple[str, str, Any]) -> bool:
     groups=st.lists(st.lists(COMPARISONS, min_size=1, max_size=3), max_size=3),
     fields=st.lists(st.sampled_from(NAMES), max_size=4, unique=True),
     order=st.sampled_from(["<", ">"]),
+    others=st.sampled_from([0, 100]),
 )
 def test_selected_records_and_fields(
     rows: list[tuple[Any, ...]],
     groups: list[list[tuple[str, str, Any]]],
     fields: list[str],
     order: str,
+    others: int,
 ) -> None:
+    """``others`` make what a condition wants rare, so that it is searched as a string."""
+    rows = [*rows, *[(99, b"zzz", 99.0, b"zz")] * others, *rows]
     where = " or ".join(
         " and ".join(f"{name} {sign} {wanted!r}" for name, sign, wanted in group)
         for group in groups
@@ -77,6 +81,16 @@ def test_selected_records_and_fields(
         struct.pack(packing, *(row[NAMES.index(name)] for name in chosen)) for row in kept
     )
     assert STORLET.run(data, given_names).output == expected
+
+
+@pytest.mark.parametrize("where", ["number = '000077777'", "number ^= '00007777'"])
+@pytest.mark.parametrize("also", ["", " and end = '\n'", " and end != '\n'"])
+def test_rare_records_of_many_blocks(where: str, also: str) -> None:
+    data = b"".join(b"%09d\n" % number for number in range(100_000))
+    found = STORLET.run(data, {"struct": "s9 number, s1 end", "where": where + also}).output
+    kept = range(77777, 77778) if "= '000077777'" in where else range(77770, 77780)
+    expected = b"".join(b"%09d\n" % number for number in kept)
+    assert found == (b"" if "!=" in also else expected)
 
 
 def test_records_of_more_than_one_block() -> None:

@@ -22,6 +22,7 @@ class Records:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         layout = structure.parse(params["struct"])
         flags_of = structure.selection(params["where"], layout)
+        needle = structure.needle(params["where"], layout)
         names = [name.strip() for name in params["fields"].split(",") if name.strip()]
         result = layout.projected(names or [field.name for field in layout.fields])
         shown = projection(layout, result)
@@ -35,6 +36,8 @@ class Records:
                     f"the object has {read} bytes, which is no multiple of {size}, the length of a"
                     " record"
                 )
+            if needle is not None:
+                block = needle.candidates(block)
             places: Iterable[int] = range(0, len(block), size)
             if flags_of is not None:
                 places = compress(places, flags_of(block))
