@@ -23,7 +23,7 @@ def readme() -> str:
 
 setup(
     name="swift-storlets",
-    version="0.1.0",
+    version="0.2.0",
     description="Functions that run inside an OpenStack Swift cluster, where the data are",
     long_description=readme(),
     long_description_content_type="text/x-rst",

@@ -51,7 +51,7 @@ from storlet_client.operations import BundleVersion, Deployed, Grant, Info, Mani
 from storlet_client.output import AsyncOutput, Output, Record
 from storlet_client.storlets import AsyncStorlets, Storlets
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = [
     "AsyncOutput",
     "AsyncStorlets",
