@@ -250,3 +250,14 @@ def test_the_receipt_has_counts_of_each_entity() -> None:
     line = json.loads(receipt.getvalue())["columns"]["line"]
     assert line == {"action": "find", "changed": 1, "found": {"UK_NHS": 0, "US_SSN": 2}}
     assert b"078" not in receipt.getvalue()
+
+
+def test_a_lack_of_memory_is_no_failure_of_presidio(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the error of a limit, and has no value."""
+
+    def failing(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(MATCHER.PatternRecognizer, "analyze", failing)
+    with pytest.raises(MemoryError):
+        output(PRIVATE.encode(), {"line": "find"}, format="text", presidio="US_SSN")

@@ -160,6 +160,8 @@ class Search:
                 return iter(sorted(set(self._places(text, found))))
             except Unreliable as error:
                 raise ContractError(f"the search for {name} failed: {error}") from None
+            except MemoryError:
+                raise
             except Exception as error:
                 # Exceptions of Presidio may have values in them.
                 cause = type(error).__name__
