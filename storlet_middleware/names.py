@@ -30,6 +30,12 @@ def environ_key(header: str) -> str:
     return "HTTP_" + header.upper().replace("-", "_")
 
 
+@functools.lru_cache(maxsize=1024)
+def header_of(key: str) -> str:
+    """The request header of a key in a WSGI environment, in HTTP spelling."""
+    return key.removeprefix("HTTP_").replace("_", "-").title()
+
+
 class Scope(Enum):
     """Where a header is used."""
 

@@ -216,7 +216,7 @@ class _Change:
             faults.append("multipart-manifest: a bundle is a plain object, not a manifest")
         prefix = names.environ_key(names.STORLET_META)
         faults += [
-            f"{key[5:].replace('_', '-').title()}: a bundle has this in its manifest: leave it out"
+            f"{names.header_of(key)}: a bundle has this in its manifest: leave it out"
             for key in self._environ
             if key.startswith(prefix)
         ]
@@ -280,7 +280,7 @@ class _Change:
     def _own_headers(self) -> dict[str, str]:
         """The client's metadata, and its condition that there is no such bundle yet."""
         return {
-            key[5:].replace("_", "-").title(): str(value)
+            names.header_of(key): str(value)
             for key, value in self._environ.items()
             if key.startswith("HTTP_X_OBJECT_META_") or key == "HTTP_IF_NONE_MATCH"
         }

@@ -156,7 +156,9 @@ class _Change:
         if rules is None or checked.errors:
             message = f"{_count(checked)}: the rules in force are unchanged"
             return upload_report.refusal(environ, RulesInvalid(message), checked.findings)
-        accepts_warnings = config_true_value(self._header(names.RULES_ACCEPT_WARNINGS) or "false")
+        accepts_warnings = config_true_value(
+            self._operation.header(names.RULES_ACCEPT_WARNINGS) or "false"
+        )
         if checked.warnings and not accepts_warnings:
             message = (
                 f"{_count(checked)}: the rules in force are unchanged; accept warnings with"
@@ -235,7 +237,7 @@ class _Change:
             faults += [
                 f"{name}: rules must be a plain object that does not expire"
                 for name in _REFUSED
-                if self._header(name)
+                if self._operation.header(name)
             ]
         if "multipart-manifest" in self._operation.query:
             faults.append("multipart-manifest: rules must be a plain object, not a manifest")
@@ -247,10 +249,6 @@ class _Change:
     def _refusal(self, status: int) -> SwiftRefusal:
         """Swift's status for a sub-request, as a response to the client."""
         return SwiftRefusal(Response(status=status, request=Request(self._environ)))
-
-    def _header(self, name: str) -> str | None:
-        value = self._environ.get(names.environ_key(name))
-        return None if value is None else str(value)
 
     # --- the uploaded rules -----------------------------------------------------------------------
 
@@ -310,7 +308,7 @@ class _Change:
     def _stored_headers(self) -> dict[str, str]:
         environ = self._environ
         headers = {
-            key[5:].replace("_", "-").title(): str(value)
+            names.header_of(key): str(value)
             for key, value in environ.items()
             if key.startswith("HTTP_X_OBJECT_META_") or key == "HTTP_IF_NONE_MATCH"
         }

@@ -30,6 +30,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from storlet_middleware import names
 from storlet_middleware.errors import AccessDenied
 from storlet_middleware.wsgi import s3_request
 from storlet_middleware.wsgi.operation import query_of
@@ -91,7 +92,7 @@ def require_covered(environ: Mapping[str, Any]) -> None:
 def given_headers(environ: Mapping[str, Any]) -> list[str]:
     """The names of the headers of ours in a request."""
     keys = sorted(key for key in environ if key.startswith(_OURS))
-    return [key.removeprefix("HTTP_").replace("_", "-").title() for key in keys]
+    return [names.header_of(key) for key in keys]
 
 
 def _is_query_signed(request: Any) -> bool:

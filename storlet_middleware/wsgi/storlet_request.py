@@ -109,7 +109,7 @@ def storlet_headers(environ: Mapping[str, Any]) -> dict[str, str]:
     if "HTTP_X_STORLET_" not in "\n".join(environ):
         return {}
     return {
-        key[5:].replace("_", "-").title(): value
+        names.header_of(key): value
         for key, value in environ.items()
         if key.startswith("HTTP_X_STORLET_")
     }
