@@ -64,7 +64,9 @@ class ArrowTable:
                 column_of(child, f"column{number}") for number, child in enumerate(schema.children)
             ]
         except UnicodeDecodeError:
-            raise SqlError(f"{OBJECT} is no valid Arrow: its schema has a name that is no UTF-8") from None
+            raise SqlError(
+                f"{OBJECT} is no valid Arrow: its schema has a name that is no UTF-8"
+            ) from None
         self._messages.expect(self._columns)
         self._schema = bare(schema, "+s", [column.declared for column in self._columns])
         self._reader: Any = None
@@ -126,7 +128,12 @@ class _Whole:
         self._at = ctypes.cast(self._inner._addr(), ctypes.POINTER(_Stream))
         self._is_cut = False
         # The engine calls these as long as it has the stream.
-        self._calls = (_GET(self._schema), _GET(self._next), _ERROR(self._error), _RELEASE(_released))
+        self._calls = (
+            _GET(self._schema),
+            _GET(self._next),
+            _ERROR(self._error),
+            _RELEASE(_released),
+        )
         stream = ctypes.cast(self._outer._addr(), ctypes.POINTER(_Stream)).contents
         stream.get_schema, stream.get_next, stream.get_last_error, stream.release = self._calls
 
@@ -173,5 +180,7 @@ def _require_names(names: list[str]) -> None:
         if not name:
             raise SqlError(f"{OBJECT}: a column has no name")
         if name.casefold() in seen:
-            raise SqlError(f"{OBJECT} has two columns {shown(name)}: upper and lower case are equal")
+            raise SqlError(
+                f"{OBJECT} has two columns {shown(name)}: upper and lower case are equal"
+            )
         seen.add(name.casefold())

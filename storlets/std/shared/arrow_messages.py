@@ -142,7 +142,10 @@ class Messages:
         self._plan = [node for column in columns for node in column.nodes]
         for column, key in zip(columns, self._dictionary_ids, strict=True):
             if key is not None:
-                if self._dictionaries.setdefault(key, (column.dictionary, 0))[0] != column.dictionary:
+                if (
+                    self._dictionaries.setdefault(key, (column.dictionary, 0))[0]
+                    != column.dictionary
+                ):
                     raise refusal(column.name, "a dictionary that columns of other types share")
 
     def read(self, _size: int) -> bytes:

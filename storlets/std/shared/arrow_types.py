@@ -149,7 +149,11 @@ class _Walk:
             node = Node(offsets=_OFFSETS[form], has_data=True)
             if form not in _BYTES:
                 return node, form, value
-            return node, _BYTES[form], self._checked(value, "", f"TRY(decode({value}))", "is no UTF-8")
+            return (
+                node,
+                _BYTES[form],
+                self._checked(value, "", f"TRY(decode({value}))", "is no UTF-8"),
+            )
         if (fixed := _FIXED.fullmatch(form)) and int(fixed[1]):
             return Node(bits=8 * int(fixed[1])), form, value
         if decimal := _DECIMAL.fullmatch(form):
@@ -165,7 +169,9 @@ class _Walk:
             return Node(bits=128), form, f"CAST(hex({value}) AS UUID)"
         if extension == "arrow.bool8" and form == "c":
             return Node(bits=8), form, f"({value} <> 0)"
-        raise refusal(self.name, f"the extension {shown(extension)}", "write the type of its storage")
+        raise refusal(
+            self.name, f"the extension {shown(extension)}", "write the type of its storage"
+        )
 
     def _decimal(self, value: str, digits: int, scale: int) -> tuple[Node, str, str]:
         if not (0 < digits <= _MOST_DIGITS and 0 <= scale <= digits):

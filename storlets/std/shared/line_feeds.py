@@ -20,6 +20,7 @@ import sql_input
 from sql_check import SqlError
 from sql_input import Format
 
+
 def unified(source: Any, head: bytes, form: Format) -> tuple[Any, bytes, Format]:
     """The object as the engine can read it: the file, its first MiB, and the format.
 

@@ -140,8 +140,9 @@ class Needle:
             for place in {*places[:SEARCHED_BYTES], *places[-SEARCHED_BYTES:]}
         ]
         counts = [column.count(byte) for column, byte in columns]
-        column, byte = columns[counts.index(min(counts))]
-        if min(counts) * 4 > len(column):
+        least = min(counts)
+        column, byte = columns[counts.index(least)]
+        if least * 4 > len(column):
             return block
         found = []
         at = column.find(byte)
@@ -290,21 +291,23 @@ def _comparison(tokens: Sequence[tuple[str, str]], structure: Structure) -> Comp
     if compare is None:
         raise StructureError(f"where: {name} {sign} {given}: {sign} is for text only")
     wanted = _value(given, is_text=is_text)
-    found = _needle(field, sign, wanted, structure)
+    return Comparison(
+        _column_compared(field, sign, compare, wanted, structure),
+        _needle(field, sign, wanted, structure),
+    )
+
+
+def _column_compared(
+    field: Field, sign: str, compare: Callable[[Any, Any], bool], wanted: Any, structure: Structure
+) -> Selection:
     if field.kind != "s":
-        return Comparison(
-            lambda block: map(compare, structure.column(field, block), repeat(wanted)), found
-        )
+        return lambda block: map(compare, structure.column(field, block), repeat(wanted))
     size = struct.calcsize(field.code)
     if sign in ("=", "!=") and len(wanted) <= size and not wanted.endswith(b"\0"):
         # The same result as without the NUL bytes of each value, in half the time.
         padded = wanted.ljust(size, b"\0")
-        return Comparison(
-            lambda block: map(compare, structure.column(field, block), repeat(padded)), found
-        )
-    return Comparison(
-        lambda block: map(compare, _texts(structure.column(field, block)), repeat(wanted)), found
-    )
+        return lambda block: map(compare, structure.column(field, block), repeat(padded))
+    return lambda block: map(compare, _texts(structure.column(field, block)), repeat(wanted))
 
 
 def _needle(field: Field, sign: str, wanted: Any, structure: Structure) -> Needle | None:
