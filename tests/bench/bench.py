@@ -4,7 +4,7 @@ requests."""
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from tests.bench.figures import Figure
@@ -73,3 +73,14 @@ class Family:
             )
             for treatment in treatments
         ]
+
+    def beside(
+        self,
+        other: Treatment,
+        treatments: Iterable[Treatment],
+        samples: dict[str, list[float]],
+    ) -> list[Figure]:
+        """The figures against another treatment of the same run instead of a plain GET."""
+        title, suffix = f"{self.title} against {other.title}", f"{self.suffix}.beside_{other.key}"
+        against = {**samples, PLAIN.key: samples[other.key]}
+        return replace(self, title=title, suffix=suffix).figures(treatments, against)

@@ -7,8 +7,8 @@ The kernel kills it when the benchmark ends for any reason, and with it removes 
 pair of virtual devices, the mount, the loop device and the file's space.
 
 The file of a disk is in the page cache, so the disk is as fast as memory. The kernel's read
-throttle for the control group of a sandbox limits it (:meth:`StorageNode.limit_reads`). Its
-read-ahead is that of the kernel (:meth:`StorageNode.limit_read_ahead`).
+throttle for the control group of a sandbox limits it (:meth:`StorageNode.limit_reads`). The kernel
+chooses its read-ahead, unless a row does (:meth:`StorageNode.limit_read_ahead`).
 """
 
 from __future__ import annotations

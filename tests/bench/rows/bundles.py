@@ -10,7 +10,6 @@ import secrets
 import tempfile
 import time
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -66,7 +65,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
 
 def _warm(bench: Bench, account: Account, plain: Code) -> Iterator[Figure]:
     numpy = Treatment("numpy", "bundle with numpy", _RUN)
-    storlet = Treatment("storlet", "storlet without a bundle", {"X-Run-Storlet": plain.name})
+    storlet = Treatment("storlet", "a storlet without a bundle", {"X-Run-Storlet": plain.name})
     treatments = [numpy, storlet]
     requests = {t.key: account.request("GET", SMALL, t.headers) for t in [PLAIN, *treatments]}
 
@@ -77,9 +76,7 @@ def _warm(bench: Bench, account: Account, plain: Code) -> Iterator[Figure]:
     samples = bench.alternate(treatments, bench.plan.latency, one)
     family = Family("bundle.warm", "GET 1 KiB p50", "ms")
     yield from family.figures(treatments, samples)
-    against = {**samples, PLAIN.key: samples[storlet.key]}
-    beside = replace(family, title=f"{family.title} against a storlet", suffix=".beside_storlet")
-    yield from beside.figures([numpy], against)
+    yield from family.beside(storlet, [numpy], samples)
 
 
 def _bundle() -> bytes:

@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -53,6 +52,7 @@ def codes() -> tuple[Code, Code]:
 def measure(bench: Bench) -> Iterator[Figure]:
     """One client, one connection, at the object node."""
     account, treatments = bench.site.main, list(TREATMENTS)
+    python, *others = treatments
     for code in codes():
         account.upload(code)
     small = {t.key: account.request("GET", SMALL, t.headers) for t in [PLAIN, *treatments]}
@@ -68,22 +68,13 @@ def measure(bench: Bench) -> Iterator[Figure]:
     samples = bench.alternate(treatments, bench.plan.latency, milliseconds)
     family = Family("native", "GET 1 KiB p50", "ms", suffix=".p50")
     yield from family.figures(treatments, samples)
-    yield from beside_python(family, samples)
+    yield from family.beside(python, others, samples)
     bench.alternate(treatments, 1, rate)
     rates = Family("native", "GET 100 MiB", "MB/s", suffix=".rate", is_rate=True)
     samples = bench.alternate(treatments, bench.plan.large, rate)
     yield from rates.figures(treatments, samples)
-    yield from beside_python(rates, samples)
+    yield from rates.beside(python, others, samples)
     yield memory(bench)
-
-
-def beside_python(family: Family, samples: dict[str, list[float]]) -> Iterator[Figure]:
-    """The figures of both native forms, against Python instead of a plain GET."""
-    python, *others = TREATMENTS
-    against = {**samples, PLAIN.key: samples[python.key]}
-    title, suffix = f"{family.title} against Python", f"{family.suffix}.beside_python"
-    named = replace(family, title=title, suffix=suffix)
-    yield from named.figures(others, against)
 
 
 def memory(bench: Bench) -> Figure:
