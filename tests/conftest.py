@@ -94,10 +94,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     marked = {
         item.path
         for item in items
-        if selection.UNIT in item.path.parents
-        and any(item.get_closest_marker(name) for name in selection.UNTRACED)
+        if any(item.get_closest_marker(name) for name in selection.UNTRACED)
     }
-    if hidden := sorted(str(module) for module in marked if not selection.may_be_untraced(module)):
+    hidden = sorted(
+        str(module)
+        for module in marked
+        if selection.UNIT in module.parents and not selection.may_be_untraced(module)
+    )
+    if hidden:
         names = " and ".join(selection.UNTRACED)
         raise pytest.UsageError(
             f"{', '.join(hidden)}: has a test with one of the markers {names}, and"

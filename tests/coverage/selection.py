@@ -7,6 +7,7 @@ the marker ``untraced``, by that of hypothesis, or by its place in :data:`UNTRAC
 
 from __future__ import annotations
 
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -36,6 +37,7 @@ SELECTION: Final = (
 )
 
 
+@cache  # the collection asks for each test of the module
 def is_in_untraced_place(module: Path) -> bool:
     """Whether all tests of the module have the marker ``untraced``."""
     return not {module, *module.parents}.isdisjoint(UNIT / place for place in UNTRACED_PLACES)

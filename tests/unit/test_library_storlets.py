@@ -1,29 +1,59 @@
 """The storlets of the system library: each folder has a valid manifest, a README and cases, and the
-cases pass as with ``storlet test``."""
+cases pass as with ``storlet test``.
+
+They run in this process: in one of its own, each would import the packages of the library anew.
+``tests/unit/client/local/test_cases.py`` tests the process of a case.
+"""
 
 from __future__ import annotations
 
+import os
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from storlet_client.builder import project
-from storlet_client.local import cases
+from storlet_client.bundle import manifest
+from storlet_client.local import cases, run
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets" / "std"
 SHARED = ROOT / "shared"
 FOLDERS = sorted(path for path in ROOT.iterdir() if path.is_dir() and path != SHARED)
 
 
+class InThisProcess:
+    """Runs the cases of one project here; the outputs are files in ``folder``."""
+
+    def __init__(self, subject: project.Project, folder: Path) -> None:
+        self._subject = subject
+        self._folder = folder
+
+    def run(self, case: Mapping[str, Any]) -> cases.Ran:
+        subject, output = self._subject, self._folder / "output"
+        further = cases._further_files(subject.document, case, self._folder)
+        for path in (output, *further):
+            path.unlink(missing_ok=True)
+        inputs = [run.Input(subject.folder / file) for file in manifest.inputs_of(case)]
+        opened = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        parameters, secrets = cases._parameters(case), manifest.secrets_of(case)
+        try:
+            outcome = run.run(subject, inputs, opened, parameters, further, secrets)
+        except project.ProjectError as error:
+            outcome = run.Outcome("bad_request", "; ".join(error.faults))
+        return cases.Ran(outcome, cases._contents(case, cases._content(output), further))
+
+
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_its_cases_pass(folder: Path) -> None:
+def test_its_cases_pass(folder: Path, tmp_path: Path) -> None:
     found = project.read(folder)
     assert found.document["name"] == folder.name
     assert found.document["summary"]
     assert all(row.get("help") for row in found.document.get("parameters", {}).values())
     assert (folder / "README.rst").read_text().startswith(f"std:{folder.name}\n")
-    runner = cases.InProcesses(found)
+    runner = InThisProcess(found, tmp_path)
     assert [each for each in cases.results(found, "", runner) if each.faults] == []
 
 

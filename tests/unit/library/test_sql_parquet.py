@@ -42,24 +42,24 @@ def failure(data: bytes, query: str) -> str:
     return text
 
 
-@pytest.fixture
-def wide(tmp_path: Path) -> bytes:
-    """Two groups of rows; the column ``small`` has a small part of the bytes."""
+@pytest.fixture(scope="module")
+def wide(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """Three groups of rows; the column ``small`` has a small part of the bytes."""
     query = (
         "SELECT range AS small, md5(range::VARCHAR) AS a, md5((range + 1)::VARCHAR) AS b"
-        " FROM range(250000)"
+        " FROM range(25000)"
     )
-    return parquet(tmp_path, query, ", ROW_GROUP_SIZE 122880")
+    return parquet(tmp_path_factory.mktemp("wide"), query, ", ROW_GROUP_SIZE 10240")
 
 
 def test_rows_and_aggregates(wide: bytes) -> None:
-    query = "SELECT small, a FROM input WHERE small % 50000 = 7 ORDER BY small DESC"
+    query = "SELECT small, a FROM input WHERE small % 5000 = 7 ORDER BY small DESC"
     _, *rows = csv.reader(io.StringIO(output(wide, query).decode()))
-    assert [int(row[0]) for row in rows] == [200007, 150007, 100007, 50007, 7]
+    assert [int(row[0]) for row in rows] == [20007, 15007, 10007, 5007, 7]
     assert all(len(row[1]) == 32 for row in rows)
-    assert output(wide, "SELECT sum(small) AS s FROM input") == b"s\n31249875000\n"
+    assert output(wide, "SELECT sum(small) AS s FROM input") == b"s\n312487500\n"
     twice = "SELECT count(*) AS n FROM input x JOIN input y ON x.a = y.b"
-    assert output(wide, twice) == b"n\n249999\n"
+    assert output(wide, twice) == b"n\n24999\n"
 
 
 def test_only_the_columns_of_the_query_are_read(wide: bytes) -> None:
@@ -68,7 +68,7 @@ def test_only_the_columns_of_the_query_are_read(wide: bytes) -> None:
     values = STORLET.values({"query": "SELECT sum(small) AS s FROM input"})
     try:
         STORLET.module.SqlParquet(StorletLogger("", None))([source], [target], values)
-        assert bytes(target.data) == b"s\n31249875000\n"
+        assert bytes(target.data) == b"s\n312487500\n"
         assert source.bytes_read < len(wide) // 4
     finally:
         source.close()
@@ -97,7 +97,8 @@ def test_a_footer_that_points_beyond_the_end_is_an_error(tmp_path: Path) -> None
     """The engine would repeat the read without end, or take the bytes of another read."""
     data = parquet(tmp_path, "SELECT range AS id FROM range(9000)", ", ROW_GROUP_SIZE 2048")
     ends = 0
-    for back in range(8, 108):
+    # Numbers of the footer, which other bytes follow.
+    for back in range(10, 108, 3):
         changed = bytearray(data)
         changed[-back] ^= 0x40
         try:
