@@ -37,7 +37,7 @@ SELECTION: Final = (
 )
 
 
-@cache  # the collection asks for each test of the module
+@cache  # called for each test of the module
 def is_in_untraced_place(module: Path) -> bool:
     """Whether all tests of the module have the marker ``untraced``."""
     return not {module, *module.parents}.isdisjoint(UNIT / place for place in UNTRACED_PLACES)

@@ -1,7 +1,7 @@
 """The storlets of the system library: each folder has a valid manifest, a README and cases, and the
 cases pass as with ``storlet test``.
 
-They run in this process: in one of its own, each would import the packages of the library anew.
+They run in this process: in one of its own, each would import the packages of the library again.
 ``tests/unit/client/local/test_cases.py`` tests the process of a case.
 """
 

@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from storlet_middleware import child, concurrency
 from tests.support import memory
+from tests.unit.middleware import children
 from tests.unit.middleware.support import (
     FakeSwift,
     Node,
@@ -20,6 +22,17 @@ from tests.unit.middleware.support import (
     make_config,
     upper,
 )
+
+
+@pytest.fixture(autouse=True)
+def _processes_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(child, "run_process", children.run_here)
+
+
+@pytest.fixture
+def real_processes(_processes_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server starts processes, as outside of tests."""
+    monkeypatch.setattr(child, "run_process", concurrency.run_process)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import pytest
 from storlet_middleware import child, child_limits
 from storlet_middleware.concurrency import WaitExpired
 
+pytestmark = pytest.mark.usefixtures("real_processes")
 _BODIES = {
     "busy": "while True: pass",
     "greedy": "try:\n    bytearray(2 << 30)\nexcept MemoryError:\n    sys.exit(child_limits.NO_MEMORY)",

@@ -95,6 +95,7 @@ def test_bounds_are_options(tmp_path: Path) -> None:
         check(tmp_path, tool("tool"), limits__bundle_files="3")
 
 
+@pytest.mark.usefixtures("real_processes")
 def test_limits_of_the_process_end_a_check(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bundle_check, "_CPU_SECONDS", 0)
     with pytest.raises((BundleInvalid, NodeBusy), match="exceeded"):
@@ -109,6 +110,7 @@ def test_a_process_that_fails_is_our_defect(
         check(tmp_path, tool("tool"))
 
 
+@pytest.mark.usefixtures("real_processes")
 def test_the_server_does_not_read_the_bundle_itself(tmp_path: Path) -> None:
     """Only its process does: a bomb within the bounds costs the server nothing."""
     data = bundle("tool", {"tool.py": (bytes(100 << 20), 0o644)}, main="tool.Tool")

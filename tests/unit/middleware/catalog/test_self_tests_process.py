@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import io
 
+import pytest
+
 from storlet_middleware import child
 from storlet_middleware.catalog import self_tests_process
 from tests.support.bundles import tool
 
+pytestmark = pytest.mark.usefixtures("real_processes")
 ROWS = [{"name": "a", "input": "in", "output": "out"}, {"name": "b", "input": "x", "upload": False}]
 FILES = {"in": b"12\n34", "out": b""}
 PACKED = tool("tool", tests=ROWS, test_files=FILES)

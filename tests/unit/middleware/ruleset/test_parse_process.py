@@ -12,6 +12,8 @@ from storlet_middleware import child
 from storlet_middleware.ruleset import parse_process
 from tests.unit.middleware.rules_account import MANDATORY
 
+pytestmark = pytest.mark.usefixtures("real_processes")
+
 
 def test_the_process_writes_the_rules_that_are_parsed_here() -> None:
     status, output = child.run(parse_process.__name__, MANDATORY, 30)
