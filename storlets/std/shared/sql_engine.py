@@ -41,6 +41,8 @@ _PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input|/\S+
 _CALL = re.compile(r"(\w+)\(")
 #: Threads of the reader of CSV have begun at a line end that ends no row.
 _PARALLEL = re.compile("parallel (csv|scan)", re.IGNORECASE)
+#: The number of a line in an error, which counts those that the reader has.
+_LINE_NUMBER = re.compile(r" on Line: \d+")
 #: So begins the reason why a batch of Arrow is not read.
 _BATCH = re.compile(r"arrow_scan: get_next failed\(\): (.*)", re.DOTALL)
 #: So begins a message about a value of the object: the query is not wrong.
@@ -62,6 +64,7 @@ class Engine:
     :cvar subject: the begin of its messages.
     :cvar advice: a change of the run that needs less memory.
     :ivar threads: of the database, and of the sessions that a run may have.
+    :ivar has_all_lines: each reader gets all lines of the object, so their numbers are right.
     """
 
     storlet = "std:sql"
@@ -76,6 +79,7 @@ class Engine:
             raise SqlError(reason(self.storlet, "duckdb"))
         self.threads = min(most_threads, len(os.sched_getaffinity(0)))
         limits = {"memory_limit": f"{memory_mib}MiB", "threads": str(self.threads)}
+        self.has_all_lines = True
         self._memory_mib = memory_mib
         self._few_rows_wait = few_rows_wait
         self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
@@ -279,6 +283,8 @@ class Engine:
         # After an empty line follow the settings of the reader.
         text = _PATH.sub("the object", text.partition("\n\n")[0])
         text = " ".join(text.split())[:_MOST_MESSAGE]
+        if not self.has_all_lines:
+            text = _LINE_NUMBER.sub("", text)
         value = _VALUE.search(text)
         if value is not None:
             return SqlError(value[0])

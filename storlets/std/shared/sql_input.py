@@ -184,8 +184,7 @@ def _call(form: Format, head: bytes, inlet: Inlet, declared: Sequence[tuple[str,
     options = f"auto_detect=false, columns={{{described}}}"
     if form.is_csv:
         if not form.has_line_feeds:
-            has_cr = b"\r\n" in head.partition(b"\n")[0] + b"\n"
-            line_end = r"\r\n" if has_cr else r"\n"
+            line_end = r"\r\n" if line_end_of(form, head) == b"\r\n" else r"\n"
             options += f", new_line={literal(line_end)}"
         parallel = str(has_threads(form, head)).lower()
         return (
@@ -193,6 +192,12 @@ def _call(form: Format, head: bytes, inlet: Inlet, declared: Sequence[tuple[str,
             f"{inlet.options})"
         )
     return f"read_json({literal(inlet.path)}, {options}, {_JSON}{inlet.options})"
+
+
+def line_end_of(form: Format, head: bytes) -> bytes:
+    """The end of each row of CSV for the engine: that of the first line."""
+    has_cr = not form.has_line_feeds and b"\r\n" in head.partition(b"\n")[0] + b"\n"
+    return b"\r\n" if has_cr else b"\n"
 
 
 def inlet_of(engine: Engine, pipes: Pipes, form: Format, head: bytes) -> Inlet:

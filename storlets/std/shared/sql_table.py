@@ -17,8 +17,10 @@ import missing_keys
 import object_stream
 import record_input
 import sql_input
+import sql_needles
 import sql_run
 from column_types import types_of
+from line_sieve import Sieve, Sieved
 from parameters import shown
 from sql_check import TABLE, SqlError
 from sql_engine import Engine, identifier
@@ -127,11 +129,32 @@ class Table:
         """The rest of the object, which fails where ``query`` would show a key without a column."""
         if self._made:
             return self._made
-        if self._form.is_csv or len(self.head) < sql_input.HEAD_BYTES:
+        if len(self.head) < sql_input.HEAD_BYTES:
             return self._source
+        if self._form.is_csv:
+            quote = self._form.reader["quotechar"] or ""
+            return self.sieved(self._source, self.head, query, quote)
         columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
         types = {
             name: self.engine.type_of(kind) for name, kind in columns if name not in self._missing
         }
         known = late_keys.shown_by(self.engine.tree(query), types, self._missing)
         return self._source if known.is_empty else late_keys.Watched(self._source, self.head, known)
+
+    def sieved(self, source: Any, head: bytes, query: str, quote: str) -> Any:
+        """The rest of a CSV, without lines that ``query`` cannot select.
+
+        :param quote: is around a value that has line ends; empty: no value has one.
+        """
+        reader = self._form.reader
+        mark = reader["quotechar"] or ""
+        if reader.get("escapechar", mark) != mark:
+            return source
+        columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
+        found = sql_needles.of_query(self.engine.tree(query), dict(columns), mark)
+        if not found:
+            return source
+        self.engine.has_all_lines = False
+        line_end = sql_input.line_end_of(self._form, self.head)
+        sieve = Sieve(found, line_end, reader["delimiter"].encode(), quote.encode())
+        return Sieved(source, head, sieve, sql_input.MOST_LINE_BYTES)

@@ -12,18 +12,20 @@ from typing import Any
 
 import object_stream
 import packed
+import select_needles
 import select_parser
 import select_parts
 import select_run
 import select_streams
 import select_tables
+from line_sieve import Sieve, Sieved
 from object_stream import Inlet
 from select_errors import SelectError
 from select_frames import Frames
 from select_parts import Parts, Records
 from select_request import CsvInput, ParquetInput, Request, request_of
 from select_schema import TABLE
-from select_streams import Stream
+from select_streams import MOST_RECORD_BYTES, Stream
 from select_tables import CsvTable, JsonTable
 from sql_engine import Engine, identifier
 from sql_pipes import opened_pipes
@@ -91,11 +93,30 @@ class _Run:
         head = select_streams.head_of(source, select_tables.HEAD_BYTES)
         table = select_tables.table_of(self._query, form, head, is_begin=request.start == 0)
         statement = select_run.checked(self._engine, self._query, table.schema, request)
+        if isinstance(table, CsvTable):
+            source = self._sieved(source, head, table)
         if isinstance(table, CsvTable) and select_parts.fits(table.form, table.width, statement):
             self._select_parts(table, statement.sql, source, head)
         else:
             self._select_whole(table, statement.sql, source, head)
         self._frames.end(self._raw.count, self._plain.count)
+
+    def _sieved(self, source: Stream, head: bytes, table: CsvTable) -> Stream:
+        """The rest of the object, without lines that the query cannot select."""
+        form = table.form
+        has_escapes = form.escape not in ("", form.quote)
+        # The first records may be enough, and the engine takes lines only when it has many.
+        if has_escapes or form.other_record or self._query.limit is not None:
+            return source
+        found = select_needles.Conditions(table.schema, form.quote).needles(self._query.where)
+        if not found:
+            return source
+        self._engine.has_all_lines = False
+        line_end = b"\r" if form.record == "\r" else b"\n"
+        # The quotes are checked: without quoted records, no line end is within them.
+        quote = form.quote.encode() if form.quoted_records else b""
+        sieve = Sieve(found, line_end, form.delimiter.encode(), quote)
+        return Sieved(source, head, sieve, MOST_RECORD_BYTES, self._report)
 
     def _select_parts(self, table: CsvTable, statement: str, source: Stream, head: bytes) -> None:
         """Select record by record, with several threads."""

@@ -12,7 +12,6 @@ The engine itself reads such CSV with one thread (``select_tables``).  Decision 
 from __future__ import annotations
 
 import io
-import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -24,7 +23,6 @@ from select_errors import SelectError
 from select_output import Statement
 from select_request import CsvInput
 from select_streams import BLOCK_BYTES, MOST_RECORD_BYTES, Stream
-from sql_check import SqlError
 from sql_engine import Engine
 
 PART_BYTES = 4 << 20
@@ -33,8 +31,6 @@ MOST_COLUMNS = 250
 #: Bound of the result of a part that waits for its turn.
 WAITING_BYTES = 4 << 20
 _LINE_ENDS = b"\r\n"
-#: The number of a line in an error of the engine, which counts those of a part.
-_LINE_NUMBER = re.compile(r" on Line: \d+")
 
 
 def fits(form: CsvInput, width: int, statement: Statement) -> bool:
@@ -129,6 +125,7 @@ class Parts:
         self._own = threading.local()
         engine_file.register(engine, lambda: io.BytesIO(self._part()), lambda: len(self._part()))
         self.inlet = Inlet(engine_file.PATH)
+        engine.has_all_lines = False
         self._engines = [engine]
         while len(self._engines) < engine.threads:
             self._engines.append(sessions.enter_context(engine.session()))
@@ -159,8 +156,6 @@ class Parts:
                     result = _Result(turns, number, write)
                     select_run.send(engine, statement, result.write)
                     result.end()
-            except SqlError as error:
-                turns.fail(number, SqlError(_LINE_NUMBER.sub("", str(error))))
             except BaseException as error:  # raised in the thread of the run
                 turns.fail(number, error)
 

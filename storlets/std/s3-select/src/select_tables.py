@@ -30,7 +30,7 @@ class CsvTable:
     """
 
     form: CsvInput
-    schema: Schema
+    schema: CsvSchema
     width: int
     has_header: bool
 

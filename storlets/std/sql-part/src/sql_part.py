@@ -65,4 +65,6 @@ class PartTable(Table):
         if self._form.has_line_feeds:
             part = LineFeeds(part, head, self._form)
             head = part.read(BLOCK_BYTES)
+        # The lines are checked: no value has a line end.
+        part = self.sieved(part, head, query, "")
         return self._inlet.feeder(part, head, self._pipes)

@@ -1,0 +1,1 @@
+../../shared/line_sieve.py

@@ -1,0 +1,172 @@
+"""CSV without the lines that have none of some needles.
+
+A line is dropped only where it is known to be whole rows: no quote is in it, or each one is around
+a whole value.  All other lines reach the engine, which finds their faults.  Decision 0072.
+"""
+
+from __future__ import annotations
+
+import re
+from codecs import BOM_UTF8
+from collections.abc import Callable
+from typing import Any
+
+from needles import Needles
+from sql_pipes import no_report
+
+#: A line with a needle or a quote costs as much as this many bytes without one.  Where there are
+#: more such lines, all lines reach the engine.
+SPARSE_BYTES = 512
+#: The number of these lines that are always looked at.
+FREE_LINES = 32
+
+
+class Sieve:
+    """The lines that have one of the needles."""
+
+    def __init__(self, needles: Needles, line_end: bytes, delimiter: bytes, quote: bytes) -> None:
+        """
+        :param needles: at least one.
+        :param line_end: ends each line.
+        :param quote: is around a value that has line ends; empty: no value has one.
+        """
+        self._line_end = line_end
+        self._needles = needles
+        self._quote = quote
+        mark = re.escape(quote)
+        other = b"[^" + re.escape(delimiter + quote) + b"\r\n]*"
+        quoted = b"(?:" + mark + b"[^" + mark + b"\r\n]*" + mark + b")+" if quote else other
+        value = b"(?:" + quoted + b"|" + other + b")"
+        delimited = b"(?:" + re.escape(delimiter) + value + b")*"
+        self._line = re.compile(value + delimited + re.escape(line_end))
+
+    def divided(self, data: bytes) -> tuple[bytes, bytes]:
+        """The whole lines, and the begin of the next one."""
+        found = data.rfind(self._line_end)
+        end = found + len(self._line_end) if found >= 0 else 0
+        return data[:end], data[end:]
+
+    def parted(self, lines: bytes) -> tuple[bytes, bytes]:
+        """The first line, and the others."""
+        _, end = self._bounds(lines, 0)
+        return lines[:end], lines[end:]
+
+    def has_rows(self, lines: bytes) -> bool:
+        """Whether each line is known to be whole rows.
+
+        :param lines: whole lines, of which the first one begins a row.
+        """
+        if not self._quote:
+            return True
+        count, at = 0, lines.find(self._quote)
+        while at >= 0:
+            start, end = self._bounds(lines, at)
+            count += 1
+            if _are_many(count, at) or not self._line.fullmatch(lines, start, end):
+                return False
+            at = lines.find(self._quote, end)
+        return True
+
+    def kept(self, lines: bytes) -> bytes:
+        """The lines with a needle, or all of them.
+
+        :param lines: whole lines, each of whole rows.
+        """
+        if not _is_utf8(lines):
+            return lines
+        found: dict[int, int] = {}
+        for needle in self._needles:
+            count, at = 0, lines.find(needle)
+            while at >= 0:
+                start, end = self._bounds(lines, at)
+                found[start] = end
+                count += 1
+                if _are_many(count, at):
+                    return lines
+                at = lines.find(needle, end)
+        return b"".join(lines[start:end] for start, end in sorted(found.items()))
+
+    def _bounds(self, lines: bytes, at: int) -> tuple[int, int]:
+        """The begin and the end of the line with a place."""
+        start, end = lines.rfind(self._line_end, 0, at), lines.find(self._line_end, at)
+        size = len(self._line_end)
+        return start + size if start >= 0 else 0, end + size if end >= 0 else len(lines)
+
+
+def _are_many(count: int, at: int) -> bool:
+    """Whether lines up to a place are too many to be looked at one by one."""
+    return count > FREE_LINES + at // SPARSE_BYTES
+
+
+def _is_utf8(text: bytes) -> bool:
+    """Whether needles are found by their bytes."""
+    if text.isascii():
+        return True
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+class Sieved:
+    """A file with the rest of a CSV, without the lines that a sieve drops.
+
+    From the first line that may not be whole rows, all lines are there.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        head: bytes,
+        sieve: Sieve,
+        most_line_bytes: int,
+        report: Callable[[], None] = no_report,
+    ) -> None:
+        """
+        :param head: the begin of the CSV, which ``source`` no longer has.
+        :param most_line_bytes: a line with more is an error of the reader.
+        :param report: called after each block of ``source``.
+        """
+        self._source = source
+        self._sieve = sieve
+        self._most = most_line_bytes
+        self._report = report
+        lines, self._rest = sieve.divided(head.removeprefix(BOM_UTF8))
+        #: The bytes of the rest that the reader has.
+        self._given = len(self._rest)
+        self._is_sieving = sieve.has_rows(lines)
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes and a line; none only at the end."""
+        while data := bytes(self._source.read(size)):
+            self._report()
+            if data := self._taken(data):
+                return data
+        return self._ungiven()
+
+    def _taken(self, data: bytes) -> bytes:
+        """The lines of the next block for the reader."""
+        self._rest += data
+        if not self._is_sieving:
+            return self._ungiven()
+        lines, rest = self._sieve.divided(self._rest)
+        if not lines and len(rest) <= self._most:
+            return b""
+        if len(rest) > self._most or not self._sieve.has_rows(lines):
+            self._is_sieving = False
+            return self._ungiven()
+        if not self._given:
+            self._rest = rest
+            return self._sieve.kept(lines)
+        # The reader has the begin of the first line.
+        first, lines = self._sieve.parted(lines)
+        self._rest = first
+        begun = self._ungiven()
+        self._rest = rest
+        return begun + self._sieve.kept(lines)
+
+    def _ungiven(self) -> bytes:
+        """All of the rest that the reader does not have."""
+        data, self._rest, self._given = self._rest[self._given :], b"", 0
+        return data

@@ -1,0 +1,1 @@
+../../shared/needles.py
