@@ -423,8 +423,9 @@ def left() -> tuple[int, list[str]]:
     return in_use()
 
 
-def test_a_result_that_fails_late_has_no_end() -> None:
-    data = b"n\n" + b"1\n" * 600_000 + b"2.7\n"
+def test_a_result_that_fails_late_has_no_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shared("sql_input"), "HEAD_BYTES", 4096)
+    data = b"n\n" + b"1\n" * 200_000 + b"2.7\n"
     fails_into(Target(), data, "SELECT n FROM input")
     before = left()
     target = Target()
@@ -433,12 +434,12 @@ def test_a_result_that_fails_late_has_no_end() -> None:
     assert target.data.startswith(END[:4])
     assert not target.data.endswith(END)
     late = (
-        "SELECT CASE WHEN r = 700000 THEN error('at last') ELSE r END AS x FROM range(900000) t(r)"
+        "SELECT CASE WHEN r = 300000 THEN error('at last') ELSE r END AS x FROM range(400000) t(r)"
     )
     target = Target()
     assert "at last" in fails_into(target, ONE, late)
     assert not target.data.endswith(END)
-    assert fails_into(Target(1 << 20), ONE, "SELECT r FROM range(9000000) t(r)") == (
+    assert fails_into(Target(1 << 20), ONE, "SELECT r FROM range(900000) t(r)") == (
         "the output is closed"
     )
     assert left() == before

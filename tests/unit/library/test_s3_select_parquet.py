@@ -289,9 +289,9 @@ def test_a_range_needs_the_name_of_the_readers_column(folder: Path) -> None:
 
 
 def test_hundreds_of_columns(folder: Path) -> None:
-    columns = ", ".join(f"{number} + 0.5::DOUBLE AS c{number}" for number in range(600))
+    columns = ", ".join(f"{number} + 0.5::DOUBLE AS c{number}" for number in range(300))
     data = parquet(folder, f"SELECT {columns}")
-    expected = ",".join(f"{number}.5" for number in range(600)) + "\n"
+    expected = ",".join(f"{number}.5" for number in range(300)) + "\n"
     assert result(data, "SELECT * FROM S3Object", CSV_OUT) == expected
 
 
