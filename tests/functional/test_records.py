@@ -15,13 +15,37 @@ from tests.support.accounts import prepare_account, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client
 from tests.support.proxies import other_proxy
-from tests.support.storlets import Tool, Toolbox
+from tests.support.storlets import LANGUAGES, Tool, Toolbox
 from tests.support.waiting import retry_until
 
 _WISH = "X-Account-Meta-Storlet-Records"
 _READ = "X-Account-Access-Control"
 #: A record is written at the latest then.
 _SECONDS = 5
+_OWNER = "test:tester"
+
+
+def access(*readers: str) -> dict[str, str]:
+    """Headers of the account: its owner, and the users with rights on it."""
+    return {_READ: json.dumps({"admin": [_OWNER], "read-only": readers})}
+
+
+@pytest.fixture(scope="module")
+def owner(users: dict[str, Client]) -> Client:
+    """``test:tester``, the owner of a new account.
+
+    A search reads all records of an account, and other tests have left many in that of most tests.
+    """
+    account = f"AUTH_{unique('records')}"
+    assert users["admin:admin"].on(account).post("", access()).status == 204
+    client = users[_OWNER].on(account)
+    prepare_account(client)
+    return client
+
+
+@pytest.fixture(scope="module")
+def storlet_names(owner: Client, toolbox: Toolbox) -> dict[str, str]:
+    return {language: toolbox.upload(owner, language, "multitool") for language in LANGUAGES}
 
 
 @pytest.fixture
@@ -29,7 +53,7 @@ def recording(owner: Client) -> Iterator[Client]:
     """The owner, with records of all runs."""
     assert owner.post("", {_WISH: "all"}).status == 204
     yield owner
-    assert owner.post("", {_WISH: "", _READ: ""}).status == 204
+    assert owner.post("", {_WISH: ""} | access()).status == 204
 
 
 def runs(client: Client, query: str = "", headers: dict[str, str] | None = None) -> Answer:
@@ -67,7 +91,7 @@ def test_the_record_of_a_success_has_what_the_answer_says(
     (storlet,) = record["storlets"]
     assert (storlet["name"], len(storlet["hash"])) == (anywhere.storlet, 64)
     assert (record["method"], record["object"]) == ("GET", plain)
-    assert (record["caller"], record["account"]) == ("test:tester", recording.account)
+    assert (record["caller"], record["account"]) == (_OWNER, recording.account)
     assert record["placement"] == answer.headers["X-Storlet-Ran-On"] == anywhere.placement
     assert (record["why"], bool(record["node"])) == (
         "default" if anywhere.placement == "object" else "asked",
@@ -238,7 +262,7 @@ def test_another_caller_sees_own_runs_only_and_only_with_rights_on_the_account(
     record_of(recording, owners)
     assert ("secret" in full["message"], full["caller"]) == (True, "test2:tester2")
     assert runs(other).status == 403
-    assert recording.post("", {_READ: json.dumps({"read-only": ["test2:tester2"]})}).status == 204
+    assert recording.post("", access("test2:tester2")).status == 204
     mine = record_of(other, own)
     assert {record["caller"] for record in listed(other)} == {"test2:tester2"}
     assert not {"log", "traceback", "message", "node", "why"} & set(mine)
