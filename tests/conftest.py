@@ -25,7 +25,7 @@ from tests.support import brief
 from tests.support.accounts import users_of
 from tests.support.cluster import LOG_LINES, Cluster, attach
 from tests.support.http import Client
-from tests.support.own_cluster import own_cluster
+from tests.support.own_cluster import in_memory, own_cluster
 from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_libraries
 
 #: Workers take modules in this order, by the begin of their paths; of two that fit the later one
@@ -126,7 +126,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     given = os.environ.get("STORLETS_TEST_HOME")
     if given and is_worker(request.config):
         pytest.fail("STORLETS_TEST_HOME names one cluster, and each worker of -n needs its own")
-    with _attached(Path(given)) if given else own_cluster(**CHOICES) as found:
+    with _attached(Path(given)) if given else own_cluster(parent=in_memory(), **CHOICES) as found:
         _running["cluster"] = found
         yield found
         del _running["cluster"]
@@ -136,7 +136,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def other_cluster() -> Iterator[Cluster]:
     """A second cluster with encryption; tests may change its options with
     :meth:`Cluster.configured`."""
-    with own_cluster("2-", **CHOICES, STORLETS_ENCRYPTION="1") as found:
+    with own_cluster("2-", in_memory(), **CHOICES, STORLETS_ENCRYPTION="1") as found:
         _running["other_cluster"] = found
         yield found
         del _running["other_cluster"]

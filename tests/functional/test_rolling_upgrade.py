@@ -23,7 +23,7 @@ from storlet_middleware.engine.storlet_version import StorletVersion
 from tests.support.accounts import prepare_account, users_of
 from tests.support.cluster import Cluster, wait_for
 from tests.support.http import Answer, Client
-from tests.support.own_cluster import own_cluster
+from tests.support.own_cluster import in_memory, own_cluster
 from tests.support.storlets import SOURCES, Tool, declaration
 
 DOUBLES = Path(__file__).with_name("upgrade_doubles.py")
@@ -36,7 +36,7 @@ OBJECTS = {f"c/{number}": SMALL for number in range(8)} | {"c/large": LARGE}
 @pytest.fixture(scope="module")
 def upgraded() -> Iterator[Cluster]:
     """A cluster whose servers a test may replace by doubles."""
-    with own_cluster("3-") as cluster:
+    with own_cluster("3-", in_memory()) as cluster:
         yield cluster
 
 

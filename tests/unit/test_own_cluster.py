@@ -18,7 +18,8 @@ OTHER_SESSION = """
 import select, sys
 from pathlib import Path
 from tests.support import own_cluster
-own_cluster.PARENT, own_cluster._SCRIPT = Path(sys.argv[1]), sys.argv[2]
+own_cluster.PARENT = own_cluster.MEMORY = Path(sys.argv[1])
+own_cluster._SCRIPT = sys.argv[2]
 print("ready", flush=True)
 while not select.select([sys.stdin], [], [], 0)[0]:
     own_cluster.remove_orphans()
@@ -28,7 +29,8 @@ HOMES = 60
 
 @pytest.fixture
 def parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(own_cluster, "PARENT", tmp_path)
+    for name in ("PARENT", "MEMORY"):
+        monkeypatch.setattr(own_cluster, name, tmp_path)
     monkeypatch.setattr(own_cluster, "_SCRIPT", SCRIPT)
     return tmp_path
 
