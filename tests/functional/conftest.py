@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.accounts import prepare_account, remove_container, unique, users_of
+from tests.support.accounts import delete_large_objects, prepare_account, unique, users_of
 from tests.support.cluster import Cluster
 from tests.support.http import Client
 from tests.support.storlets import LANGUAGES, Tool, Toolbox
@@ -81,11 +81,12 @@ def any_tool(owner: Client, storlet_names: dict[str, str]) -> Tool:
 
 @pytest.fixture
 def container(owner: Client) -> Iterator[str]:
-    """A separate container; removed afterwards."""
+    """A separate container.  Its large objects are deleted afterwards; the rest takes less space
+    than its deletion takes time, and ends with the cluster."""
     name = unique("c")
     assert owner.put(name).status == 201
     yield name
-    remove_container(owner, name)
+    delete_large_objects(owner, name)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.functional.test_objects import KINDS, WHOLE, object_of
 from tests.functional.test_services import SUFFIXES, Author, ask, authors_of, md5, outcomes
 from tests.functional.test_services import upload as upload_asker
 from tests.functional.wards import MASK_FIRST, MASKED, Ward, make_ward, told
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import unique
 from tests.support.http import Answer, Client, raw_connection
 from tests.support.storlets import Tool, Toolbox
 from tests.support.waiting import retry_until, wait_for
@@ -415,7 +415,6 @@ def test_a_call_has_the_callers_rights(
         assert "hidden" not in failed[2]
     finally:
         assert caller.post("storlet", {"X-Remove-Container-Read": "x"}).status == 204
-        remove_container(caller, closed)
 
 
 # --- hostile storlets -----------------------------------------------------------------------------

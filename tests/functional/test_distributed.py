@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from tests.functional.wards import RULES, SECRET, assert_reveals_nothing, make_ward
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import unique
 from tests.support.http import Answer, Client
 from tests.support.waiting import retry_until
 
@@ -19,15 +18,14 @@ COUNT = 200
 
 
 @pytest.fixture(scope="module")
-def many(owner: Client) -> Iterator[str]:
+def many(owner: Client) -> str:
     """A container with 200 small objects."""
     name = unique("many")
     assert owner.put(name).status == 201
     with ThreadPoolExecutor(8) as threads:
         answers = threads.map(lambda n: owner.put(f"{name}/{n:03}", b"line %d\n" % n), range(COUNT))
         assert {answer.status for answer in answers} == {201}
-    yield name
-    remove_container(owner, name)
+    return name
 
 
 def distribute(client: Client, document: dict[str, Any], accept: str = "*/*") -> Answer:

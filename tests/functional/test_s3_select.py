@@ -19,7 +19,7 @@ from botocore.credentials import Credentials
 from botocore.eventstream import EventStreamBuffer
 from botocore.exceptions import ClientError, EventStreamError
 
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import unique
 from tests.support.cluster import Cluster
 from tests.support.http import Client
 from tests.support.storlets import Tool
@@ -69,7 +69,6 @@ def bucket(owner: Client) -> Iterator[str]:
     assert owner.put(f"{name}/people.csv", PEOPLE).status == 201
     yield name
     owner.delete("storlet_rules/rules.yaml")
-    remove_container(owner, name)
 
 
 def select(s3: Any, bucket: str, query: str, source: Any = CSV, **more: Any) -> Any:

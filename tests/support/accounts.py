@@ -10,6 +10,9 @@ from tests.support.http import Client, fetch, log_in
 
 ENABLE: Final = {"X-Account-Meta-Storlet-Enabled": "True"}
 
+#: See :func:`delete_large_objects`.
+LARGE_BYTES: Final = 1 << 18
+
 
 def users_of(description: dict[str, Any]) -> dict[str, Client]:
     """A logged-in client for each user in ``cluster.json``."""
@@ -34,11 +37,11 @@ def prepare_account(client: Client) -> None:
         assert client.put(container).status in (201, 202)
 
 
-def remove_container(client: Client, name: str) -> None:
-    """Delete a container and its objects."""
-    for entry in client.listing(name):
-        client.delete(f"{name}/{entry['name']}")
-    client.delete(name)
+def delete_large_objects(client: Client, container: str) -> None:
+    """Delete the objects of a container that take space."""
+    for entry in client.listing(container):
+        if entry["bytes"] >= LARGE_BYTES:
+            client.delete(f"{container}/{entry['name']}")
 
 
 def unique(stem: str) -> str:
