@@ -99,9 +99,13 @@ class Arena:
 
         return built()
 
-    def tenant(self, account: str = "") -> Tenant:
+    def account(self, name: str) -> Tenant:
+        """A new account with the honest storlet only."""
+        return make_tenant(self.users["admin:admin"], quote(name))
+
+    def tenant(self) -> Tenant:
         """A new account with the hostile storlets of all languages; no storlet has run in it."""
-        tenant = make_tenant(self.users["admin:admin"], quote(account))
+        tenant = self.account("")
         answer = Dependency("gremlin.py", SOURCE.read_bytes()).upload(tenant.client)
         must(answer.status == 201, answer)
         headers = declaration("python", "hostile.Hostile", ["gremlin.py"], **DEADLINES)

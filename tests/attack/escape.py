@@ -277,7 +277,7 @@ def share_name_prefix(attacker: Attacker) -> str:
     """Two accounts whose names share sixty characters."""
     stem = "AUTH_" + unique("alike").ljust(55, "x")
     must(len(stem) == 60, stem)
-    first, second = (attacker.arena.tenant(stem + letter) for letter in "ab")
+    first, second = (attacker.arena.account(stem + letter) for letter in "ab")
     key = new_key()
     must(Tool(first.client, "gremlin.py").get(first.path, "touch", go=key).status == 200, "first")
     seen = Tool(second.client, "gremlin.py").get(second.path, "counted", of=key)
@@ -342,7 +342,7 @@ class Starter:
         server = socket.socket(socket.AF_UNIX)
         server.bind("\\0program")
         server.listen()
-        with subprocess.Popen(["sleep", "4"], env={"SECRET": "of another storlet"}):
+        with subprocess.Popen(["sleep", params["seconds"]], env={"SECRET": "of another storlet"}):
             out_files[0].write(b"started")
             out_files[0].flush()
         server.close()
@@ -361,10 +361,10 @@ def plants_files(attacker: Attacker) -> str:
 def reads_programs(attacker: Attacker) -> str:
     """A storlet starts a program; another one of the account cannot read or signal it."""
     tool = Tool(attacker.client, attacker.tenant.upload("starter.py", STARTER, "Starter"))
-    answer = tool.get(attacker.path)
+    # The sandbox and the storlet's workers begin.
+    answer = tool.get(attacker.path, seconds="0")
     must(answer.status == 200, answer)
-    key = new_key()
-    running = attacker.arena.pool.submit(tool.get, attacker.path, key=key)
+    running = attacker.arena.pool.submit(tool.get, attacker.path, seconds="4")
     wait_for(
         lambda: attacker.host.programs_named(attacker.tenant.account, "sleep"), 10, "a program"
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.attack.arena import DEADLINES, Attacker, must, outcome
+from tests.attack.arena import DEADLINES, ENDS_SOON, Attacker, must, outcome
 from tests.attack.attack import NATIVE, Attack
 from tests.attack.escape import all_refused, calls, donated
 from tests.attack.lies import TO_FILTER, TO_SUPERVISOR
@@ -64,7 +64,7 @@ def services(attacker: Attacker) -> str:
     tool = Tool(client, ASKING)
     seen: dict[str, int] = {}
     for way in WAYS:
-        answer = tool.get(attacker.path, "services", way=way, object=f"/{attacker.path}")
+        answer = tool.get(attacker.path, "services", ENDS_SOON, way=way, object=f"/{attacker.path}")
         found = outcome(answer)
         must(answer.status == 422, (way, answer))
         must(answer.error not in ("internal", "access.denied"), (way, answer))
