@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 
 STORLETS: Final = Path(__file__).parent / "storlets"
 NAMES: Final = {"python": "hostile.py", "java": "hostile-1.0.jar", "native": "hostile.so"}
+MAINS: Final = {
+    "python": "hostile.Hostile", "java": "hostile.Hostile", "native": "hostile.so:hostile",
+}  # fmt: skip
 OUTPUT_BYTES: Final = 8 << 20
 SCRATCH_BYTES: Final = 4 << 20
 LOG_BYTES: Final = 64 << 10
@@ -99,35 +102,31 @@ class Arena:
 
         return built()
 
-    def account(self, name: str) -> Tenant:
-        """A new account with the honest storlet only."""
+    def account(self, name: str = "") -> Tenant:
+        """A new account with the honest storlet only; ``name`` is one of its own unless given."""
         return make_tenant(self.users["admin:admin"], quote(name))
 
-    def tenant(self) -> Tenant:
-        """A new account with the hostile storlets of all languages; no storlet has run in it."""
-        tenant = self.account("")
+    def tenant(self, language: str) -> Tenant:
+        """A new account with the hostile storlet in Python and in ``language``; none has run."""
+        tenant = self.account()
         answer = Dependency("gremlin.py", SOURCE.read_bytes()).upload(tenant.client)
         must(answer.status == 201, answer)
-        headers = declaration("python", "hostile.Hostile", ["gremlin.py"], **DEADLINES)
-        answer = tenant.client.put(
-            f"storlet/{NAMES['python']}", (STORLETS / "hostile.py").read_bytes(), headers
-        )
-        must(answer.status == 201, answer)
-        answer = tenant.client.put(
-            f"storlet/{NAMES['java']}",
-            self.java.jar("hostile"),
-            declaration("java", "hostile.Hostile", **DEADLINES),
-        )
-        must(answer.status == 201, answer)
-        headers = declaration("native", "hostile.so:hostile", **DEADLINES)
-        answer = tenant.client.put(f"storlet/{NAMES['native']}", self.native, headers)
-        must(answer.status == 201, answer)
+        for each in {"python", language}:
+            more = ["gremlin.py"] if each == "python" else []
+            headers = declaration(each, MAINS[each], more, **DEADLINES)
+            answer = tenant.client.put(f"storlet/{NAMES[each]}", self._hostile(each), headers)
+            must(answer.status == 201, answer)
         return tenant
+
+    def _hostile(self, language: str) -> bytes:
+        if language == "python":
+            return (STORLETS / "hostile.py").read_bytes()
+        return self.java.jar("hostile") if language == "java" else self.native
 
     def attacker(self, language: str) -> Attacker:
         """The shared attacker of a language, for attacks that its sandbox survives."""
         if language not in self._settled:
-            self._settled[language] = self.tenant()
+            self._settled[language] = self.tenant(language)
         return Attacker(self, self._settled[language], language)
 
     @contextlib.contextmanager
@@ -137,7 +136,7 @@ class Arena:
         The sandbox of a separate account is removed at the end: a hundred idle sandboxes would be a
         load themselves.
         """
-        tenant = self.tenant() if attack.fresh else self.attacker(language).tenant
+        tenant = self.tenant(language) if attack.fresh else self.attacker(language).tenant
         attacker = Attacker(self, tenant, language, attack.placement)
         attacker.recovers(30)
         must(tenant.is_well(attack.placement), "the honest storlet")

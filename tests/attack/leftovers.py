@@ -56,7 +56,7 @@ def take(host: Host) -> State:
     sandboxes, processes = host.sandboxes(), all_processes()
     return State(
         pids={name: host.cluster.process(name).pid for name in DAEMONS},
-        descriptors={name: _descriptors(host, name, len(sandboxes)) for name in DAEMONS},
+        descriptors=_descriptors(host, len(sandboxes)),
         supervisors={
             one.container: supervisor_descriptors(host, one, processes) for one in sandboxes
         },
@@ -114,13 +114,13 @@ def _numbered(owner: str, descriptors: Counter[str]) -> Iterator[str]:
         yield from (f"descriptor of {owner}: {kind} {number + 1}" for number in range(count))
 
 
-def _descriptors(host: Host, name: str, sandboxes: int) -> Counter[str]:
-    """Connections, pipes, memory files and objects; sandboxd keeps connections to each sandbox and
-    to the Docker engine."""
-    counts = host.descriptors(name)
-    if name == "sandboxd":
-        counts["socket"] = max(0, counts["socket"] - sandboxes - KEPT_CONNECTIONS)
-    return +counts
+def _descriptors(host: Host, sandboxes: int) -> dict[str, Counter[str]]:
+    """Connections, pipes, memory files and objects of the daemons; sandboxd keeps connections to
+    each sandbox and to the Docker engine."""
+    found = host.descriptors(*DAEMONS)
+    sockets = found["sandboxd"]["socket"] - sandboxes - KEPT_CONNECTIONS
+    found["sandboxd"]["socket"] = max(0, sockets)
+    return {name: +counts for name, counts in found.items()}
 
 
 def supervisor_descriptors(

@@ -35,7 +35,7 @@ def full_state(attacker: Attacker) -> str:
     continues."""
     attacker.recovers()
     state = attacker.arena.cluster.state_dir
-    newcomer = attacker.arena.tenant()
+    newcomer = attacker.arena.account()
     with attacker.host.tiny_disk_over(state, "4k"):
         (state / "full").write_bytes(b"")
         answer = newcomer.tool(attacker.placement).get(newcomer.path)
@@ -132,7 +132,7 @@ def killed(daemon: str) -> Callable[[Attacker], str]:
         going = [attacker.arena.pool.submit(request_one) for _ in range(4)]
         time.sleep(0.5)
         pid = host.kill_daemon(daemon)
-        newcomer = attacker.arena.tenant()
+        newcomer = attacker.arena.account()
         host.wait_back(daemon, pid)
         for one in going:
             one.result(60)

@@ -36,6 +36,9 @@ SERVERS = ("proxy", "object-1", "object-2")
 KEY_LENGTH = 15
 #: The state of a connected socket in /proc/net/unix.
 CONNECTED = "03"
+#: The state TIME_WAIT in /proc/net/tcp, which is before this column.
+WAITING = " 06 "
+STATE_END = 45
 
 
 def new_key() -> str:
@@ -71,18 +74,19 @@ class Process:
 def read_process(pid: int) -> Process | None:
     """``None`` when there is no such process."""
     try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        # Tests read it for all processes hundreds of times: a Path takes as long as the file.
+        with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
+            text = file.read()
     except OSError:
         return None
     name, _, rest = text.partition("(")[2].rpartition(")")
-    fields = rest.split()
+    fields = rest.split(maxsplit=20)
     return Process(pid, int(fields[1]), name, fields[0], int(fields[19]))
 
 
 def all_processes() -> dict[int, Process]:
-    found = (
-        read_process(int(entry.name)) for entry in Path("/proc").iterdir() if entry.name.isdigit()
-    )
+    names = os.listdir("/proc")  # noqa: PTH208  likewise
+    found = (read_process(int(name)) for name in names if name.isdigit())
     return {
         process.pid: process
         for process in found
@@ -100,6 +104,45 @@ def _has_root(process: Process, roots: set[int], found: dict[int, Process]) -> b
     """Whether one of ``roots`` is an ancestor of ``process``."""
     parent = found.get(process.parent)
     return process.parent in roots or (parent is not None and _has_root(parent, roots, found))
+
+
+class _Connections:
+    """The connections of TCP and of Unix sockets on this machine: one look for several servers, as
+    the kernel takes milliseconds for each."""
+
+    def __init__(self, memcached: int) -> None:
+        self._pooled = (f":{memcached:04X}", ":0000")
+        lines = Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
+        # Connections that wait for late packets have no socket, and are nearly all lines.
+        self._tcp = [line.split(maxsplit=10) for line in lines if WAITING not in line[:STATE_END]]
+        lines = Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()[1:]
+        unix = (line.split(maxsplit=7) for line in lines)
+        self._unix = {f"socket:[{fields[6]}]" for fields in unix if fields[5] == CONNECTED}
+
+    def of(self, links: list[str]) -> set[str]:
+        """Those of a process with these ``links``. Permanent connections of a server are left out:
+        memcached, syslog, and the socket pair by which eventlet's threads wake its loop."""
+        own = set(links)
+        mine = {fields[1] for fields in self._tcp if f"socket:[{fields[9]}]" in own}
+        return self._unix | {
+            f"socket:[{fields[9]}]"
+            for fields in self._tcp
+            if not fields[2].endswith(self._pooled) and fields[2] not in mine
+        }
+
+
+def _by_kind(links: list[str], connections: set[str]) -> Counter[str]:
+    found: Counter[str] = Counter()
+    for link in links:
+        if link.startswith("socket:"):
+            found["socket"] += link in connections
+        elif link.startswith("pipe:"):
+            found["pipe"] += 1
+        elif link.startswith("/memfd:"):
+            found["memfd"] += 1
+        elif "/disks/" in link:
+            found["object"] += 1
+    return found
 
 
 class Host:
@@ -274,47 +317,14 @@ class Host:
 
     # --- leftovers --------------------------------------------------------------------------------
 
-    def descriptors(self, name: str) -> Counter[str]:
-        """The open descriptors of a server by kind."""
-        pid = self.cluster.process(name).pid
-        if pid is None:
-            return Counter()
-        connections = self._connections(set(links_of(pid)))
-        found: Counter[str] = Counter()
-        for link in links_of(pid):
-            if link.startswith("socket:"):
-                found["socket"] += link in connections
-            elif link.startswith("pipe:"):
-                found["pipe"] += 1
-            elif link.startswith("/memfd:"):
-                found["memfd"] += 1
-            elif "/disks/" in link:
-                found["object"] += 1
-        return found
-
-    def _connections(self, own: set[str]) -> set[str]:
-        """Connections of TCP and of Unix sockets. Permanent connections of a server are left out:
-        memcached, syslog, and the socket pair by which eventlet's threads wake its loop."""
-        pooled = f":{self.cluster.process('memcached').port or 0:04X}"
-        tcp = [
-            line.split()
-            for line in Path("/proc/net/tcp").read_text(encoding="ascii").splitlines()[1:]
-        ]
-        unix = [
-            line.split()
-            for line in Path("/proc/net/unix").read_text(encoding="utf-8").splitlines()[1:]
-        ]
-        mine = {fields[1] for fields in tcp if f"socket:[{fields[9]}]" in own}
-        inodes = [
-            fields[9]
-            for fields in tcp
-            if not fields[2].endswith((pooled, ":0000")) and fields[2] not in mine
-        ]
-        inodes += [fields[6] for fields in unix if fields[5] == CONNECTED]
-        return {f"socket:[{inode}]" for inode in inodes}
+    def descriptors(self, *names: str) -> dict[str, Counter[str]]:
+        """The open descriptors of servers by kind."""
+        links = {name: links_of(self.cluster.process(name).pid or 0) for name in names}
+        tables = _Connections(self.cluster.process("memcached").port or 0)
+        return {name: _by_kind(found, tables.of(found)) for name, found in links.items()}
 
     def all_descriptors(self) -> dict[str, Counter[str]]:
-        return {name: self.descriptors(name) for name in SERVERS}
+        return self.descriptors(*SERVERS)
 
     def await_descriptors(self, before: dict[str, Counter[str]], seconds: float = 10) -> None:
         """Wait until no server has more of any kind than before."""
