@@ -705,7 +705,9 @@ class BundleVersion:
 def deploy_bundle(
     session: Session, name: str, packed: bytes, *, check: bool | None = None
 ) -> Flow[int]:
-    """Upload a bundle under ``name``; the number of the new version, which is current.
+    """Upload a bundle under ``name``; the number of its version, which is current then.
+
+    It is a new version unless the current one has the same bytes.
 
     :param check: as :func:`_check_headers`.
     """

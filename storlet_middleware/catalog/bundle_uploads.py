@@ -230,19 +230,26 @@ class _Change:
         """Store the version, then move the pointer to it."""
         with self._locked():
             before = self._store.find(self._environ, self._place, self.name).versions or Versions()
-            # A deletion that was cut left versions, whose numbers are not given again.
-            number = max([before.last, *([] if before.rows else self._stored())]) + 1
-            time = datetime.now(UTC).isoformat(timespec="seconds")
-            size = packed.seek(0, 2)
-            row = Row(number, checked.sha256, size, checked.label, time)
+            # The current version again is no new one: a client may repeat a request whose response
+            # it has not seen, and each repetition would push an earlier version out of the list.
+            row = before.row(0)
+            if row is None or row.sha256 != checked.sha256:
+                row = self._new_row(before, checked, packed.seek(0, 2))
             facts = facts_headers({**checked.facts, "metadata": checked.metadata}, row)
             self._put(row.object_of(self.name), packed, facts)
-            rows = (*before.rows, row)[-self._store.kept :]
+            rows = (*(each for each in before.rows if each != row), row)[-self._store.kept :]
+            last = max(before.last, row.number)
             answer = self._point(
-                Versions(number, number, rows), packed, facts, checked.metadata, cache
+                Versions(row.number, last, rows), packed, facts, checked.metadata, cache
             )
-            self._prune(number, rows)
+            self._prune(last, rows)
             return answer
+
+    def _new_row(self, before: Versions, checked: Checked, size: int) -> Row:
+        # A deletion that was cut left versions, whose numbers are not given again.
+        number = max([before.last, *([] if before.rows else self._stored())]) + 1
+        time = datetime.now(UTC).isoformat(timespec="seconds")
+        return Row(number, checked.sha256, size, checked.label, time)
 
     def _put(self, holder: str, packed: BinaryIO, headers: dict[str, str]) -> Any:
         headers = {"Content-Type": CONTENT_TYPE, **headers}

@@ -91,6 +91,32 @@ def test_upload_rollback_and_deletion(proxy: Proxy, swift: FakeSwift) -> None:
     assert not any(key.startswith("storlets-bundle-change") for key in proxy.memcache.values)
 
 
+def test_the_current_version_again_is_no_new_one(proxy: Proxy, swift: FakeSwift) -> None:
+    put(proxy, "v1")
+    put(proxy, "v2")
+    before = held(swift)
+    again = put(proxy, "v2", headers={"X-Object-Meta-Team": "ice"})
+    assert (again.status, again.headers["X-Storlet-Version"]) == (201, "2")
+    assert (listed(proxy), held(swift)) == ([(2, True), (1, False)], before)
+    assert _headers(swift, "tool.storlet")["X-Object-Meta-Team"] == "ice"
+    assert proxy.call("POST", PATH + "?storlet-version=1").status == 202
+    assert put(proxy, "v1").headers["X-Storlet-Version"] == "1"
+    # An earlier version that is not the current one becomes current as a new version.
+    assert put(proxy, "v2").headers["X-Storlet-Version"] == "3"
+    assert listed(proxy) == [(3, True), (2, False), (1, False)]
+
+
+def test_the_current_version_again_removes_no_other(make_proxy: Callable[..., Proxy]) -> None:
+    proxy = make_proxy(storlet__versions_kept="2")
+    for version in ("v1", "v2", "v2", "v2"):
+        assert put(proxy, version).status == 201
+    assert listed(proxy) == [(2, True), (1, False)]
+    assert proxy.call("POST", PATH + "?storlet-version=1").status == 202
+    assert put(proxy, "v1").status == 201
+    assert put(proxy, "v3").status == 201
+    assert listed(proxy) == [(3, True), (1, False)]
+
+
 def test_the_oldest_versions_are_removed(make_proxy: Callable[..., Proxy]) -> None:
     proxy = make_proxy(storlet__versions_kept="2")
     for number in range(1, 5):
