@@ -24,14 +24,27 @@ FREE_LINES = 32
 class Sieve:
     """The lines that have one of the needles."""
 
-    def __init__(self, needles: Needles, line_end: bytes, delimiter: bytes, quote: bytes) -> None:
+    def __init__(
+        self,
+        needles: Needles,
+        line_end: bytes,
+        delimiter: bytes,
+        quote: bytes,
+        *,
+        are_rows: bool = False,
+    ) -> None:
         """
         :param needles: at least one.
         :param line_end: ends each line.
-        :param quote: is around a value that has line ends; empty: no value has one.
+        :param quote: may be around a value; empty: there is none.
+        :param are_rows: lines are known to be rows, because no value has a line end.
         """
         self._line_end = line_end
+        self._delimiter = delimiter
         self._needles = needles
+        self._are_rows = are_rows
+        #: Such needles have the same bytes in most encodings.
+        self._is_ascii = all(needle.content.isascii() for needle in needles)
         self._quote = quote
         mark = re.escape(quote)
         other = b"[^" + re.escape(delimiter + quote) + b"\r\n]*"
@@ -56,13 +69,14 @@ class Sieve:
 
         :param lines: whole lines, of which the first one begins a row.
         """
-        if not self._quote:
+        if self._are_rows or not self._quote:
             return True
         count, at = 0, lines.find(self._quote)
         while at >= 0:
             start, end = self._bounds(lines, at)
             count += 1
-            if _are_many(count, at) or not self._line.fullmatch(lines, start, end):
+            are_many = count > FREE_LINES + at // SPARSE_BYTES
+            if are_many or not self._line.fullmatch(lines, start, end):
                 return False
             at = lines.find(self._quote, end)
         return True
@@ -72,19 +86,27 @@ class Sieve:
 
         :param lines: whole lines, each of whole rows.
         """
-        if not _is_utf8(lines):
+        if not self._finds_all(lines):
             return lines
-        found: dict[int, int] = {}
-        for needle in self._needles:
+        # Without quotes, the first bytes of a value are after a delimiter.
+        before_start = b"" if self._quote and self._quote in lines else self._delimiter
+        # A loop without calls of functions of Python: they would take longer than the search.
+        mark, size, spans = self._line_end, len(self._line_end), dict[int, int]()
+        for content, is_start in self._needles:
+            needle = before_start + content if is_start else content
             count, at = 0, lines.find(needle)
             while at >= 0:
-                start, end = self._bounds(lines, at)
-                found[start] = end
                 count += 1
-                if _are_many(count, at):
+                if count > FREE_LINES + at // SPARSE_BYTES:
                     return lines
+                before, end = lines.rfind(mark, 0, at), lines.index(mark, at) + size
+                spans[before + size if before >= 0 else 0] = end
                 at = lines.find(needle, end)
-        return b"".join(lines[start:end] for start, end in sorted(found.items()))
+        return b"".join([lines[start:end] for start, end in sorted(spans.items())])
+
+    def _finds_all(self, lines: bytes) -> bool:
+        """Whether needles, which are UTF-8, are found by their bytes."""
+        return self._is_ascii or lines.isascii() or _is_utf8(lines)
 
     def _bounds(self, lines: bytes, at: int) -> tuple[int, int]:
         """The begin and the end of the line with a place."""
@@ -93,15 +115,7 @@ class Sieve:
         return start + size if start >= 0 else 0, end + size if end >= 0 else len(lines)
 
 
-def _are_many(count: int, at: int) -> bool:
-    """Whether lines up to a place are too many to be looked at one by one."""
-    return count > FREE_LINES + at // SPARSE_BYTES
-
-
 def _is_utf8(text: bytes) -> bool:
-    """Whether needles are found by their bytes."""
-    if text.isascii():
-        return True
     try:
         text.decode()
     except UnicodeDecodeError:

@@ -9,9 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Needle(NamedTuple):
+    """Bytes of a value; ``is_start``: its first ones, in another column than the first."""
+
+    content: bytes
+    is_start: bool = False
+
 
 #: Each line that a condition selects has one of these; empty: nothing is known.
-Needles = frozenset[bytes]
+Needles = frozenset[Needle]
 UNKNOWN: Needles = frozenset()
 #: Each needle is a search of its own through the object.
 MOST_NEEDLES = 8
@@ -21,7 +30,12 @@ _WILDCARDS = re.compile("[%_]")
 def of_all(found: Iterable[Needles]) -> Needles:
     """The best needles of conditions which all hold: the longest, then the fewest."""
     known = filter(None, found)
-    return max(known, key=lambda each: (min(map(len, each)), -len(each)), default=UNKNOWN)
+    return max(known, key=_worth, default=UNKNOWN)
+
+
+def _worth(needles: Needles) -> tuple[int, int]:
+    shortest = min(len(needle.content) + needle.is_start for needle in needles)
+    return shortest, -len(needles)
 
 
 def of_any(found: Iterable[Needles]) -> Needles:
@@ -31,16 +45,22 @@ def of_any(found: Iterable[Needles]) -> Needles:
     return joined if all(each) and len(joined) <= MOST_NEEDLES else UNKNOWN
 
 
-def of_text(text: str, quote: str) -> Needles:
-    """The needle of a value that contains ``text``.
+def of_text(text: str, quote: str, *, is_start: bool = False) -> Needles:
+    """The needle of a value that contains ``text``, or starts with it.
 
     A quote is doubled within quotes, and a line end may differ, so the needle has neither.
     """
-    pieces = re.split(f"[{re.escape(quote)}\r\n]", text)
-    longest = max((piece.encode() for piece in pieces), key=len)
-    return frozenset([longest]) if longest else UNKNOWN
+    first, *others = (piece.encode() for piece in re.split(f"[{re.escape(quote)}\r\n]", text))
+    found = [Needle(first, is_start), *map(Needle, others)]
+    return of_all(frozenset([needle]) for needle in found if needle.content)
 
 
-def of_pattern(pattern: str, quote: str) -> Needles:
-    """The needle of a value that fits a pattern of ``LIKE`` without an escape character."""
-    return of_all(of_text(piece, quote) for piece in _WILDCARDS.split(pattern))
+def of_pattern(pattern: str, quote: str, *, is_start: bool = False) -> Needles:
+    """The needle of a value that fits a pattern of ``LIKE`` without an escape character.
+
+    :param is_start: whether a needle of the first characters may be one of the start.
+    """
+    first, *others = _WILDCARDS.split(pattern)
+    return of_all(
+        [of_text(first, quote, is_start=is_start), *(of_text(each, quote) for each in others)]
+    )

@@ -15,8 +15,9 @@ from sql_check import TABLE, nodes_of
 
 _TEXT = "VARCHAR"
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
-#: Functions whose first argument has the second one in it.
-_CONTAINING = ("contains", "starts_with", "^@", "prefix", "ends_with", "suffix")
+#: Functions whose first argument starts with the second one, or has it in it.
+_STARTING = ("starts_with", "^@", "prefix")
+_CONTAINING = ("contains", "ends_with", "suffix")
 _LIKE = "~~"
 _LIMITS = ("LIMIT_MODIFIER", "LIMIT_PERCENT_MODIFIER")
 
@@ -65,6 +66,7 @@ def _ends_early(node: Mapping[str, Any]) -> bool:
 
 class _Condition:
     def __init__(self, columns: Mapping[str, str], alias: str, quote: str) -> None:
+        self._first = next(iter(columns), "").casefold()
         self._types: dict[str, list[str]] = {}
         for name, kind in columns.items():
             self._types.setdefault(name.casefold(), []).append(kind)
@@ -80,36 +82,38 @@ class _Condition:
             return needles.of_any(map(self.needles, children))
         if kind in _EQUAL:
             sides = node["left"], node["right"]
-            return self._containing(*sides) or self._containing(*reversed(sides))
+            return self._starting(*sides) or self._starting(*reversed(sides))
         if kind == "COMPARE_IN":
-            return needles.of_any(self._containing(children[0], each) for each in children[1:])
+            return needles.of_any(self._starting(children[0], each) for each in children[1:])
         if kind == "FUNCTION" and len(children) == 2:  # noqa: PLR2004 - a column and a text
             return self._called(str(node["function_name"]).lower(), *children)
         return UNKNOWN
 
     def _called(self, name: str, value: Mapping[str, Any], given: Mapping[str, Any]) -> Needles:
-        if name in _CONTAINING:
-            return self._containing(value, given)
-        text = _text_of(given)
-        if name == _LIKE and text is not None and self._is_text(value):
-            return needles.of_pattern(text, self._quote)
-        return UNKNOWN
-
-    def _containing(self, value: Mapping[str, Any], given: Mapping[str, Any]) -> Needles:
-        text = _text_of(given)
-        if text is None or not self._is_text(value):
+        if name in _STARTING:
+            return self._starting(value, given)
+        text, column = _text_of(given), self._column_of(value)
+        if text is None or not column:
             return UNKNOWN
-        return needles.of_text(text, self._quote)
+        if name == _LIKE:
+            return needles.of_pattern(text, self._quote, is_start=column != self._first)
+        return needles.of_text(text, self._quote) if name in _CONTAINING else UNKNOWN
 
-    def _is_text(self, node: Mapping[str, Any]) -> bool:
-        """Whether an expression is a column of texts."""
+    def _starting(self, value: Mapping[str, Any], given: Mapping[str, Any]) -> Needles:
+        text, column = _text_of(given), self._column_of(value)
+        if text is None or not column:
+            return UNKNOWN
+        return needles.of_text(text, self._quote, is_start=column != self._first)
+
+    def _column_of(self, node: Mapping[str, Any]) -> str:
+        """The column of texts that an expression is; empty: it is none."""
         if node.get("class") != "COLUMN_REF":
-            return False
+            return ""
         *tables, name = (str(each).casefold() for each in node["column_names"])
         # A column may have parts, and the name of the table.
         if tables and (tables != [self._alias] or self._alias in self._types):
-            return False
-        return self._types.get(name) == [_TEXT]
+            return ""
+        return name if self._types.get(name) == [_TEXT] else ""
 
 
 def _text_of(node: Mapping[str, Any]) -> str | None:

@@ -132,8 +132,7 @@ class Table:
         if len(self.head) < sql_input.HEAD_BYTES:
             return self._source
         if self._form.is_csv:
-            quote = self._form.reader["quotechar"] or ""
-            return self.sieved(self._source, self.head, query, quote)
+            return self.sieved(self._source, self.head, query)
         columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
         types = {
             name: self.engine.type_of(kind) for name, kind in columns if name not in self._missing
@@ -141,20 +140,21 @@ class Table:
         known = late_keys.shown_by(self.engine.tree(query), types, self._missing)
         return self._source if known.is_empty else late_keys.Watched(self._source, self.head, known)
 
-    def sieved(self, source: Any, head: bytes, query: str, quote: str) -> Any:
+    def sieved(self, source: Any, head: bytes, query: str, *, are_rows: bool = False) -> Any:
         """The rest of a CSV, without lines that ``query`` cannot select.
 
-        :param quote: is around a value that has line ends; empty: no value has one.
+        :param are_rows: lines are known to be rows.
         """
         reader = self._form.reader
-        mark = reader["quotechar"] or ""
-        if reader.get("escapechar", mark) != mark:
+        quote = reader["quotechar"] or ""
+        if reader.get("escapechar", quote) != quote:
             return source
         columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
-        found = sql_needles.of_query(self.engine.tree(query), dict(columns), mark)
+        found = sql_needles.of_query(self.engine.tree(query), dict(columns), quote)
         if not found:
             return source
         self.engine.has_all_lines = False
         line_end = sql_input.line_end_of(self._form, self.head)
-        sieve = Sieve(found, line_end, reader["delimiter"].encode(), quote.encode())
+        marks = reader["delimiter"].encode(), quote.encode()
+        sieve = Sieve(found, line_end, *marks, are_rows=are_rows)
         return Sieved(source, head, sieve, sql_input.MOST_LINE_BYTES)

@@ -21,7 +21,13 @@ NEEDLES: Any = shared("needles")
 OF_SQL: Any = shared("sql_needles")
 OF_SELECT: Any = shared("select_needles")
 PART = LibraryStorlet("sql-part")
-COLUMNS = {"id": "BIGINT", "kind": "VARCHAR", "note": "VARCHAR", "Kind2": "VARCHAR"}
+COLUMNS = {
+    "id_text": "VARCHAR",
+    "id": "BIGINT",
+    "kind": "VARCHAR",
+    "note": "VARCHAR",
+    "Kind2": "VARCHAR",
+}
 #: Each example sets what it needs.
 UNSAFE = [HealthCheck.function_scoped_fixture]
 CHARACTERS = 'kep,"\n\r €='
@@ -72,9 +78,8 @@ def sieved(data: bytes, needles: set[bytes], head: int = 0, block: int = 7, **ot
     """The head, and the rest without lines that have no needle."""
     given = {"line_end": b"\n", "delimiter": b",", "quote": b'"'} | other
     most = given.pop("most", 1 << 20)
-    file = SIEVE.Sieved(
-        Blocks(data[head:], block), data[:head], SIEVE.Sieve(frozenset(needles), **given), most
-    )
+    found = frozenset(NEEDLES.Needle(each) for each in needles)
+    file = SIEVE.Sieved(Blocks(data[head:], block), data[:head], SIEVE.Sieve(found, **given), most)
     parts = [data[:head]]
     while part := file.read(1 << 18):
         parts.append(part)
@@ -126,13 +131,22 @@ QUOTED = [
     pytest.param(b'1,5" x 6"\n2,drop\n', b'1,5" x 6"\n2,drop\n', {b"keep"}, id="within a value"),
     pytest.param(b'1,"a" \n2,drop\n', b'1,"a" \n2,drop\n', {b"keep"}, id="not at the end"),
     pytest.param(b'1,a"b,"c\n2,d"\n', b'1,a"b,"c\n2,d"\n', {b"keep"}, id="two that hide a third"),
-    pytest.param(b"1,\xff\n2,drop\n", b"1,\xff\n2,drop\n", {b"keep"}, id="no UTF-8"),
+    pytest.param(b"1,\xe9\n2,drop\n", b"1,\xe9\n2,drop\n", {"é".encode()}, id="no UTF-8"),
+    pytest.param(b"1,\xe9\n2,keep\n", b"2,keep\n", {b"keep"}, id="a needle of ASCII"),
 ]
 
 
 @pytest.mark.parametrize(("data", "left", "needles"), QUOTED)
 def test_quotes(data: bytes, left: bytes, needles: set[bytes]) -> None:
     assert sieved(data, needles, block=100) == left
+
+
+def test_the_start_of_a_value_is_after_a_delimiter_or_a_quote() -> None:
+    data = b"1,a\n2,ba\n3,c\n"
+    found = frozenset([NEEDLES.Needle(b"a", is_start=True)])
+    sieve = SIEVE.Sieve(found, b"\n", b",", b'"')
+    assert sieve.kept(data) == b"1,a\n"
+    assert sieve.kept(data + b'4,"a"\n') == b'1,a\n2,ba\n4,"a"\n'
 
 
 def test_after_a_doubtful_line_nothing_is_dropped() -> None:
@@ -155,13 +169,13 @@ def test_many_lines_with_a_needle_or_a_quote_reach_the_reader() -> None:
 # --- conditions -----------------------------------------------------------------------------------
 
 WHERE = [
-    ("kind = 'keep'", {"keep"}),
-    ("'keep' = KIND", {"keep"}),
-    ("t.kind = 'keep' AND id > 5", {"keep"}),
-    ("kind = 'keep' AND note = 'longer'", {"longer"}),
-    ("kind = 'a' OR note = 'b'", {"a", "b"}),
+    ("kind = 'keep'", {"^keep"}),
+    ("'keep' = KIND", {"^keep"}),
+    ("t.kind = 'keep' AND id > 5", {"^keep"}),
+    ("kind = 'keep' AND note = 'longer'", {"^longer"}),
+    ("kind = 'a' OR note = 'b'", {"^a", "^b"}),
     ("kind = 'a' OR id = 5", set()),
-    ("kind IN ('a', 'b') AND id = 1", {"a", "b"}),
+    ("kind IN ('a', 'b') AND id = 1", {"^a", "^b"}),
     ("kind IN ('a', 'b', NULL)", set()),
     ("kind NOT IN ('a', 'b')", set()),
     ("NOT kind = 'a'", set()),
@@ -170,15 +184,17 @@ WHERE = [
     ("kind = 'say \"hi\" to all'", {" to all"}),
     ("kind = e'one\\r\\ntwo of'", {"two of"}),
     ("kind = ''", set()),
-    ("kind LIKE 'ab%cde_f'", {"cde"}),
+    ("kind LIKE 'ab%cdef_g'", {"cdef"}),
     ("kind LIKE '%'", set()),
     ("kind LIKE 'a!%b' ESCAPE '!'", set()),
     ("kind ILIKE 'abc%'", set()),
-    ("starts_with(kind, 'abc') AND contains(kind, 'defg')", {"defg"}),
+    ("starts_with(kind, 'abc') AND contains(kind, 'defgh')", {"defgh"}),
     ("ends_with(kind, 'abc')", {"abc"}),
-    ("kind ^@ 'abc'", {"abc"}),
-    ("kind IS NOT DISTINCT FROM 'abc'", {"abc"}),
-    ("kind = 'é€'", {"é€"}),
+    ("Id_text = 'abc'", {"abc"}),
+    ("kind LIKE 'abcd%ef'", {"^abcd"}),
+    ("kind ^@ 'abc'", {"^abc"}),
+    ("kind IS NOT DISTINCT FROM 'abc'", {"^abc"}),
+    ("kind = 'é€'", {"^é€"}),
     ("id = 5", set()),
     ("id = '5'", set()),
     ("kind = 5", set()),
@@ -188,14 +204,19 @@ WHERE = [
     ("kind = 'abc' COLLATE NOCASE", set()),
     ("coalesce(kind, 'abc') = 'abc'", set()),
     ("CASE WHEN kind = 'abc' THEN false ELSE true END", set()),
-    ("kind2 = 'x'", {"x"}),
+    ("kind2 = 'x'", {"^x"}),
 ]
 
 
 def of_sql(query: str) -> set[str]:
     with sql.ENGINE(100) as engine:
         found = OF_SQL.of_query(engine.tree(engine.checked(query)), COLUMNS, '"')
-    return {each.decode() for each in found}
+    return set(map(shown, found))
+
+
+def shown(needle: Any) -> str:
+    """A needle with ``^`` before the start of a value."""
+    return "^" * needle.is_start + str(needle.content.decode())
 
 
 @pytest.mark.parametrize(("condition", "expected"), WHERE)
@@ -227,7 +248,7 @@ def test_queries_without_needles(query: str) -> None:
 
 
 def test_a_column_and_not_an_alias_is_compared() -> None:
-    assert of_sql("SELECT 'x' AS kind, note FROM input WHERE kind = 'keep'") == {"keep"}
+    assert of_sql("SELECT 'x' AS kind, note FROM input WHERE kind = 'keep'") == {"^keep"}
     with duckdb.connect() as engine:
         found = engine.execute(
             "SELECT note AS kind FROM (VALUES ('keep', 'n'), ('drop', 'keep')) AS t(kind, note)"
@@ -237,10 +258,10 @@ def test_a_column_and_not_an_alias_is_compared() -> None:
 
 
 OF_S3 = [
-    ("s.kind = 'keep'", {"keep"}),
+    ("s.kind = 'keep'", {"^keep"}),
     ("'keep' = s._2 AND s.id = 'longer'", {"longer"}),
-    ("s.kind = 'a' OR s.kind IN ('b', 'c')", {"a", "b", "c"}),
-    ("s.kind LIKE 'ab%cde'", {"cde"}),
+    ("s.kind = 'a' OR s.kind IN ('b', 'c')", {"^a", "^b", "^c"}),
+    ("s.kind LIKE 'ab%cdef'", {"cdef"}),
     ("s.kind LIKE 'ab!%cde' ESCAPE '!'", set()),
     ("CAST(s.id AS INT) = 5", set()),
     ("LOWER(s.kind) = 'a'", set()),
@@ -255,7 +276,7 @@ def test_needles_of_conditions_of_s3(condition: str, expected: set[str]) -> None
     tree = shared("select_parser").parsed(f"SELECT * FROM S3Object s WHERE {condition}")  # noqa: S608
     schema = shared("select_schema").CsvSchema(3, ["id", "kind", "note"], "s")
     found = OF_SELECT.Conditions(schema, '"').needles(tree.where)
-    assert {each.decode() for each in found} == expected
+    assert set(map(shown, found)) == expected
 
 
 # --- the same results as without ------------------------------------------------------------------

@@ -114,8 +114,8 @@ class _Run:
         self._engine.has_all_lines = False
         line_end = b"\r" if form.record == "\r" else b"\n"
         # The quotes are checked: without quoted records, no line end is within them.
-        quote = form.quote.encode() if form.quoted_records else b""
-        sieve = Sieve(found, line_end, form.delimiter.encode(), quote)
+        marks = form.delimiter.encode(), form.quote.encode()
+        sieve = Sieve(found, line_end, *marks, are_rows=not form.quoted_records)
         return Sieved(source, head, sieve, MOST_RECORD_BYTES, self._report)
 
     def _select_parts(self, table: CsvTable, statement: str, source: Stream, head: bytes) -> None:

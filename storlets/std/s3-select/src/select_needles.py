@@ -7,6 +7,9 @@ import select_syntax as tree
 from needles import UNKNOWN, Needles
 from select_schema import CsvSchema
 
+#: The name of the first column in the engine.
+_FIRST = "c1"
+
 
 class Conditions:
     """The needles of conditions over the columns of a CSV, which are texts."""
@@ -28,18 +31,28 @@ class Conditions:
         if isinstance(node, tree.In):
             return needles.of_any(self._equal(node.operand, item) for item in node.items)
         if isinstance(node, tree.Like) and node.escape is None:
-            pattern = self._given(node.operand, node.pattern)
-            return UNKNOWN if pattern is None else needles.of_pattern(pattern, self._quote)
+            pattern = _text_of(node.pattern)
+            column = self._column_of(node.operand)
+            if column and pattern is not None:
+                return needles.of_pattern(pattern, self._quote, is_start=column != _FIRST)
         return UNKNOWN
 
     def _equal(self, value: tree.Expression, given: tree.Expression) -> Needles:
-        text = self._given(value, given)
-        return UNKNOWN if text is None else needles.of_text(text, self._quote)
+        text, column = _text_of(given), self._column_of(value)
+        if text is None or not column:
+            return UNKNOWN
+        return needles.of_text(text, self._quote, is_start=column != _FIRST)
 
-    def _given(self, value: tree.Expression, given: tree.Expression) -> str | None:
-        """A text of the query that a column is compared with; ``None``: there is none."""
-        if not isinstance(value, tree.Path) or not isinstance(given, tree.Literal):
-            return None
+    def _column_of(self, node: tree.Expression) -> str:
+        """The engine's column that an expression is; empty: it is none."""
+        if not isinstance(node, tree.Path):
+            return ""
+        found = self._schema.value(node)
         # A column that no record has is NULL.
-        is_column = self._schema.value(value).missing != "true"
-        return given.value if is_column and isinstance(given.value, str) else None
+        return "" if found.missing == "true" else found.sql
+
+
+def _text_of(node: tree.Expression) -> str | None:
+    """The text that an expression is."""
+    is_text = isinstance(node, tree.Literal) and isinstance(node.value, str)
+    return str(node.value) if is_text else None

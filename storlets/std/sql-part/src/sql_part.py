@@ -66,5 +66,5 @@ class PartTable(Table):
             part = LineFeeds(part, head, self._form)
             head = part.read(BLOCK_BYTES)
         # The lines are checked: no value has a line end.
-        part = self.sieved(part, head, query, "")
+        part = self.sieved(part, head, query, are_rows=True)
         return self._inlet.feeder(part, head, self._pipes)
