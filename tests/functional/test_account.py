@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.accounts import info_of, prepare_account, remove_container, unique
+from tests.support.accounts import delete_large_objects, info_of, prepare_account, unique
 from tests.support.http import Client
 from tests.support.storlets import SOURCES, Tool, Toolbox, declaration
 
@@ -24,7 +24,7 @@ def stranger(admin: Client) -> Iterator[Client]:
     assert client.put("c/o", b"text").status == 201
     yield client
     for entry in client.listing(""):
-        remove_container(client, entry["name"])
+        delete_large_objects(client, entry["name"])
     client.delete("")
 
 
@@ -89,7 +89,7 @@ def test_accounts_with_a_common_prefix_share_nothing(admin: Client) -> None:
     assert [tool.count("c/o", "shared") for tool in tools] == [1, 1]
     for client in clients:
         for entry in client.listing(""):
-            remove_container(client, entry["name"])
+            delete_large_objects(client, entry["name"])
 
 
 def test_extra_resources_stay_in_the_account(
@@ -104,7 +104,7 @@ def test_extra_resources_stay_in_the_account(
         answer = any_tool.get(plain, headers={"X-Storlet-Extra-Resources": path})
         assert answer.status in (400, 404)
         assert b"not yours" not in answer.body
-    remove_container(other, name)
+    delete_large_objects(other, name)
 
 
 def test_info_lists_containers_languages_limits_and_protocol(description: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.functional.test_services import SUFFIXES, Author, ask, authors_of, outcomes, upload
 from tests.functional.wards import PHYSICIAN, RESEARCHER, RULES, Ward, make_ward
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import delete_large_objects, unique
 from tests.support.cluster import CHECKOUT
 from tests.support.http import Answer, Client
 from tests.support.storlets import Toolbox, declaration
@@ -73,7 +73,7 @@ def second(owner: Client) -> Iterator[str]:
     name = unique("ec")
     assert owner.put(name, headers={"X-Storage-Policy": "ec21"}).status == 201
     yield name
-    remove_container(owner, name)
+    delete_large_objects(owner, name)
 
 
 def create(client: Client, path: str, *asked: list[Any], **headers: str) -> list[Any]:
@@ -280,7 +280,7 @@ def test_a_refusal_at_the_call_is_an_exception_and_no_failure(
         *[["Denied", "access.denied"]] * 4,
     ]
     assert contents(creator, f"{container}/twice") == [b"first"]
-    remove_container(creator, full)
+    delete_large_objects(creator, full)
 
 
 @pytest.mark.parametrize("is_discarded", [True, False])
@@ -328,7 +328,7 @@ def test_objects_are_created_with_the_rights_of_the_caller(
         assert contents(creator, f"{container}/guests", f"{own}/guests") == [None, b"x"]
     finally:
         assert creator.post("storlet", {"X-Remove-Container-Read": "x"}).status == 204
-        remove_container(creator, own)
+        delete_large_objects(creator, own)
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.functional.test_services import ask, upload
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import delete_large_objects, unique
 from tests.support.cluster import CHECKOUT, Cluster
 from tests.support.http import Answer, Client
 from tests.support.proxies import OtherProxy, other_proxy
@@ -27,7 +27,7 @@ def second(owner: Client) -> Iterator[str]:
     name = unique("ec")
     assert owner.put(name, headers={"X-Storage-Policy": "ec21"}).status == 201
     yield name
-    remove_container(owner, name)
+    delete_large_objects(owner, name)
 
 
 def run(tool: Tool, method: str, container: str, outputs: list[str], **parameters: str) -> Answer:
@@ -105,7 +105,7 @@ def test_a_full_container_of_one_output_stores_none(
     assert (answer.status, answer.error) == (413, "swift.refused"), answer
     assert f"output /{full}/two" in answer.text
     assert contents(owner, [*outputs, f"{container}/main"]) == [None] * 3
-    remove_container(owner, full)
+    delete_large_objects(owner, full)
 
 
 def test_a_client_that_leaves_stores_nothing(any_tool: Tool, owner: Client, container: str) -> None:

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import delete_large_objects, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client
 from tests.support.proxies import other_proxy
@@ -84,7 +84,7 @@ def object_of(owner: Client, kind: str, label: str) -> Iterator[str]:
     policy = {"X-Storage-Policy": "ec21"} if kind == "ec" else {}
     assert owner.put(container, headers=policy).status == 201
     yield KINDS[kind](owner, container)
-    remove_container(owner, container)
+    delete_large_objects(owner, container)
 
 
 @pytest.fixture(scope="module", params=KINDS)
@@ -178,7 +178,7 @@ def test_an_upload_to_the_erasure_coded_policy_is_transformed(either: Tool, owne
     assert owner.put(container, headers={"X-Storage-Policy": "ec21"}).status == 201
     assert either.put(f"{container}/o", WHOLE, "upper").status == 201
     assert owner.get(f"{container}/o").md5 == md5(WHOLE.upper())
-    remove_container(owner, container)
+    delete_large_objects(owner, container)
 
 
 # --- a manifest itself ----------------------------------------------------------------------------
@@ -250,7 +250,7 @@ def test_unusual_container_names_work(tool: Tool, owner: Client, stem: str) -> N
     assert tool.get(path).body == b"TEXT"
     assert tool.copy(path, quote(f"/{container}/copied ü"), "identity").status == 201
     assert owner.get(f"{container}/copied ü").body == b"TEXT"
-    remove_container(owner, container)
+    delete_large_objects(owner, container)
 
 
 @pytest.fixture(scope="module")
@@ -269,7 +269,7 @@ def large(owner: Client) -> Iterator[tuple[str, str]]:
 
     assert owner.put(f"{container}/large", blocks()).status == 201
     yield f"{container}/large", digest.hexdigest()
-    remove_container(owner, container)
+    delete_large_objects(owner, container)
 
 
 def test_a_large_object_is_streamed(tool: Tool, large: tuple[str, str]) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.functional.s3 import Signer
 from tests.functional.test_services import ASKER, outcomes, upload
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import delete_large_objects, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Client
 from tests.support.storlets import Tool
@@ -32,7 +32,7 @@ def bucket(owner: Client) -> Iterator[str]:
     name = unique("s3").replace("_", "-")
     assert owner.put(name).status == 201
     yield name
-    remove_container(owner, name)
+    delete_large_objects(owner, name)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.functional.s3 import S3V4, element
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import delete_large_objects, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client
 from tests.support.proxies import other_proxy
@@ -32,9 +32,9 @@ def bucket(owner: Client) -> Iterator[str]:
     assert owner.put(name).status == 201
     assert owner.put(f"{name}/o", b"some text").status == 201
     yield name
-    remove_container(owner, name)
+    delete_large_objects(owner, name)
     if owner.head(f"{name}+segments").status == 204:
-        remove_container(owner, f"{name}+segments")
+        delete_large_objects(owner, f"{name}+segments")
 
 
 def run(tool: Tool, do: str, **more: str) -> dict[str, str]:
@@ -232,4 +232,4 @@ def test_with_s3_acl_a_reader_gets_the_output_of_a_rule(
         assert "s3api" not in str(head.headers).lower()
     finally:
         owner.delete("storlet_rules/rules.yaml")
-        remove_container(owner, name)
+        delete_large_objects(owner, name)

@@ -16,7 +16,7 @@ import pytest
 from storlet_middleware.aio import demo_library
 from storlet_middleware.aio.client import log_in
 from storlet_middleware.aio.demo import USER
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import delete_large_objects, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Client
 from tests.support.storlets import Dependency, Tool, declaration
@@ -84,7 +84,7 @@ def sample(
     folder = ROOT / request.param
     made = Sample(owner, folder, code_of(folder, MANIFESTS[request.param], description))
     yield made
-    remove_container(owner, made.container)
+    delete_large_objects(owner, made.container)
 
 
 def code_of(folder: Path, manifest: dict[str, Any], description: dict[str, Any]) -> bytes:

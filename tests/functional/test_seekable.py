@@ -14,7 +14,7 @@ import pytest
 
 from tests.functional.test_objects import KINDS, WHOLE, expected_placement, object_of
 from tests.support import native
-from tests.support.accounts import prepare_account, remove_container, unique
+from tests.support.accounts import delete_large_objects, prepare_account, unique
 from tests.support.bundles import bundle
 from tests.support.http import Answer, Client, read_all
 from tests.support.storlets import LANGUAGES, Tool, Toolbox, declaration
@@ -194,7 +194,7 @@ def archived(owner: Client) -> Iterator[str]:
 
     assert owner.put(f"{container}/archive.zip", chunks()).status == 201
     yield f"{container}/archive.zip"
-    remove_container(owner, container)
+    delete_large_objects(owner, container)
 
 
 @pytest.mark.parametrize("placement", ["object", "proxy"])

@@ -25,7 +25,7 @@ from tests.functional.wards import (
     make_ward,
 )
 from tests.support import native
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import delete_large_objects, unique
 from tests.support.http import Answer, Client
 from tests.support.storlets import SOURCES, Toolbox, declaration
 from tests.support.waiting import wait_for
@@ -257,7 +257,7 @@ def test_the_callers_rights_are_the_storlets(
         assert "secret" not in answer.text
     finally:
         assert owner.post("storlet", {"X-Remove-Container-Read": "x"}).status == 204
-        remove_container(owner, closed)
+        delete_large_objects(owner, closed)
 
 
 def test_a_grant_gives_nothing_more_by_services(

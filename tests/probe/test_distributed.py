@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.accounts import remove_container, unique
+from tests.support.accounts import delete_large_objects, unique
 from tests.support.cluster import Cluster
 from tests.support.host import Host, new_key
 from tests.support.http import raw_connection
@@ -43,7 +43,7 @@ def many(tenant: Tenant) -> Iterator[str]:
         )
         assert {answer.status for answer in answers} == {201}
     yield name
-    remove_container(tenant.client, name)
+    delete_large_objects(tenant.client, name)
 
 
 @pytest.mark.parametrize("more", [{}, {"merge": "concat"}, {"merge": "std:sum"}])
