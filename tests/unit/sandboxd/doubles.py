@@ -4,8 +4,10 @@ real socket."""
 from __future__ import annotations
 
 import asyncio
+import atexit
 import gc
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -18,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +54,51 @@ from storlet_middleware.sandboxd.statsd import NoStats
 from storlet_middleware.sandboxd.threads import Threads
 
 SUPERVISOR = Path(__file__).with_name("fake_supervisor.py")
+#: Held while the process that starts supervisors starts one.
+_STARTING = threading.Lock()
+
+
+class Supervisor:
+    """The process of a fake supervisor, with the methods of :class:`subprocess.Popen`."""
+
+    def __init__(self, directory: str, behaviour: str) -> None:
+        with _STARTING:
+            starter = _starter()
+            assert starter.stdin
+            assert starter.stdout
+            print(json.dumps([directory, behaviour]), file=starter.stdin, flush=True)
+            self.pid = int(starter.stdout.readline())
+        self._code: int | None = None
+        self._lock = threading.Lock()
+
+    def poll(self) -> int | None:
+        return self._ended(os.WNOHANG)
+
+    def wait(self) -> int | None:
+        return self._ended(0)
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def _ended(self, options: int) -> int | None:
+        with self._lock:
+            if self._code is None:
+                pid, status = os.waitpid(self.pid, options)
+                self._code = os.waitstatus_to_exitcode(status) if pid else None
+            return self._code
+
+
+@cache
+def _starter() -> subprocess.Popen[str]:
+    """The process that starts supervisors."""
+    command = [sys.executable, "-S", "-E", str(SUPERVISOR)]
+    made = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    atexit.register(made.communicate)
+    return made
 
 
 @dataclass
@@ -59,7 +107,7 @@ class FakeContainer:
 
     name: str
     body: Mapping[str, Any]
-    process: subprocess.Popen[bytes]
+    process: Supervisor
 
 
 @dataclass
@@ -124,11 +172,9 @@ class FakeEngine(Engine):
             directory = body["HostConfig"]["Mounts"][0]["Source"]
             kind = body["Labels"][LABEL_CLASS] if body["Labels"][LABEL_ACCOUNT] else "spare"
             behaviour = self.docker.by_class.get(kind, self.docker.behaviour)
-            command = [sys.executable, "-S", "-E", str(SUPERVISOR), directory, behaviour]
             container_id = hashlib.sha256(f"{name}{self.docker.starts}".encode()).hexdigest()
-            self.docker.containers[container_id] = FakeContainer(
-                name, body, subprocess.Popen(command)
-            )
+            started = Supervisor(directory, behaviour)
+            self.docker.containers[container_id] = FakeContainer(name, body, started)
             return container_id
 
     def remove(self, container_id: str) -> None:

@@ -1,9 +1,12 @@
 """A supervisor without workers: connects to a control socket, accepts groups and greets on their
 connections.
 
-Run as a process of its own: ``fake_supervisor.py <control directory> <behaviour>``.  A connection
-to a group is answered with ``<version> <pid>``; one that sends ``work`` makes the group busy until
-it is closed.
+Run as a process of its own.  ``fake_supervisor.py`` starts one for each line of its standard input,
+``[<control directory>, <behaviour>]``, and prints its process ID: the import of the protocol takes
+longer than most tests.  The supervisors are children of its parent.
+
+A connection to a group is answered with ``<version> <pid>``; one that sends ``work`` makes the
+group busy until it is closed.
 
 Behaviours: ``good``; ``silent`` (connects, sends nothing); ``exits`` (ends at once); ``garbage``
 (no JSON after the hello); ``refuses`` (answers every load with an error). Also: ``stays`` (refuses
@@ -13,17 +16,26 @@ to become a tenant); ``mute`` (hello, then no reply); in the self-test ``leaks``
 
 from __future__ import annotations
 
+import ctypes
+import json
 import os
+import platform
 import selectors
+import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Final, NoReturn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
 
 from storlet_daemon.protocol import framing, messages
+
+#: The number of the system call ``clone``, and its flag for a child of the parent.
+CLONE: Final = {"x86_64": 56, "aarch64": 220}
+CLONE_PARENT: Final = 0x8000
 
 
 class FakeSupervisor:
@@ -150,7 +162,28 @@ class FakeSupervisor:
         self.selector.register(connection, selectors.EVENT_READ, callback)
 
 
+def run(directory: str, behaviour: str) -> NoReturn:
+    """The process of one supervisor."""
+    if behaviour == "exits":
+        os._exit(3)
+    try:
+        FakeSupervisor(directory, behaviour).run()
+    except SystemExit as ended:
+        os._exit(int(str(ended.code)))
+    finally:
+        os._exit(1)
+
+
+def start_all() -> None:
+    """Start a supervisor for each line; it begins with the modules of this process."""
+    clone = ctypes.CDLL(None).syscall
+    number = CLONE[platform.machine()]
+    for line in sys.stdin:
+        pid = clone(number, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+        if pid == 0:
+            run(*json.loads(line))
+        print(pid, flush=True)
+
+
 if __name__ == "__main__":
-    if sys.argv[2] == "exits":
-        sys.exit(3)
-    FakeSupervisor(sys.argv[1], sys.argv[2]).run()
+    start_all()
