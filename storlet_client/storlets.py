@@ -131,7 +131,7 @@ class Storlets(_Account[Transport]):
         return self._http.drive(flow)
 
     def deploy_bundle(self, name: str, packed: bytes, *, check: bool | None = None) -> int:
-        """Upload a bundle under ``name``; the number of the new version, which is current."""
+        """Upload a bundle under ``name``; the number of its version, which is current then."""
         return self._http.drive(operations.deploy_bundle(self._session, name, packed, check=check))
 
     def versions(self, name: str) -> Sequence[BundleVersion]:
@@ -399,7 +399,7 @@ class AsyncStorlets(_Account[AsyncTransport]):
         return await self._http.drive(flow)
 
     async def deploy_bundle(self, name: str, packed: bytes, *, check: bool | None = None) -> int:
-        """Upload a bundle under ``name``; the number of the new version, which is current."""
+        """Upload a bundle under ``name``; the number of its version, which is current then."""
         return await self._http.drive(
             operations.deploy_bundle(self._session, name, packed, check=check)
         )
