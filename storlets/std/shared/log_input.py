@@ -179,4 +179,3 @@ _FORMS: dict[str, _Form] = {
     "apache": (APACHE, apache, "a line of the common or combined log format"),
     "syslog": (SYSLOG, syslog, "a line of RFC 5424 or RFC 3164"),
 }
-FORMS = tuple(_FORMS)

@@ -2,6 +2,9 @@
 
 The result streams through another one out of it, so neither is kept whole.  A query that reads the
 table more than once needs it in memory.
+
+Modules that only some formats or outputs need are imported where they are needed: a new worker
+compiles each one.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any
 
-import sql_partial
 import sql_run
 from sql_check import SqlError
 from sql_engine import Engine
@@ -43,9 +45,11 @@ def run(
             select = table.opened()
             kept = select if engine.scans(query) > 1 else ""
         elif table.has_no_rows():
-            target.write(_without_rows(table, query).line())
+            target.write(_without_rows(table, query))
             return
         else:
+            import sql_partial
+
             table.opened()
             missing = table.completed(query)
             header, plan = sql_partial.split(engine, query, missing, table.given)
@@ -55,10 +59,16 @@ def run(
         sql_run.run(work, table.feeder(query), pipes, target)
 
 
-def _without_rows(table: Table, query: str) -> sql_partial.Header:
-    """The header of an object without rows: its columns are texts, which the query may not fit."""
+def _without_rows(table: Table, query: str) -> bytes:
+    """The line of the header of an object without rows.
+
+    Its columns are texts, which the query may not fit.
+    """
+    import sql_partial
+
     try:
         table.opened()
-        return replace(sql_partial.split(table.engine, query)[0], has_rows=False)
+        header = replace(sql_partial.split(table.engine, query)[0], has_rows=False)
     except SqlError:
-        return sql_partial.Header(query)
+        header = sql_partial.Header(query)
+    return header.line()

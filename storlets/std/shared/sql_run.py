@@ -10,8 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-import arrow_output
-import json_numbers
 from sql_check import TABLE
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes
@@ -54,6 +52,8 @@ class Work(threading.Thread):
         self._output = output
         self._kept = kept
         if output == ARROW:
+            import arrow_output
+
             arrow_output.require_package(engine)
         self.error: BaseException | None = None
 
@@ -67,10 +67,14 @@ class Work(threading.Thread):
             if self._output in ("parquet", ARROW):
                 query = with_types(self._engine, query, _HUGE, _decimal_of)
             elif self._output == JSON_LINES:
+                import json_numbers
+
                 full, wider = json_numbers.FULL, json_numbers.wider
                 query = with_types(self._engine, query, full, wider)
                 query = json_numbers.checked(self._engine, query)
             if self._output == ARROW:
+                import arrow_output
+
                 arrow_output.write(self._engine, query, self._pipes.taken("output_writer"))
             else:
                 self._engine.copy(query, self._pipes.paths["output"], OPTIONS[self._output])

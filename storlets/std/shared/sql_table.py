@@ -8,25 +8,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import arrow_input
-import csv_table
-import late_keys
-import line_feeds
-import log_input
-import missing_keys
 import object_stream
-import record_input
 import sql_input
-import sql_needles
 import sql_run
 from column_types import types_of
-from line_sieve import Sieve, Sieved
 from parameters import shown
 from sql_check import TABLE, SqlError
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes
 
 RECORDS = "records"
+#: Lines of logs (``log_input``).
+LOGS = ("apache", "syslog")
 
 
 class Table:
@@ -44,17 +37,23 @@ class Table:
         self.engine = engine
         self._pipes = pipes
         self._source = source
-        form = params["format"]
+        form = self._format = params["format"]
         self._made: Any = None
         self._form: Any = None
         self._select = ""
         self._inlet = object_stream.piped(pipes)
         self._missing: Mapping[str, str] = {}
         if form == RECORDS:
+            import record_input
+
             self._made = record_input.AsCsv(self._source, params["struct"])
         elif form == sql_run.ARROW:
+            import arrow_input
+
             self._made = arrow_input.ArrowTable(self._source, engine.storlet)
-        elif form in log_input.FORMS:
+        elif form in LOGS:
+            import log_input
+
             self._made = log_input.LogLines(self._source, form)
         else:
             form_of = sql_input.format_of(params, types_of(params["columns"]))
@@ -62,7 +61,9 @@ class Table:
             self._form = replace(form_of, may_lack=may_lack)
         self.start: bytes = self._made.head if self._made else sql_input.head_of(self._source)
         self.head = self.start
-        if self._form is not None:
+        if self._form is not None and self._form.is_csv and b"\r\n" in self.head:
+            import line_feeds
+
             found = line_feeds.unified(self._source, self.head, self._form)
             self._source, self.head, self._form = found
 
@@ -72,9 +73,11 @@ class Table:
         :raises SqlError: the object does not have the format.
         """
         engine, pipes = self.engine, self._pipes
-        if isinstance(self._made, arrow_input.ArrowTable):
+        if self._format == sql_run.ARROW:
             select = self._made.select_of(engine, pipes.descriptor("input_reader"))
         elif self._made:
+            import csv_table
+
             select = csv_table.select_of(self._made.columns, self._inlet.path)
         else:
             self._inlet = sql_input.inlet_of(engine, pipes, self._form, self.head)
@@ -99,6 +102,8 @@ class Table:
         """
         if self._made or self._form.is_csv:
             return {}
+        import missing_keys
+
         table = identifier(TABLE)
         names = [name for name, _ in self.engine.columns(f"SELECT * FROM {table}")]  # noqa: S608
         self._missing = missing_keys.found(self.engine, query, names, self._form)
@@ -133,6 +138,8 @@ class Table:
             return self._source
         if self._form.is_csv:
             return self.sieved(self._source, self.head, query)
+        import late_keys
+
         columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
         types = {
             name: self.engine.type_of(kind) for name, kind in columns if name not in self._missing
@@ -149,6 +156,9 @@ class Table:
         quote = reader["quotechar"] or ""
         if reader.get("escapechar", quote) != quote:
             return source
+        import sql_needles
+        from line_sieve import Sieve, Sieved
+
         columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
         found = sql_needles.of_query(self.engine.tree(query), dict(columns), quote)
         if not found:

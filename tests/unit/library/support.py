@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib
 import importlib.util
 import os
 import sys
@@ -106,8 +107,8 @@ class LibraryStorlet:
 
 
 def shared(name: str) -> ModuleType:
-    """A module of ``storlets/std/shared``, which a storlet of the test has imported."""
-    return sys.modules[name]
+    """A module of ``storlets/std/shared``, as a storlet of the test imports it."""
+    return importlib.import_module(name)
 
 
 def imported(path: Path) -> ModuleType:
@@ -124,7 +125,9 @@ def imported(path: Path) -> ModuleType:
     try:
         spec.loader.exec_module(module)
     finally:
+        # A run imports some modules where it needs them.
         sys.path.remove(str(path.parent))
+        sys.path.append(str(path.parent))
         for name in services.OFFERED:
             sys.modules.pop(name, None)
     return module

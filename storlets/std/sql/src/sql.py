@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import log_input
 import sql_query
 import sql_run
-from packed import Unpacked
 from sql_check import SqlError
 from sql_engine import Engine
 from sql_pipes import Pipes
-from sql_table import RECORDS, Table
+from sql_table import LOGS, RECORDS, Table
 
 #: Formats whose lines declare no columns, so the parameters of types have no meaning.
-TYPED = (RECORDS, sql_run.ARROW, *log_input.FORMS)
+TYPED = (RECORDS, sql_run.ARROW, *LOGS)
 
 
 class Sql:
@@ -29,6 +27,8 @@ class Sql:
         def opened(engine: Engine, pipes: Pipes) -> Table:
             source, compression = in_files[0], params["compression"]
             if compression != "none":
+                from packed import Unpacked
+
                 source = Unpacked(source, compression)
             return Table(engine, pipes, source, params)
 
