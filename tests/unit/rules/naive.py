@@ -136,14 +136,18 @@ def holds(condition: Condition, facts: Facts) -> bool | None:
     return evaluate(condition, lambda test: test_holds(test, facts))
 
 
+_NUMBERS: dict[bool | None, int] = {False: 0, None: 1, True: 2}
+_ANSWERS = {number: answer for answer, number in _NUMBERS.items()}
+
+
 def evaluate(condition: Condition, answer: Answer) -> bool | None:
-    return {0: False, 1: None, 2: True}[_number(condition, answer)]
+    return _ANSWERS[_number(condition, answer)]
 
 
 def _number(condition: Condition, answer: Answer) -> int:
     match condition:
         case Test():
-            return {False: 0, None: 1, True: 2}[answer(condition)]
+            return _NUMBERS[answer(condition)]
         case model.Not(part):
             return 2 - _number(part, answer)
         case model.All(parts):

@@ -6,14 +6,14 @@ from __future__ import annotations
 import ipaddress
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from hypothesis import strategies as st
 
 from rules import model
-from rules.facts import Caller, ContainerFacts, Facts, ObjectFacts
+from rules.facts import RUN_HEADER, Caller, ContainerFacts, Facts, ObjectFacts
 from rules.model import Condition, Operator, Test
 
 NAMES = ("a", "b", "ab", "ba")
@@ -32,6 +32,12 @@ class World:
     name: str
     tests: tuple[Test, ...]
     requests: tuple[Facts, ...]
+
+    @cached_property
+    def asking(self) -> tuple[Facts, ...]:
+        """Each request as it is, and with a storlet that the client requests."""
+        with_storlet = (replace(each, headers={RUN_HEADER: "s"}) for each in self.requests)
+        return (*self.requests, *with_storlet)
 
     @cached_property
     def conditions(self) -> st.SearchStrategy[Condition]:

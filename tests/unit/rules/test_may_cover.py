@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -236,10 +237,19 @@ def _rules(draw: st.DrawFn, conditions: st.SearchStrategy[Condition]) -> Rule:
     )
 
 
+@cache
+def _values(name: str) -> list[dict[str, Any]]:
+    """The value of each fact in each request of the world ``name``."""
+    (world,) = (each for each in WORLDS if each.name == name)
+    return [{fact: of(facts, fact) for fact in TABLE} for facts in world.requests]
+
+
 def _completions(world: World, facts: Facts, unknown: frozenset[str]) -> list[Facts]:
-    known = sorted(TABLE.keys() - with_theirs(unknown))
+    wanted = {fact: of(facts, fact) for fact in TABLE.keys() - with_theirs(unknown)}.items()
     return [
-        each for each in world.requests if all(of(each, fact) == of(facts, fact) for fact in known)
+        each
+        for each, values in zip(world.requests, _values(world.name), strict=True)
+        if all(values[fact] == value for fact, value in wanted)
     ]
 
 

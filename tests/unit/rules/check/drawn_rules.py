@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
 from hypothesis import strategies as st
 
 from rules.check.pipelines import StorletFacts
-from rules.facts import Facts
 from rules.model import Allow, Any, Deny, Operator, Place, Rule, RuleSet, Run, Step, Test
 from rules.rewriting import cautious
 from tests.unit.rules.small_world import World
@@ -37,8 +33,3 @@ def rule_sets(draw: st.DrawFn, world: World, most: int = 4) -> RuleSet:
             Rule(f"r{number}", condition, action, is_mandatory, place=Place(number + 1, 1))
         )
     return RuleSet(tuple(rules))
-
-
-def asking(requests: Sequence[Facts]) -> list[Facts]:
-    """Each request as it is, and with a storlet that the client requests."""
-    return [*requests, *(replace(facts, headers={"x-run-storlet": "s"}) for facts in requests)]

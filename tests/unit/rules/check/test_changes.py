@@ -12,7 +12,7 @@ from rules.check.outcomes import effect_of
 from rules.facts import Facts
 from rules.model import Deny, Rule, RuleSet
 from tests.unit.rules import naive
-from tests.unit.rules.check.drawn_rules import asking, rule_sets
+from tests.unit.rules.check.drawn_rules import rule_sets
 from tests.unit.rules.small_world import WORLDS, World
 from tests.unit.rules.texts import rules_of
 
@@ -74,7 +74,7 @@ def test_changes_agree_with_brute_force(world: World, data: st.DataObject) -> No
     assert not result.undecided
     for change in result.found:
         assert _change(old, new, change.example) == change
-    expected = [_change(old, new, facts) for facts in asking(world.requests)]
+    expected = [_change(old, new, facts) for facts in world.asking]
     assert {(each.kind, each.old) for each in result.found} == {
         (each.kind, each.old) for each in expected if each
     }

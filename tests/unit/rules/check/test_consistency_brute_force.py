@@ -22,16 +22,16 @@ from rules.example import read_words
 from rules.facts import Facts, ObjectFacts
 from rules.model import Allow, Any, Condition, Deny, Finding, Operator, Rule, RuleSet, Run, Test
 from tests.unit.rules import naive
-from tests.unit.rules.check.drawn_rules import STORLETS, TYPES, asking, rule_sets
+from tests.unit.rules.check.drawn_rules import STORLETS, TYPES, rule_sets
 from tests.unit.rules.small_world import LOOKED_UP_WORLD, WORLDS, World
 
 
 class Count:
     """The rule that decides each request of a world."""
 
-    def __init__(self, rules: Sequence[Rule], requests: Sequence[Facts]) -> None:
+    def __init__(self, rules: Sequence[Rule], world: World) -> None:
         self.rules = rules
-        self.requests = asking(requests)
+        self.requests = world.asking
         self.met = [set(self.names_met(facts)) for facts in self.requests]
         self.deciders = [
             next((rule for rule in rules if rule.name in met), None) for met in self.met
@@ -129,7 +129,7 @@ def test_matching_rules_and_bypassed_rules_agree_with_brute_force(
     findings = check(rules, None)
     assert not [each for each in findings if each.code == "check.undecided"]
     assert reported(rules, findings, "rule. mandatory.") == set(
-        Count(rules.rules, world.requests).findings()
+        Count(rules.rules, world).findings()
     )
 
 
@@ -167,7 +167,7 @@ def test_examples_demonstrate_their_findings(world: World, data: st.DataObject) 
 @given(st.data())
 def test_objects_that_a_storlet_does_not_accept_agree_with_brute_force(data: st.DataObject) -> None:
     rules = data.draw(rule_sets(LOOKED_UP_WORLD))
-    count = Count(rules.rules, LOOKED_UP_WORLD.requests)
+    count = Count(rules.rules, LOOKED_UP_WORLD)
     expected = set()
     for rule in rules.rules:
         own = [

@@ -12,7 +12,7 @@ from rules.check.outcomes import Effect, effect_of, outcomes, requests_for
 from rules.evaluation import holds
 from rules.model import Operator, Test
 from tests.unit.rules import naive
-from tests.unit.rules.check.drawn_rules import asking, rule_sets
+from tests.unit.rules.check.drawn_rules import rule_sets
 from tests.unit.rules.small_world import WORLDS, World
 from tests.unit.rules.texts import rules_of
 
@@ -60,7 +60,7 @@ def test_outcomes_agree_with_brute_force(world: World, data: st.DataObject) -> N
         assert (decision.rule and decision.rule.name) == (each.rule and each.rule.name)
     expected = {
         naive.first_match(rules.rules, facts, explicit=facts.requests_storlet)
-        for facts in asking(world.requests)
+        for facts in world.asking
         if naive.holds(condition, facts)
     }
     assert {each.rule for each in found} == expected
