@@ -20,7 +20,7 @@ from tests.support.accounts import unique
 from tests.support.bundles import tool
 from tests.support.client_package import interpreters, layered
 from tests.support.cluster import CHECKOUT, Cluster
-from tests.support.forking import Commands, commands_of
+from tests.support.forking import Commands, Ended, commands_of
 from tests.support.http import Client
 from tests.support.local_node import one_node
 from tests.support.waiting import retry_until
@@ -53,6 +53,10 @@ class Shell:
     def run(self, *words: str, code: int = 0) -> str:
         """Standard output; standard error for other exit codes than 0."""
         return self._commands.run(words, self._environment, code)
+
+    def ended(self, *words: str) -> Ended:
+        """Exit code, standard output and standard error."""
+        return self._commands.ended(words, self._environment)
 
     def start(self, *words: str, before: Sequence[str] = ()) -> subprocess.Popen[str]:
         """The script, which is not waited for.
@@ -135,10 +139,9 @@ def test_the_doctor_finds_what_is_wrong_and_how_to_repair_it(shell: Shell, tmp_p
     assert shell.client.delete("dependency/lib one.py").status == 204
 
     def problems() -> dict[str, tuple[str, str]]:
-        done = shell.start("doctor", "-f", "json", "samples/in put", "samples/inptu")
-        out, err = done.communicate(timeout=120)
-        assert done.returncode == 1, err
-        rows = json.loads(out)
+        done = shell.ended("doctor", "-f", "json", "samples/in put", "samples/inptu")
+        assert done.code == 1, done.err
+        rows = json.loads(done.out)
         return {row["text"]: (row["subject"], row["remedy"]) for row in rows if not row["is_well"]}
 
     # The record of the run is written some seconds later.
@@ -170,14 +173,14 @@ def test_the_doctor_tells_another_user_what_it_may_do(
     shell.run("enable")
     assert shell.client.put("samples").status == 201
     other = shell.of(users["test2:tester2"].on(shell.client.account))
-    table = other.start("doctor", "samples").communicate(timeout=120)[0]
+    table = other.ended("doctor", "samples").out
     assert "FAIL  account: its metadata cannot be read: you do not own it" in table
     assert "FAIL  container storlet: you may not run its storlets" in table
     assert "or: storlet grant samples USER STORLET" in table
     for container in ("storlet", "samples"):
         headers = {"X-Container-Read": "test2:tester2"}
         assert shell.client.post(container, headers).status == 204
-    table = other.start("doctor", "samples").communicate(timeout=120)[0]
+    table = other.ended("doctor", "samples").out
     assert "ok    container storlet: you may run its storlets" in table
     assert "ok    container samples: you may read it" in table
 
@@ -561,9 +564,8 @@ def test_a_project_becomes_versions_and_failures_leave_records(
     )
     shell.run("deploy", shell.run("build", str(project)).strip(), "--no-check")
     assert "broken on purpose" in shell.run(*run, code=4)
-    assert shell.start("grant", "samples", "test2:tester2", "fruit").communicate() == (
-        "test2:tester2 may read samples through fruit\n",
-        "",
+    assert shell.ended("grant", "samples", "test2:tester2", "fruit") == Ended(
+        0, "test2:tester2 may read samples through fruit\n", ""
     )
 
     def described() -> dict[str, object]:

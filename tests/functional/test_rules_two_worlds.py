@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import pytest
@@ -20,6 +21,8 @@ from tests.support.http import Client
 #: Requests per set of rules, and the first seed.
 COUNT: Final = int(os.environ.get("STORLETS_REQUESTS", "150"))
 SEED: Final = int(os.environ.get("STORLETS_SEED", "1"))
+#: A request is sent to both worlds at once.
+THREADS: Final = ThreadPoolExecutor(len(SECRETS))
 RULES: Final = {
     "container": "container: [patients, kept, old]",
     "size": "container: [patients, kept, old], size: {at-least: 1}",
@@ -35,7 +38,7 @@ def test_both_worlds_answer_alike(users: dict[str, Client], condition: str) -> N
         f"version: 1\nrules:\n- name: hide\n  when: {{method: GET, user: '{RESEARCHER}',"
         f" {RULES[condition]}}}\n  mandatory: true\n  run: keep.py\n"
     )
-    worlds = [make_world(users, secret, rules) for secret in SECRETS]
+    worlds = list(THREADS.map(lambda secret: make_world(users, secret, rules), SECRETS))
     requests = Requests(SEED)
     history = []
     for _ in range(COUNT):
@@ -55,11 +58,13 @@ def _assert_alike(
     worlds: list[World], asked: Asked, history: list[Asked], *, of_reader: bool = False
 ) -> None:
     # A container's listing and sums may follow a write with a delay.
+
+    def told_in(world: World) -> tuple[int, bool, dict[str, str], str]:
+        return world.told(world.ask(asked, world.reader if of_reader else None))
+
     for wait in (0, 0.5, 2):
         time.sleep(wait)
-        told = [
-            world.told(world.ask(asked, world.reader if of_reader else None)) for world in worlds
-        ]
+        told = list(THREADS.map(told_in, worlds))
         if told[0] == told[1]:
             return
         if asked.method not in ("GET", "HEAD"):
