@@ -47,10 +47,15 @@ def interpreters() -> dict[str, Path]:
 
 def installed(python: Path) -> Path:
     """An environment of ``python`` in which pip has installed the client's wheel and all that it
-    requires, from the cache; its command is ``bin/storlet``."""
+    requires, from the cache; its command is ``bin/storlet``.
+
+    It begins as a copy of one with the requirements, to which pip adds what is missing.
+    """
+    below = _libraries(python)
 
     def make(place: Path) -> None:
-        run([str(python), "-m", "venv", str(place)])
+        ignored = shutil.ignore_patterns(".complete")
+        shutil.copytree(below, place, symlinks=True, ignore=ignored, dirs_exist_ok=True)
         run([*_pip(place), str(_wheel())])
 
     return cache.made("client", cache.digest([_sources(), str(python)]), make)
