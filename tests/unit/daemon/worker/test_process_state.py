@@ -151,9 +151,10 @@ def test_threads_and_children_that_have_ended_are_no_remains() -> None:
         thread.start()
         thread.join()
         subprocess.run(["true"], check=True)
-        if os.fork() == 0:
+        child = os.fork()
+        if child == 0:
             os._exit(0)
-        time.sleep(0.05)  # it has ended, and is not reaped
+        os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)  # it has ended, and is not reaped
         return state.restore(set())
 
     assert not in_child(run)
