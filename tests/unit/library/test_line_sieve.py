@@ -404,3 +404,16 @@ def test_a_value_of_another_type_is_an_error_where_it_is_compared(small: Any) ->
     data = b"a,b\n" + b"1,drop\n" * 9 + b"x,keep\n"
     assert "'a'" in sql.failure(data, "SELECT a FROM input WHERE b = 'keep'")
     assert "'a'" in sql.failure(data.replace(b"keep", b"drop"), "SELECT b FROM input WHERE a = 1")
+
+
+def test_faults_of_records_without_a_needle_are_no_errors_of_s3(small: Any) -> None:
+    data = b"a,b\n" + b"1,drop\n" * 9 + b"1,drop,3\n2,keep\n"
+    use = {"header": "USE"}
+    assert select.result(data, "SELECT s.a FROM S3Object s WHERE s.b = 'keep'", use) == "2\n"
+    for query in (
+        "SELECT s.a FROM S3Object s WHERE s.b <> 'x'",
+        "SELECT s.a FROM S3Object s WHERE s.b = 'drop'",
+    ):
+        assert select.code(data, query, use) == "CSVParsingError"
+    quotes = data.replace(b"2,keep", b'2,"keep')
+    assert select.code(quotes, "SELECT s.a FROM S3Object s WHERE s.b = 'none'", use)
