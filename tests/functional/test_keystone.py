@@ -202,6 +202,9 @@ def use_local_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     assert "install swift-storlets" in openstack("check", bundle, code=1)
     assert "No such file" in openstack("build", f"{tmp_path}/none", code=1)
     openstack("deploy", bundle)
+    with (folder / "src/fruit.py").open("a") as source:
+        source.write("# The second version.\n")
+    openstack("build", str(folder))
     openstack("deploy", bundle)
     assert openstack("version", "list", "fruit", "-f", "value", "-c", "Number") == "2\n1\n"
     assert openstack("rollback", "fruit", "1") == "fruit: version 1 is current\n"
