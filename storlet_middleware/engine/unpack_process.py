@@ -35,7 +35,7 @@ _VERSION: Final = re.compile("[0-9a-f]{64}")
 #: All files are written before the first is synced: the kernel then commits most of them together.
 #: A numpy of 1,000 files takes 0.1 s; synced one after another, as they are written, 0.6 s.
 _SYNC_THREADS: Final = 16
-#: Expansion, writing and SHA-256 release the interpreter lock; what remains fills one CPU.
+#: Expansion and writes release the interpreter lock; what remains fills one CPU.
 _UNPACK_THREADS: Final = 2
 #: Neighbours that are searched for identical files, newest first.
 _NEIGHBOURS: Final = 8
