@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from swift.common.header_key_dict import HeaderKeyDict
-from swift.common.utils import drain_and_close
+from swift.common.utils import close_if_possible, drain_and_close
 
 from storlet_middleware import errors, names
 from storlet_middleware.catalog import library_callers
@@ -317,12 +317,18 @@ class _Flow:
             break_connection(self._environ)
             self.end(_code_of(error))
             raise
+        finally:
+            close_if_possible(chunks)
 
     def _stored(
         self, result: StoredResult, chunks: Iterator[bytes], metadata: Mapping[str, str]
     ) -> Answer:
         """The answer after the result has become an object."""
-        size = result.store(chunks, metadata)
+        try:
+            size = result.store(chunks, metadata)
+        finally:
+            # An error refers to its frames, and they to the iterator and what it holds.
+            close_if_possible(chunks)
         # A client that disconnects must not end the commit.
         self._watch.pause()
         stored = result.commit()
