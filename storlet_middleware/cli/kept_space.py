@@ -106,7 +106,11 @@ def _descriptors_in(info: Path) -> int:
 
 
 def memory_devices(process: Path) -> frozenset[int]:
-    """The devices of files in memory: the kernel's own one, and the mounts of the process."""
+    """The devices of files in memory: the kernel's own one, and whole mounts of the process.
+
+    A mount of a part of a file system is the node's, also if it is in memory: its files do not
+    count for the sandbox.
+    """
     own = os.memfd_create("device")
     try:
         kernels = os.fstat(own).st_dev
@@ -117,7 +121,10 @@ def memory_devices(process: Path) -> frozenset[int]:
 
 
 def _mounts(table: Path) -> Iterator[tuple[int, str]]:
+    """Device and type of each mount of a whole file system."""
     for line in table.read_text(encoding="utf-8", errors="replace").splitlines():
         mount, _, source = line.partition(" - ")
-        major, _, minor = mount.split(" ")[2].partition(":")
-        yield os.makedev(int(major), int(minor)), source.split(" ")[0]
+        device, root = mount.split(" ")[2:4]
+        if root == "/":
+            major, _, minor = device.partition(":")
+            yield os.makedev(int(major), int(minor)), source.split(" ")[0]

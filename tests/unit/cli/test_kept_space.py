@@ -95,7 +95,10 @@ def test_mounts_in_memory_are_known(tmp_path: Path) -> None:
     (tmp_path / "mountinfo").write_text(
         "1 0 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
         "2 1 0:50 / /tmp rw,nosuid - tmpfs tmpfs rw,size=1k\n"
+        "3 1 0:60 /code/1 /code ro,nosuid - tmpfs tmpfs rw\n"
     )
     found = kept_space.memory_devices(tmp_path)
     assert os.makedev(0, 50) in found
+    # A part of a file system of the node.
+    assert os.makedev(0, 60) not in found
     assert os.makedev(8, 1) not in found
