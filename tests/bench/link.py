@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import secrets
 import socket
 import subprocess
 from collections.abc import Callable, Iterator
@@ -36,8 +35,8 @@ class Link:
 
     def __init__(self, mbit: int) -> None:
         self._mbit = mbit
-        name = secrets.token_hex(3)
-        self._namespace, self._ours, self._theirs = f"bench-{name}", f"bo-{name}", f"bt-{name}"
+        name = f"{os.getpid():x}"
+        self._namespace, self._ours, self._theirs = _names(name)
 
     def __enter__(self) -> Self:
         try:
@@ -51,6 +50,7 @@ class Link:
         self._remove()
 
     def _make(self) -> None:
+        _remove_orphans()
         inside = ("netns", "exec", self._namespace, "ip")
         _ip("netns", "add", self._namespace)
         _ip(
@@ -74,8 +74,7 @@ class Link:
         _ip("netns", "exec", self._namespace, "tc", "qdisc", "add", "dev", self._theirs, *limit)
 
     def _remove(self) -> None:
-        for command in (("link", "del", self._ours), ("netns", "del", self._namespace)):
-            subprocess.run(["ip", *command], capture_output=True, check=False)
+        _delete(self._namespace, self._ours)
 
     def connect(self, port: int) -> Connection:
         """A connection over the link to ``port`` of this machine, which must listen on every
@@ -120,6 +119,26 @@ def opened(site: Site) -> Iterator[Callable[[], Connection]]:
             yield lambda: link.connect(port)
     finally:
         site.configure({})
+
+
+def _names(process: str) -> tuple[str, str, str]:
+    """The namespace and both ends of the link of a process, by its number in hexadecimal."""
+    return f"bench-{process}", f"bo-{process}", f"bt-{process}"
+
+
+def _remove_orphans() -> None:
+    """Remove the links of processes that were killed: they have the address of the new one, and its
+    packets would go there."""
+    for interface in Path("/sys/class/net").glob("bo-*"):
+        process = interface.name.removeprefix("bo-")
+        if not Path(f"/proc/{int(process, 16)}").exists():
+            namespace, ours, _ = _names(process)
+            _delete(namespace, ours)
+
+
+def _delete(namespace: str, interface: str) -> None:
+    for command in (("link", "del", interface), ("netns", "del", namespace)):
+        subprocess.run(["ip", *command], capture_output=True, check=False)
 
 
 def _enter(namespace: int) -> None:
