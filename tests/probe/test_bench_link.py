@@ -10,11 +10,11 @@ from tests.bench.link import MBIT, Link
 from tests.support.cluster import CHECKOUT
 
 _KILLED = """
-import time
+import signal
 from tests.bench.link import MBIT, Link
 with Link(MBIT):
     print("up", flush=True)
-    time.sleep(60)
+    signal.pause()
 """
 
 
