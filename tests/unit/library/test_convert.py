@@ -248,12 +248,6 @@ def test_types_of_json_lines(tmp_path: Path) -> None:
     assert of_parquet(made, tmp_path) == [(Decimal("12345678901234567.891"),)]
 
 
-@pytest.fixture
-def small_head(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The types come from 4 KiB instead of 1 MiB."""
-    monkeypatch.setattr(shared("sql_input"), "HEAD_BYTES", 4096)
-
-
 @pytest.mark.usefixtures("small_head")
 def test_a_late_value_without_the_inferred_type_is_an_error() -> None:
     data = b"x\n" + b"1\n" * 3000 + b"2.7\n"

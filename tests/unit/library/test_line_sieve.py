@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -14,7 +13,9 @@ from hypothesis import strategies as st
 
 from tests.unit.library import test_s3_select as select
 from tests.unit.library import test_sql as sql
-from tests.unit.library.support import LibraryStorlet, in_use, shared
+from tests.unit.library.support import LibraryStorlet, shared
+
+pytestmark = pytest.mark.usefixtures("leftovers")
 
 SIEVE: Any = shared("line_sieve")
 NEEDLES: Any = shared("needles")
@@ -35,14 +36,6 @@ VALUES = st.one_of(st.sampled_from(["keep", "kee", "k"]), st.text(CHARACTERS, ma
 TABLES = st.lists(st.tuples(VALUES, VALUES, VALUES), max_size=12)
 #: Lines that a writer of CSV makes, and some that it does not.
 RAW = st.text(CHARACTERS, max_size=120).map(lambda text: text.encode())
-
-
-@pytest.fixture(autouse=True)
-def leftovers() -> Iterator[None]:
-    """No run leaves a thread or a descriptor."""
-    before = in_use()
-    yield
-    assert in_use() == before
 
 
 @pytest.fixture

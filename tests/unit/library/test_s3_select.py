@@ -9,7 +9,7 @@ import io
 import json
 import random
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
@@ -17,7 +17,9 @@ import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet, close_earlier, in_use
+from tests.unit.library.support import LibraryStorlet
+
+pytestmark = pytest.mark.usefixtures("leftovers")
 
 STORLET = LibraryStorlet("s3-select")
 HEAD = struct.Struct(">cI")
@@ -36,15 +38,6 @@ EVENTS = b"""\
 {"id": "three", "user": "none", "size": 12345678901234567}
 {"id": 4, "a/b~c": 5, "Size": 7}
 """
-
-
-@pytest.fixture(autouse=True)
-def leftovers() -> Iterator[None]:
-    """No run leaves a thread or a descriptor."""
-    close_earlier()
-    before = in_use()
-    yield
-    assert in_use() == before
 
 
 def frames(data: bytes) -> list[tuple[str, bytes]]:

@@ -8,7 +8,6 @@ import io
 import json
 import threading
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -17,7 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.unit.library import test_s3_select as whole
-from tests.unit.library.support import in_use, shared
+from tests.unit.library.support import shared
+
+pytestmark = pytest.mark.usefixtures("leftovers")
 
 PARTS: Any = whole.MODULE.select_parts
 TABLES: Any = whole.MODULE.select_tables
@@ -25,14 +26,6 @@ TABLES: Any = whole.MODULE.select_tables
 UNSAFE = [HealthCheck.function_scoped_fixture]
 FIELDS = st.text(st.sampled_from('ab c,"\n\r€#'), max_size=6)
 ALL = "SELECT s._1, s._2 FROM S3Object s"
-
-
-@pytest.fixture(autouse=True)
-def leftovers() -> Iterator[None]:
-    """No run leaves a thread or a descriptor."""
-    before = in_use()
-    yield
-    assert in_use() == before
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet, close_earlier, in_use, shared
+from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET = LibraryStorlet("sql")
 ENGINE: Any = STORLET.module.Engine
@@ -39,23 +39,12 @@ WHOLE = st.integers(-(10**12), 10**12)
 
 
 @pytest.fixture(autouse=True)
-def leftovers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """No run leaves a thread, a descriptor or a file."""
+def no_files(leftovers: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Nor does a run leave a file."""
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
-    close_earlier()
-    before = in_use()
     yield
-    assert in_use() == before
     assert list((tmp_path / "scratch").iterdir()) == []
-
-
-@pytest.fixture
-def small_head(monkeypatch: pytest.MonkeyPatch) -> int:
-    """The types come from 4 KiB instead of 1 MiB."""
-    size = 4096
-    monkeypatch.setattr(shared("sql_input"), "HEAD_BYTES", size)
-    return size
 
 
 def output(data: bytes, query: str, **parameters: object) -> bytes:
