@@ -32,11 +32,9 @@ class Plan:
     traffic_swaps: int
     traffic_small: int
     traffic_large: int
-    #: Complete scans of the filtered object, and its size.
+    #: Complete scans of an object, and the size of objects and tables that storlets read whole.
     scans: int
     scan_bytes: int
-    #: Size of the tables and the text that storlets of the system library read.
-    table_bytes: int
     #: Objects of a distribution, and the number of distributions.
     objects: int
     distributions: int
@@ -63,13 +61,13 @@ _FEW: Final = (1, 5, 20)
 
 FULL: Final = Plan(
     "full", small=600, latency=1800, large=10, load_rounds=5, load_seconds=2.0, isolation_large=330, isolation_rounds=40,
-    isolation_seconds=0.5, first=10, traffic_swaps=12, traffic_small=300, traffic_large=4, scans=5, scan_bytes=_GIB, table_bytes=_GIB // 4, objects=1000, distributions=5, tiny_objects=10_000, many_objects=64, many_bytes=17 << 20, scaling_seconds=16, tenants=200, sandboxes=32, study_rounds=3, study_seconds=0.5,
+    isolation_seconds=0.5, first=10, traffic_swaps=12, traffic_small=300, traffic_large=4, scans=5, scan_bytes=_GIB, objects=1000, distributions=5, tiny_objects=10_000, many_objects=64, many_bytes=17 << 20, scaling_seconds=16, tenants=200, sandboxes=32, study_rounds=3, study_seconds=0.5,
     study_points=(
         (1_000, _MANY), (10_000, _MANY), (100_000, _MANY), (5_000_000, _FEW), (20_000_000, _FEW), (100_000_000, _FEW)
     ),
 )  # fmt: skip
 QUICK: Final = Plan(
     "quick", small=100, latency=100, large=3, load_rounds=2, load_seconds=1.0, isolation_large=30, isolation_rounds=4,
-    isolation_seconds=0.5, first=3, traffic_swaps=2, traffic_small=100, traffic_large=2, scans=2, scan_bytes=_GIB // 4, table_bytes=_GIB // 16, objects=100, distributions=2, tiny_objects=1000, many_objects=8, many_bytes=4 << 20, scaling_seconds=4, tenants=30, sandboxes=15, study_rounds=1, study_seconds=0.5,
+    isolation_seconds=0.5, first=3, traffic_swaps=2, traffic_small=100, traffic_large=2, scans=2, scan_bytes=_GIB // 4, objects=100, distributions=2, tiny_objects=1000, many_objects=8, many_bytes=4 << 20, scaling_seconds=4, tenants=30, sandboxes=15, study_rounds=1, study_seconds=0.5,
     study_points=((10_000, (1, 200)), (20_000_000, (1, 20))),
 )  # fmt: skip

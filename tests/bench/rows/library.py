@@ -70,7 +70,7 @@ WORKS: Final = (
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """MB/s of the object's bytes, on either side."""
-    text = tables.text(bench.plan.table_bytes).data
+    text = tables.text(bench.plan.scan_bytes).data
     bench.site.main.send("PUT", _OBJECT, body=text)
     path = file_of(bench, len(text))
     for work in WORKS:

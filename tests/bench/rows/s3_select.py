@@ -33,7 +33,7 @@ _STORLET: Final = Treatment("csv", "against DuckDB on the file")
 
 def measure(bench: Bench) -> Iterator[Figure]:
     """MB/s of the object's bytes, on either side."""
-    table = tables.text(bench.plan.table_bytes)
+    table = tables.text(bench.plan.scan_bytes)
     bench.site.main.send("PUT", _KEY, body=table.data)
     path = file_of(bench, len(table.data))
     cluster = bench.site.cluster

@@ -19,11 +19,11 @@ from tests.bench.figures import Figure, quantile
 from tests.bench.http import BadAnswer, Connection
 from tests.bench.link import NoLink, connected
 from tests.bench.node import CpuTimes, names_of
-from tests.bench.site import CONTAINER, PLAIN, Treatment, python_code
+from tests.bench.site import CONTAINER, PLAIN, Account, Treatment, python_code
 from tests.bench.storlets.one_percent import DROP, FLAG_AT, KEEP, RECORD_BYTES, Scanner
 
 OBJECT: Final = f"{CONTAINER}/records"
-_STORLET: Final = "one_percent.py"
+FILTER: Final = python_code("one_percent.py", "OnePercent")
 #: One record in this number is kept.
 ONE_OF: Final = 100
 _READ_BYTES: Final = 1 << 20
@@ -33,8 +33,8 @@ def measure(bench: Bench) -> Iterator[Figure]:
     """GB/s of the object's bytes, on either side."""
     account = bench.site.main
     size = _upload(bench)
-    account.upload(python_code(_STORLET, "OnePercent"))
-    copies = Copies([Path(disk["path"]) for disk in bench.site.cluster.description["disks"]], size)
+    account.upload(FILTER)
+    copies = Copies.of(bench, size)
     yield _figure(bench, account.connection, size, "loopback", "loopback", copies.cache)
     yield _figure(bench, account.connection, size, "disk", "loopback, from the disk", copies.forget)
     try:
@@ -56,6 +56,11 @@ class Copies:
         self.files = [path for path in data if path.stat().st_size == size]
         if not self.files:
             raise BadAnswer(f"no file of {size} bytes on {', '.join(map(str, disks))}")
+
+    @classmethod
+    def of(cls, bench: Bench, size: int) -> Copies:
+        """Those of the object of ``size`` on the cluster's disks."""
+        return cls([Path(disk["path"]) for disk in bench.site.cluster.description["disks"]], size)
 
     def forget(self) -> None:
         """Drop the object from the page cache."""
@@ -94,6 +99,30 @@ def records(size: int) -> bytes:
     return block * (size // len(block))
 
 
+def scans(
+    account: Account, connection: Connection, path: str, size: int, treatments: list[Treatment]
+) -> Callable[[Treatment], float]:
+    """A function that scans the object once and returns the seconds.
+
+    It raises :class:`BadAnswer` for another number of kept bytes.
+    """
+    requests = {each.key: account.request("GET", path, each.headers) for each in treatments}
+
+    def scan(treatment: Treatment) -> float:
+        scanner, kept = Scanner(), 0
+
+        def take(data: memoryview) -> None:
+            nonlocal kept
+            kept += len(scanner.feed(data)) if treatment is PLAIN else len(data)
+
+        timing = connection.exchange(requests[treatment.key], take)
+        if kept != size // ONE_OF:
+            raise BadAnswer(f"{requests[treatment.key].text}: {kept} bytes kept of {size}")
+        return timing.whole
+
+    return scan
+
+
 def _figure(
     bench: Bench,
     connection: Connection,
@@ -102,26 +131,17 @@ def _figure(
     title: str,
     make_ready: Callable[[], None],
 ) -> Figure:
-    account = bench.site.main
-    storlet = Treatment(key, title, {"X-Run-Storlet": _STORLET})
-    requests = {t.key: account.request("GET", OBJECT, t.headers) for t in (PLAIN, storlet)}
+    storlet = Treatment(key, title, {"X-Run-Storlet": FILTER.name})
+    scan = scans(bench.site.main, connection, OBJECT, size, [PLAIN, storlet])
     busiest: dict[str, str] = {}
 
     def one(treatment: Treatment) -> float:
-        scanner, kept = Scanner(), 0
-
-        def take(data: memoryview) -> None:
-            nonlocal kept
-            kept += len(data) if treatment is storlet else len(scanner.feed(data))
-
         make_ready()
         before = CpuTimes.now()
-        timing = connection.exchange(requests[treatment.key], take)
+        seconds = scan(treatment)
         used = CpuTimes.now().busiest(before, names_of(bench.site.cluster))
         busiest[treatment.key] = ", ".join(f"{name} {share:.0%}" for name, share in used)
-        if kept != size // ONE_OF:
-            raise BadAnswer(f"{requests[treatment.key].text}: {kept} bytes kept of {size}")
-        return size / timing.whole / 1e9
+        return size / seconds / 1e9
 
     bench.alternate([storlet], 1, one)
     samples = bench.alternate([storlet], bench.plan.scans, one)

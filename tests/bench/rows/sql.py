@@ -63,11 +63,11 @@ def measure(bench: Bench) -> Iterator[Figure]:
 def _works(bench: Bench) -> tuple[_Work, _Work, _Work]:
     """CSV, Parquet by a GET of the whole object, and Parquet by ranges; stores the objects."""
     account = bench.site.main
-    table = tables.text(bench.plan.table_bytes)
+    table = tables.text(bench.plan.scan_bytes)
     account.send("PUT", _CSV, body=table.data)
     with tempfile.TemporaryDirectory() as place:
         path = Path(place, "columns.parquet")
-        total = tables.write_parquet(path, bench.plan.table_bytes)
+        total = tables.write_parquet(path, bench.plan.scan_bytes)
         body = path.read_bytes()
     account.send("PUT", _PARQUET, body=body)
     size, count = len(body), table.kept
