@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from storlet_middleware import child_limits
-from storlet_middleware.concurrency import run_process
+from storlet_middleware.concurrency import run_process, run_process_after
 
 #: Exit statuses if a limit was exceeded.
 TOO_MUCH: Final = (-signal.SIGXCPU, -signal.SIGKILL, child_limits.NO_MEMORY)
@@ -30,8 +31,25 @@ def run(
     Its first argument is the limit of CPU time, for :func:`~.child_limits.confine`.  Raises
     :class:`~storlet_middleware.concurrency.WaitExpired` at the deadline.
     """
+    command, environment = _command(module, cpu_seconds, arguments)
+    return run_process(command, given, environment, _DEADLINE_FACTOR * cpu_seconds)
+
+
+def run_after(
+    before: Callable[[], None], module: str, cpu_seconds: int, *arguments: str
+) -> tuple[int, bytes]:
+    """As :func:`run` without input; the process starts while ``before`` runs.
+
+    The process reads its input to the end before it begins; the deadline is counted from then.
+    """
+    command, environment = _command(module, cpu_seconds, arguments)
+    return run_process_after(before, command, environment, _DEADLINE_FACTOR * cpu_seconds)
+
+
+def _command(
+    module: str, cpu_seconds: int, arguments: Iterable[str]
+) -> tuple[tuple[str, ...], dict[str, str]]:
     command = (sys.executable, "-P", "-m", module, str(cpu_seconds), *arguments)
     # The module path of the server can differ from the interpreter's default.
     path = os.pathsep.join(str(Path(each).absolute()) for each in sys.path)
-    environment = {**os.environ, "PYTHONPATH": path}
-    return run_process(command, given, environment, _DEADLINE_FACTOR * cpu_seconds)
+    return command, {**os.environ, "PYTHONPATH": path}

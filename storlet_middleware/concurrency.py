@@ -214,7 +214,6 @@ def run_process(
     """
     # Files instead of pipes need no reader and writer.
     with contextlib.ExitStack() as files:
-        stdout = files.enter_context(os.fdopen(os.memfd_create("said"), "w+b"))
         if isinstance(given, bytes):
             stdin: BinaryIO = files.enter_context(os.fdopen(os.memfd_create("given"), "w+b"))
             stdin.write(given)
@@ -222,6 +221,37 @@ def run_process(
             stdin = given
         stdin.flush()
         stdin.seek(0)
+        return files.enter_context(_process(command, stdin, environment))(seconds)
+
+
+def run_process_after(
+    before: Callable[[], None],
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float,
+) -> tuple[int, bytes]:
+    """As :func:`run_process`, but ``command`` starts while ``before`` runs.
+
+    The process has no input, and waits for the end of it: that comes when ``before`` has returned.
+    If it raises, the process is killed.
+    """
+    reader, writer = os.pipe()
+    with (
+        os.fdopen(writer, "wb") as until,
+        os.fdopen(reader, "rb") as stdin,
+        _process(command, stdin, environment) as result,
+    ):
+        before()
+        until.close()
+        return result(seconds)
+
+
+@contextlib.contextmanager
+def _process(
+    command: Sequence[str], stdin: BinaryIO, environment: Mapping[str, str]
+) -> Iterator[Callable[[float], tuple[int, bytes]]]:
+    """A process that ends with the context; the function waits for its status and its output."""
+    with os.fdopen(os.memfd_create("said"), "w+b") as stdout:
         process = subprocess.Popen(
             command,
             stdin=stdin,
@@ -230,19 +260,23 @@ def run_process(
             env=dict(environment),
             cwd="/",
         )
-        try:
+
+        def result(seconds: float) -> tuple[int, bytes]:
             ended = os.pidfd_open(process.pid)
             try:
                 wait_readable(ended, seconds)
             finally:
                 os.close(ended)
             process.wait()
+            stdout.seek(0)
+            return process.returncode, stdout.read()
+
+        try:
+            yield result
         finally:
             if process.poll() is None:
                 process.kill()
                 process.wait()
-        stdout.seek(0)
-        return process.returncode, stdout.read()
 
 
 #: Interval of the clock for waits of :data:`_COARSE_SECONDS` or longer.  That includes the tenth of

@@ -83,12 +83,12 @@ class CodeCache:
             temp.mkdir(0o755)
             began = monotonic()
             try:
-                for file in version.files:
-                    self._write(temp, version.account, file, fetcher)
                 if version.digest:
-                    self._unpack(temp / version.files[0].file_name, temp, version)
+                    self._unpack(temp, version, fetcher)
                     (temp / unpack_process.CODE).rename(final)
                 else:
+                    for file in version.files:
+                        self._write(temp, version.account, file, fetcher, is_kept=True)
                     _sync_directory(temp)
                     temp.rename(final)
                 _sync_directory(home)
@@ -97,8 +97,12 @@ class CodeCache:
                 shutil.rmtree(temp, ignore_errors=True)
                 metrics.cache_fetched(self._logger, monotonic() - began)
 
-    def _write(self, directory: Path, account: str, file: CodeFile, fetcher: Fetcher) -> None:
+    def _write(
+        self, directory: Path, account: str, file: CodeFile, fetcher: Fetcher, *, is_kept: bool
+    ) -> None:
+        """Write ``file``; verify its hash and sync it if it is kept."""
         digest = hashlib.md5(usedforsecurity=False)
+        has_hash = is_kept and not file.is_segmented
         size = 0
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         fd = os.open(directory / file.file_name, flags, 0o600)
@@ -107,22 +111,32 @@ class CodeCache:
                 size += len(chunk)
                 if size > file.size:
                     break
-                digest.update(chunk)
+                if has_hash:
+                    digest.update(chunk)
                 out.write(chunk)
-            if size != file.size or (not file.is_segmented and digest.hexdigest() != file.etag):
+            if size != file.size or (has_hash and digest.hexdigest() != file.etag):
                 raise InternalError(
                     f"code of {file.container}/{file.name} arrived incomplete or altered"
                 )
-            out.flush()
-            os.fchmod(fd, file.mode)  # for any umask: the tenant's uid is "other" here
-            os.fsync(fd)
+            if is_kept:
+                out.flush()
+                os.fchmod(fd, file.mode)  # for any umask: the tenant's uid is "other" here
+                os.fsync(fd)
 
-    def _unpack(self, bundle: Path, directory: Path, version: StorletVersion) -> None:
-        """Unpack ``bundle`` into a folder of ``directory``, in a process of its own."""
-        arguments = (str(bundle), version.digest, str(directory))
+    def _unpack(self, directory: Path, version: StorletVersion, fetcher: Fetcher) -> None:
+        """Fetch a bundle and unpack it into a folder of ``directory``, in a process of its own.
+
+        The process starts during the fetch, which takes about as long.  It verifies the hash of the
+        bundle, and the files that it makes are the ones that have to be on the disk.
+        """
+        (file,) = version.files
+        arguments = (str(directory / file.file_name), version.digest, str(directory))
         try:
-            status, output = child.run(
-                unpack_process.__name__, b"", _UNPACK_CPU_SECONDS, *arguments
+            status, output = child.run_after(
+                lambda: self._write(directory, version.account, file, fetcher, is_kept=False),
+                unpack_process.__name__,
+                _UNPACK_CPU_SECONDS,
+                *arguments,
             )
         except WaitExpired:
             raise NodeBusy("the storlet's code could not be unpacked in time") from None

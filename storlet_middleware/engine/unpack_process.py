@@ -1,8 +1,9 @@
 """Unpacks a bundle in a process of its own.
 
 The process is ``python -m storlet_middleware.engine.unpack_process``.  Its arguments are the
-limit of CPU seconds, the bundle, its SHA-256, and the folder in which it makes :data:`CODE`.  A
-proxy has verified a bundle with this hash, so paths and sizes need no other check.
+limit of CPU seconds, the bundle, its SHA-256, and the folder in which it makes :data:`CODE`.  It
+begins at the end of its input: the bundle is complete then, or the server that wrote it has ended.
+A proxy has verified a bundle with this hash, so paths and sizes need no other check.
 
 A file that another version of the account has already, by hash and mode, becomes a hard link to it:
 no other store is kept, and a file lives as long as any version that has it.  Tenants cannot write
@@ -133,6 +134,7 @@ def _sync(path: Path) -> None:
 
 def main() -> None:
     child_limits.confine(int(sys.argv[1]))
+    sys.stdin.read()
     try:
         unpack(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
     except OSError as error:

@@ -40,13 +40,15 @@ def published(text: str, runs: Sequence[RecordedRun]) -> str:
 
 def _list_of(runs: Sequence[RecordedRun]) -> str:
     """The machines, and the days and commits of their runs."""
-    machines: dict[str, list[str]] = {}
+    machines: dict[str, dict[str, dict[str, None]]] = {}
     for run in runs:
-        machines.setdefault(run.machine, []).append(f"{run.at[:10]} at {run.commit}")
+        days = machines.setdefault(run.machine, {})
+        days.setdefault(run.at[:10], {})[run.commit] = None
     words = "one machine" if len(machines) == 1 else f"{len(machines)} machines"
     sentences = [f"Measured by ``make bench`` on {words}."]
     for number, (name, days) in enumerate(machines.items(), 1):
-        sentences.append(f"Machine {number}: {name} ({', '.join(days)}).")
+        shown = ", ".join(f"{day} at {', '.join(commits)}" for day, commits in days.items())
+        sentences.append(f"Machine {number}: {name} ({shown}).")
     return textwrap.fill(
         " ".join(sentences), _WIDTH, break_on_hyphens=False, break_long_words=False
     )

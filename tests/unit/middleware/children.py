@@ -10,7 +10,7 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import BinaryIO
 from unittest import mock
 
@@ -31,6 +31,17 @@ def run_here(
     ):
         status = _status_of(found.main)
         return status, said.getvalue()
+
+
+def run_here_after(
+    before: Callable[[], None],
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float,
+) -> tuple[int, bytes]:
+    """As :func:`storlet_middleware.concurrency.run_process_after`."""
+    before()
+    return run_here(command, b"", environment, seconds)
 
 
 def _opened(given: bytes | BinaryIO) -> BinaryIO:

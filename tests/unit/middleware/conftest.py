@@ -27,12 +27,14 @@ from tests.unit.middleware.support import (
 @pytest.fixture(autouse=True)
 def _processes_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "run_process", children.run_here)
+    monkeypatch.setattr(child, "run_process_after", children.run_here_after)
 
 
 @pytest.fixture
 def real_processes(_processes_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server starts processes, as outside of tests."""
     monkeypatch.setattr(child, "run_process", concurrency.run_process)
+    monkeypatch.setattr(child, "run_process_after", concurrency.run_process_after)
 
 
 @pytest.fixture

@@ -111,7 +111,7 @@ def test_a_bundle_with_another_hash_leaves_nothing(tmp_path: Path) -> None:
 def test_a_full_disk_while_a_bundle_is_unpacked_is_the_nodes_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_cache.child, "run", lambda *_: (unpack_process.NO_SPACE, b""))
+    monkeypatch.setattr(code_cache.child, "run_after", lambda *_: (unpack_process.NO_SPACE, b""))
     data = tool("tool")
     with pytest.raises(NodeBusy, match="No space left"):
         CodeCache(1 << 20, Logger()).ensure(str(tmp_path), bundle_version(data), Fetcher(data))
