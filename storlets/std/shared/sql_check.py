@@ -23,6 +23,8 @@ REFUSED_FUNCTIONS = frozenset(
 )
 #: Names of the engine's own views, which no table of a query may have.
 ENGINE_NAMES = ("duckdb_", "pg_", "pragma_", "sqlite_")
+#: Parts of a query that stand for columns without their names.
+_UNNAMED = ("STAR", "POSITIONAL_REFERENCE", "PIVOT")
 MOST_QUERY_CHARACTERS = 100_000
 _END = re.compile(r"[;\s]+\Z")
 _ONE = "want one SELECT (or WITH ... SELECT); statements that change something are refused"
@@ -121,6 +123,29 @@ def _fault(node: dict[str, Any], known: set[str]) -> str:
     elif str(node.get("function_name", "")).lower() in REFUSED_FUNCTIONS:
         return f"{shown(node['function_name'])}: is refused: it reaches out of the query"
     return ""
+
+
+def names_in(tree: Any) -> frozenset[str] | None:
+    """Names, in lower case, that columns of the table have if a query uses them, and other ones.
+
+    ``None``: it may use all columns, without their names.
+    """
+    found: set[str] = set()
+    tables, columns = {TABLE}, set()
+    for node in nodes_of(tree):
+        is_by_place = node.get("type") in _UNNAMED or node.get("ref_type") == "NATURAL"
+        if is_by_place or node.get("column_name_alias"):
+            return None
+        if "sample" in node:
+            tables.add(str(node.get("alias")).casefold())
+        names = node.get("column_names")
+        if isinstance(names, list):
+            columns.add(str(names[-1]).casefold())
+        for value in node.values():
+            texts = value if isinstance(value, list) else [value]
+            found.update(each.casefold() for each in texts if isinstance(each, str))
+    # The name of a table is a value with all of its columns.
+    return None if tables & columns else frozenset(found)
 
 
 def nodes_of(tree: Any) -> Iterator[dict[str, Any]]:

@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 from packages import reason
 from sql_check import MOST_QUERY_CHARACTERS, SqlError, check, trimmed
@@ -57,6 +57,9 @@ _SCANS = ("READ_", "ARROW_SCAN")
 #: So begins a part of the plan that runs more than once; its scans do, too.
 _REPEATED = "REC"
 _NO_MEMORY = "Out of Memory Error"
+#: Bounds of what a process keeps: 3 MB.
+_MOST_KNOWN = 100
+_MOST_KNOWN_CHARACTERS = 30_000
 _SHOWN = 60
 _MOST_MESSAGE = 600
 
@@ -76,6 +79,8 @@ class Engine:
     advice = "group by fewer values, sort with a LIMIT, read fewer columns, or "
     #: Those of DuckDB, read once in a process: that takes half of a small run.
     _aggregates: frozenset[str] = frozenset()
+    #: Texts and syntax trees of queries, by the call that made them and its argument.
+    _known: ClassVar[dict[tuple[str, str], str]] = {}
 
     def __init__(
         self, memory_mib: int, most_threads: int = MOST_THREADS, *, few_rows_wait: bool = False
@@ -184,19 +189,34 @@ class Engine:
         :raises SqlError: it is not one SELECT over the table.
         """
         kept = trimmed(query, most_characters)
-        check(kept, self.rows("SELECT json_serialize_sql(?::VARCHAR)", [kept])[0][0])
+        check(kept, self._rewritten("json_serialize_sql(?::VARCHAR)", kept))
         return kept
 
     def tree(self, query: str) -> Any:
         """The syntax tree of a checked query, or of one of ours."""
-        return json.loads(self.rows("SELECT json_serialize_sql(?::VARCHAR)", [query])[0][0])
+        return json.loads(self._rewritten("json_serialize_sql(?::VARCHAR)", query))
 
     def text_of(self, tree: Any) -> str:
         """The SQL of a syntax tree.
 
         :raises SqlError: it has a constant that the engine does not write.
         """
-        return str(self.rows("SELECT json_deserialize_sql(?::JSON)", [json.dumps(tree)])[0][0])
+        return self._rewritten("json_deserialize_sql(?::JSON)", json.dumps(tree))
+
+    def _rewritten(self, call: str, text: str) -> str:
+        """The text that a function of ours makes of ``text``, and of nothing else.
+
+        A query over many objects runs many times in a process, so a process keeps the last ones.
+        """
+        known = Engine._known
+        if (call, text) not in known:
+            found = str(self.rows(f"SELECT {call}", [text])[0][0])
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            if len(text) + len(found) > _MOST_KNOWN_CHARACTERS:
+                return found
+            known[call, text] = found
+        return known[call, text]
 
     def aggregates(self) -> frozenset[str]:
         """The names of all aggregates, and of the macros that use one; no query adds any."""

@@ -9,9 +9,10 @@ from __future__ import annotations
 import csv
 import io
 from codecs import BOM_UTF8
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,18 @@ from sql_check import SqlError
 from sql_engine import Engine, identifier, literal
 from sql_keys import Keys
 from sql_pipes import Pipes
+from sql_types import Way
 
 #: Types are inferred from this much, which also bounds the first line.
 HEAD_BYTES = 1 << 20
+#: Types that the first rows show, and that fit the rest of the head, are those of all of it.
+FIRST_BYTES = 64 * 1024
 #: Bounds of one line, and of the blocks in which DuckDB reads.
 MOST_LINE_BYTES = 1 << 20
 BUFFER_BYTES = 8 << 20
 MOST_COLUMNS = 10_000
+#: Formats of dates that other values of the head cannot change.
+_CLEAR = tuple({"DATE": form, "TIMESTAMP": ""} for form in ("", "%Y-%m-%d"))
 DELIMITERS = {"tab": "\t", "space": " "}
 
 
@@ -123,45 +129,189 @@ def has_no_rows(head: bytes, form: Format) -> bool:
     return False
 
 
-def select_of(engine: Engine, form: Format, head: bytes, sample: Path, inlet: Inlet) -> str:
+def has_plain_lines(head: bytes, form: Format) -> bool:
+    """Whether each line end of the head, which is LF, ends a row with values.
+
+    Threads of the engine begin at line ends; at another one it refuses the object.
+    """
+    if head.startswith(b"\n") or b"\n\n" in head:
+        return False
+    quote = (form.reader["quotechar"] or "").encode()
+    if not quote or quote not in head:
+        return True
+    return not any(line.count(quote) % 2 for line in head.split(b"\n")[:-1])
+
+
+@dataclass(frozen=True)
+class Head:
+    """The first MiB of the object, and its format."""
+
+    data: bytes
+    form: Format
+
+    @cached_property
+    def line_end(self) -> bytes:
+        """The end of each row of CSV for the engine: that of the first line."""
+        has_cr = not self.form.has_line_feeds and b"\r\n" in self.data.partition(b"\n")[0] + b"\n"
+        return b"\r\n" if has_cr else b"\n"
+
+    @cached_property
+    def has_threads(self) -> bool:
+        """Whether several threads read the CSV."""
+        if self.form.is_parallel and has_plain_lines(self.data, self.form):
+            return True
+        # With CR LF one thread alone could change a value, see line_feeds.
+        return not self.form.has_line_feeds and b"\r\n" in self.data
+
+    def inlet(self, engine: Engine, pipes: Pipes) -> Inlet:
+        """Where the engine reads the object.
+
+        :raises SqlError: the image does not have the package that this needs.
+        """
+        if self.form.is_csv and self.has_threads:
+            return object_stream.piped(pipes)
+        if self.form.is_csv:
+            engine.use_one_thread()
+        return object_stream.framed(engine, pipes)
+
+    def whole_rows(self) -> bytes:
+        """The head without a row that it cuts; a row of CSV may have several lines."""
+        if len(self.data) < HEAD_BYTES:
+            return self.data
+        lines = self.data[: self.data.rfind(b"\n") + 1]
+        whole = lines[: _end_of_rows(lines, self.form)] if self.form.is_csv else lines
+        if not whole:
+            raise SqlError(f"the first line has more than {HEAD_BYTES} bytes")
+        return whole
+
+    def call(self, inlet: Inlet, declared: Sequence[tuple[str, str]]) -> str:
+        """The call, in SQL, that reads the columns from ``inlet``."""
+        described = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in declared)
+        options = f"auto_detect=false, columns={{{described}}}"
+        if self.form.is_csv:
+            if not self.form.has_line_feeds:
+                line_end = r"\r\n" if self.line_end == b"\r\n" else r"\n"
+                options += f", new_line={literal(line_end)}"
+            parallel = str(self.has_threads).lower()
+            return (
+                f"read_csv({literal(inlet.path)}, {options}, parallel={parallel},"
+                f" {self.form.dialect}{inlet.options})"
+            )
+        return f"read_json({literal(inlet.path)}, {options}, {_JSON}{inlet.options})"
+
+
+def select_of(
+    engine: Engine, head: Head, used: Collection[str] | None, sample: Path, inlet: Inlet
+) -> str:
     """The SELECT of the object's columns from ``inlet``.
 
+    :param used: the columns that need a type, in lower case; None: all of them.
     :param sample: a file that this makes for the inference of types, and removes.
     """
-    if not head.strip():
+    if not head.data.strip():
         raise SqlError("the object is empty: it has no columns")
-    if form.is_csv and not head.partition(b"\n")[0].removeprefix(BOM_UTF8).strip(b" \r"):
+    first_line = head.data.partition(b"\n")[0]
+    if head.form.is_csv and not first_line.removeprefix(BOM_UTF8).strip(b" \r"):
         raise SqlError("the object begins with an empty line: want the first row")
-    start = _whole_rows(head, form)
-    sample.write_bytes(start)
+    inference = _Inference(engine, head, used, sample)
     try:
-        if form.is_csv:
-            columns, formats = _csv_columns(engine, form, str(sample))
+        found = inference.ways()
+    finally:
+        sample.unlink(missing_ok=True)
+    values = ", ".join(f"{way.value} AS {identifier(name)}" for name, way in found)
+    return f"SELECT {values} FROM {head.call(inlet, _declared(found))}"  # noqa: S608
+
+
+def _declared(ways: Sequence[tuple[str, Way]]) -> list[tuple[str, str]]:
+    """Names and declared types of the columns."""
+    return [(name, way.declared) for name, way in ways]
+
+
+class _Inference:
+    """The way to read each column, by the values of the head."""
+
+    def __init__(
+        self, engine: Engine, head: Head, used: Collection[str] | None, sample: Path
+    ) -> None:
+        self._engine = engine
+        self._head = head
+        self._form = head.form
+        self._used = used
+        self._sample = sample
+        self._rows = head.whole_rows()
+
+    def ways(self) -> list[tuple[str, Way]]:
+        """Names and ways of all columns."""
+        return self._by_first_rows() or self._by_all_rows()
+
+    def _by_first_rows(self) -> list[tuple[str, Way]]:
+        """The ways that the first rows show, if they are those of all rows; nothing: maybe not.
+
+        The inference takes several times as long as a check.  It gives a column the first type, in
+        a fixed order, that fits all values; so a type of the first values that fits the others is
+        that of all.  A column of texts with a value stays one.  Dates whose order of day and month
+        depends on other values are left to the inference, and so are given types, which need the
+        format of dates.
+        """
+        if not self._form.is_csv or self._form.is_text or self._form.columns:
+            return []
+        end = self._rows.rfind(b"\n", 0, FIRST_BYTES) + 1
+        first = self._rows[: _end_of_rows(self._rows[:end], self._form)]
+        if not first or len(first) > len(self._rows) // 2:
+            return []
+        try:
+            self._sample.write_bytes(first)
+            columns, formats = _csv_columns(self._engine, self._form, str(self._sample))
+            ways = self._ways(columns, formats)
+            if formats not in _CLEAR:
+                return []
+            texts = [name for name, kind in columns if kind == "VARCHAR" and self._is_used(name)]
+            empty = self._without_values(ways, texts)
+            self._sample.write_bytes(self._rows)
+            found = sql_types.chosen(self._engine, ways, self._call)
+            is_same = all(way is each[0] for (_, way), (_, each) in zip(found, ways))
+            return found if is_same and self._without_values(ways, empty) == empty else []
+        except SqlError:
+            return []  # the inference from all rows finds the reason
+
+    def _by_all_rows(self) -> list[tuple[str, Way]]:
+        self._sample.write_bytes(self._rows)
+        path = str(self._sample)
+        if self._form.is_csv:
+            columns, formats = _csv_columns(self._engine, self._form, path)
         else:
-            keys = Keys(start, form.is_text)
-            columns, formats = _json_columns(engine, form, keys, str(sample)), {}
+            keys = Keys(self._rows, self._form.is_text)
+            columns, formats = _json_columns(self._engine, self._form, keys, path), {}
+        return sql_types.chosen(self._engine, self._ways(columns, formats), self._call)
+
+    def _ways(
+        self, columns: list[tuple[str, Any]], formats: Mapping[str, str]
+    ) -> list[tuple[str, list[Way]]]:
+        """The ways to read each column, the best first."""
         if len(columns) > MOST_COLUMNS:
             raise SqlError(f"the object has {len(columns)} columns: want at most {MOST_COLUMNS}")
-        _require_columns(form, [name for name, _ in columns])
-        kinds = [(name, "VARCHAR" if form.is_text else kind) for name, kind in columns]
-        found = sql_types.chosen(
-            engine,
-            [
-                (
-                    name,
-                    [sql_types.given_way(name, form.columns[name], formats, form.is_csv)]
-                    if name in form.columns
-                    else sql_types.ways(name, kind, formats, form.is_csv),
-                )
-                for name, kind in kinds
-            ],
-            lambda declared: _call(form, head, Inlet(str(sample)), declared),
-        )
-    finally:
-        sample.unlink()
-    values = ", ".join(f"{way.value} AS {identifier(name)}" for name, way in found)
-    declared = [(name, way.declared) for name, way in found]
-    return f"SELECT {values} FROM {_call(form, head, inlet, declared)}"  # noqa: S608
+        _require_columns(self._form, [name for name, _ in columns])
+        return [(name, self._ways_of(name, kind, formats)) for name, kind in columns]
+
+    def _ways_of(self, name: str, kind: Any, formats: Mapping[str, str]) -> list[Way]:
+        is_csv = self._form.is_csv
+        if name in self._form.columns:
+            return [sql_types.given_way(name, self._form.columns[name], formats, is_csv)]
+        is_text = self._form.is_text or (is_csv and not self._is_used(name))
+        return sql_types.ways(name, "VARCHAR" if is_text else kind, formats, is_csv)
+
+    def _is_used(self, name: str) -> bool:
+        return self._used is None or name.casefold() in self._used
+
+    def _without_values(self, ways: list[tuple[str, list[Way]]], names: list[str]) -> list[str]:
+        """Those of the columns that have no value in the sample, whose rows are all read."""
+        call = self._call([(name, "VARCHAR") for name, _ in ways])
+        counts = ", ".join(f"count({identifier(name)})" for name in names) or "count(*)"
+        found = self._engine.rows(f"SELECT {counts} FROM {call}")[0]  # noqa: S608
+        return [name for name, count in zip(names, found) if not count]
+
+    def _call(self, declared: Sequence[tuple[str, str]]) -> str:
+        return self._head.call(Inlet(str(self._sample)), declared)
 
 
 def _require_columns(form: Format, names: Sequence[str]) -> None:
@@ -178,73 +328,11 @@ def _require_columns(form: Format, names: Sequence[str]) -> None:
 _JSON = f"format='newline_delimited', records='true', maximum_object_size={MOST_LINE_BYTES}"
 
 
-def _call(form: Format, head: bytes, inlet: Inlet, declared: Sequence[tuple[str, str]]) -> str:
-    """The call, in SQL, that reads the columns from ``inlet``."""
-    described = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in declared)
-    options = f"auto_detect=false, columns={{{described}}}"
-    if form.is_csv:
-        if not form.has_line_feeds:
-            line_end = r"\r\n" if line_end_of(form, head) == b"\r\n" else r"\n"
-            options += f", new_line={literal(line_end)}"
-        parallel = str(has_threads(form, head)).lower()
-        return (
-            f"read_csv({literal(inlet.path)}, {options}, parallel={parallel}, {form.dialect}"
-            f"{inlet.options})"
-        )
-    return f"read_json({literal(inlet.path)}, {options}, {_JSON}{inlet.options})"
-
-
-def line_end_of(form: Format, head: bytes) -> bytes:
-    """The end of each row of CSV for the engine: that of the first line."""
-    has_cr = not form.has_line_feeds and b"\r\n" in head.partition(b"\n")[0] + b"\n"
-    return b"\r\n" if has_cr else b"\n"
-
-
-def inlet_of(engine: Engine, pipes: Pipes, form: Format, head: bytes) -> Inlet:
-    """Where the engine reads the object.
-
-    :raises SqlError: the image does not have the package that this needs.
-    """
-    if form.is_csv and has_threads(form, head):
-        return object_stream.piped(pipes)
-    if form.is_csv:
-        engine.use_one_thread()
-    return object_stream.framed(engine, pipes)
-
-
-def has_threads(form: Format, head: bytes) -> bool:
-    """Whether several threads read the CSV."""
-    if form.is_parallel and has_plain_lines(head, form):
-        return True
-    # With CR LF one thread alone could change a value, see line_feeds.
-    return not form.has_line_feeds and b"\r\n" in head
-
-
-def has_plain_lines(head: bytes, form: Format) -> bool:
-    """Whether each line end of the head, which is LF, ends a row with values.
-
-    Threads of the engine begin at line ends; at another one it refuses the object.
-    """
-    quote = (form.reader["quotechar"] or "").encode()
-    lines = head.split(b"\n")
-    return b"" not in lines[:-1] and not (
-        quote and any(line.count(quote) % 2 for line in lines[:-1])
-    )
-
-
-def _whole_rows(head: bytes, form: Format) -> bytes:
-    """The head without a row that it cuts; a row of CSV may have several lines."""
-    if len(head) < HEAD_BYTES:
-        return head
-    lines = head[: head.rfind(b"\n") + 1]
-    whole = lines[: _end_of_rows(lines, form)] if form.is_csv else lines
-    if not whole:
-        raise SqlError(f"the first line has more than {HEAD_BYTES} bytes")
-    return whole
-
-
 def _end_of_rows(lines: bytes, form: Format) -> int:
     """Where the last row ends that is whole."""
+    marks = (form.reader["quotechar"], form.reader.get("escapechar"))
+    if not any(mark and mark.encode() in lines for mark in marks):
+        return len(lines)
     taken, end, is_over = 0, 0, False
 
     def each() -> Iterator[str]:

@@ -42,15 +42,15 @@ def run(
         target.set_metadata({"Content-Type": sql_run.TYPES[output]})
         kept = ""
         if output != sql_run.PARTIAL:
-            select = table.opened()
-            kept = select if engine.scans(query) > 1 else ""
+            table.open(query)
+            kept = table.kept() if engine.scans(query) > 1 else ""
         elif table.has_no_rows():
             target.write(_without_rows(table, query))
             return
         else:
             import sql_partial
 
-            table.opened()
+            table.open(query)
             missing = table.completed(query)
             header, plan = sql_partial.split(engine, query, missing, table.given)
             target.write(header.line())
@@ -67,7 +67,7 @@ def _without_rows(table: Table, query: str) -> bytes:
     import sql_partial
 
     try:
-        table.opened()
+        table.open(query)
         header = replace(sql_partial.split(table.engine, query)[0], has_rows=False)
     except SqlError:
         header = sql_partial.Header(query)

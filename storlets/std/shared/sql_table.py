@@ -13,7 +13,7 @@ import sql_input
 import sql_run
 from column_types import types_of
 from parameters import shown
-from sql_check import TABLE, SqlError
+from sql_check import TABLE, SqlError, names_in
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes
 
@@ -41,6 +41,7 @@ class Table:
         self._made: Any = None
         self._form: Any = None
         self._select = ""
+        self._used: frozenset[str] | None = None
         self._inlet = object_stream.piped(pipes)
         self._missing: Mapping[str, str] = {}
         if form == RECORDS:
@@ -67,8 +68,8 @@ class Table:
             found = line_feeds.unified(self._source, self.head, self._form)
             self._source, self.head, self._form = found
 
-    def opened(self) -> str:
-        """Make the table, and give the SELECT that reads the object.
+    def open(self, query: str) -> None:
+        """Make the table for a checked query.
 
         :raises SqlError: the object does not have the format.
         """
@@ -80,14 +81,23 @@ class Table:
 
             select = csv_table.select_of(self._made.columns, self._inlet.path)
         else:
-            self._inlet = sql_input.inlet_of(engine, pipes, self._form, self.head)
+            head = sql_input.Head(self.head, self._form)
+            self._inlet = head.inlet(engine, pipes)
             with tempfile.TemporaryDirectory(prefix="sql-") as folder:
                 sample = Path(folder, "sample")
-                select = sql_input.select_of(engine, self._form, self.head, sample, self._inlet)
+                self._used = names_in(engine.tree(query))
+                select = sql_input.select_of(engine, head, self._used, sample, self._inlet)
         engine.close_in([self._inlet.path, pipes.paths["output"]])
         engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {select}")
         self._select = select
-        return select
+
+    def kept(self) -> str:
+        """The SELECT of the columns that the query needs, for a table in memory."""
+        if self._used is None:
+            return self._select
+        names = [name for name, _ in self.engine.columns(self._select)]
+        used = [name for name in names if name.casefold() in self._used] or names[:1]
+        return f"SELECT {', '.join(map(identifier, used))} FROM ({self._select})"  # noqa: S608
 
     @property
     def given(self) -> Collection[str]:
@@ -164,7 +174,7 @@ class Table:
         if not found:
             return source
         self.engine.has_all_lines = False
-        line_end = sql_input.line_end_of(self._form, self.head)
+        line_end = sql_input.Head(self.head, self._form).line_end
         marks = reader["delimiter"].encode(), quote.encode()
         sieve = Sieve(found, line_end, *marks, are_rows=are_rows)
         return Sieved(source, head, sieve, sql_input.MOST_LINE_BYTES)
