@@ -50,7 +50,7 @@ DEADLINES: Final = {"Timeout_First_Byte": "3s", "Timeout_Idle": "2s", "Timeout_T
 #: Of the request of an attack that continues until a deadline.
 ENDS_SOON: Final = {
     "X-Storlet-Limit-Timeout-First-Byte": "2s",
-    "X-Storlet-Limit-Timeout-Total": "3s",
+    "X-Storlet-Limit-Timeout-Total": "2s",
 }
 #: The same for an attack without output in a worker that is warm.
 NO_OUTPUT: Final = {"X-Storlet-Limit-Timeout-First-Byte": "1s"}
@@ -75,9 +75,14 @@ def outcome(answer: Answer) -> str:
 
 @dataclass
 class Arena:
-    """A cluster that is up, with :data:`LIMITS`."""
+    """A cluster that is up, with :data:`LIMITS`.
+
+    ``is_short``: attacks of many equal requests send fewer of them, as :meth:`Attacker.repeats`
+    states.
+    """
 
     cluster: Cluster
+    is_short: bool = False
     host: Host = field(init=False)
     pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(64, initializer=lower_priority)
@@ -186,6 +191,10 @@ class Attacker:
     def tool(self) -> Tool:
         return Tool(self.client, NAMES[self.language], self.placement)
 
+    def repeats(self, count: int, short: int) -> range:
+        """The requests of an attack: ``count`` in ``make attack``, ``short`` in ``make test``."""
+        return range(short if self.arena.is_short else count)
+
     def shoot(self, do: str, **parameters: str) -> Answer:
         """A GET through the hostile storlet."""
         return self.tool.get(self.path, do, **parameters)
@@ -213,10 +222,10 @@ class Attacker:
 
 
 @contextlib.contextmanager
-def arena_on(cluster: Cluster) -> Iterator[Arena]:
+def arena_on(cluster: Cluster, *, is_short: bool = False) -> Iterator[Arena]:
     """Apply the small limits to the cluster for the duration of a block."""
     with cluster.configured(LIMITS):
-        arena = Arena(cluster)
+        arena = Arena(cluster, is_short)
         try:
             yield arena
         finally:

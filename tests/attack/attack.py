@@ -29,6 +29,8 @@ class Attack:
     ``once``: each run creates worker groups that stay until they are idle, or accounts, which only
     an operator creates; so ``make attack`` does not repeat it.
     ``is_timed``: compares times of requests, so nothing else may run beside it.
+    ``tested``: the only languages of ``make test``, where the attacked code does not depend on the
+    language; ``make attack`` tries all.
     """
 
     name: str
@@ -42,3 +44,4 @@ class Attack:
     by_median: bool = False
     is_timed: bool = False
     placement: str = "object"
+    tested: tuple[str, ...] = ()

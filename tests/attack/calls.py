@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.attack.arena import DEADLINES, STORLETS, Attacker, must, outcome
+from tests.attack.arena import DEADLINES, ENDS_SOON, STORLETS, Attacker, must, outcome
 from tests.attack.attack import PYTHON, Attack
 from tests.attack.lies import FAILED
 from tests.support.accounts import unique
@@ -32,7 +32,7 @@ def calling(attacker: Attacker, do: str, *ends: str) -> str:
         must(answer.status == 201, answer)
     must(client.put(path, b"x" * INPUT_BYTES).status == 201, "the object is not stored")
     given = {"key": key, "others": ",".join(NAMES), "on": f"/{path}"}
-    answer = Tool(client, NAMES[0]).get(path, do, **given)
+    answer = Tool(client, NAMES[0]).get(path, do, ENDS_SOON, **given)
     must(outcome(answer) in (*ENDS, *ends), answer)
     wait_for(lambda: not attacker.host.runs_named(key), 20, "the runs inside it to end")
     attacker.recovers()

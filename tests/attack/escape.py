@@ -3,7 +3,9 @@ storlets."""
 
 from __future__ import annotations
 
+import os
 import pwd
+import signal
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -133,10 +135,14 @@ def locks(attacker: Attacker) -> str:
 
 def audit(attacker: Attacker) -> list[str]:
     """Run Swift's object auditor once over all disks; return the quarantined objects."""
-    for server in ("object-1", "object-2"):
-        config = attacker.arena.cluster.process(server).config
+    arena = attacker.arena
+
+    def once(server: str) -> None:
+        config = arena.cluster.process(server).config
         must(config, server)
-        attacker.arena.python(AUDITOR, str(config), "once")
+        arena.python(AUDITOR, str(config), "once")
+
+    list(arena.pool.map(once, ("object-1", "object-2")))
     return leftovers.quarantined(attacker.host)
 
 
@@ -364,11 +370,12 @@ def reads_programs(attacker: Attacker) -> str:
     # The sandbox and the storlet's workers begin.
     answer = tool.get(attacker.path, seconds="0")
     must(answer.status == 200, answer)
-    running = attacker.arena.pool.submit(tool.get, attacker.path, seconds="4")
-    wait_for(
-        lambda: attacker.host.programs_named(attacker.tenant.account, "sleep"), 10, "a program"
-    )
+    running = attacker.arena.pool.submit(tool.get, attacker.path, seconds="30")
+    account, host = attacker.tenant.account, attacker.host
+    wait_for(lambda: host.programs_named(account, "sleep"), 10, "a program")
     report = attacker.report("read_programs")
+    for program in host.programs_named(account, "sleep"):
+        os.kill(program.pid, signal.SIGKILL)
     must(any(name.endswith("environment") for name in report), report)
     got = {name: value for name, value in report.items() if value.startswith("got")}
     must(not got or landlock.interface() < INTERFACE_WITH_SCOPES, got)

@@ -72,9 +72,11 @@ OBJECT_BYTES: Final = 16 << 20
 INPUTS: Final = 8
 #: The most that the configuration allows.
 MAX_INPUTS: Final = 16
-#: Runs at once, which request 64 ranges together, and runs of a crowd: four times the workers.
+#: Runs at once, which request 64 ranges together, and runs of a crowd: four times the workers, or
+#: in ``make test`` a few more than workers.
 SEVERAL: Final = 8
 MANY: Final = 32
+FEW: Final = 10
 
 
 def at_proxy(
@@ -129,7 +131,7 @@ def takes_nothing(attacker: Attacker) -> str:
 def many_inputs(attacker: Attacker) -> str:
     return at_proxy(
         attacker,
-        SEVERAL,
+        len(attacker.repeats(SEVERAL, SEVERAL // 2)),
         "take_nothing",
         FIRST_BYTE,
         TOTAL,
@@ -139,7 +141,8 @@ def many_inputs(attacker: Attacker) -> str:
 
 
 def crowd(attacker: Attacker) -> str:
-    return at_proxy(attacker, MANY, "ask_and_take_nothing", FIRST_BYTE, TOTAL, *BUSY)
+    runs = len(attacker.repeats(MANY, FEW))
+    return at_proxy(attacker, runs, "ask_and_take_nothing", FIRST_BYTE, TOTAL, *BUSY)
 
 
 def flood(attacker: Attacker) -> str:

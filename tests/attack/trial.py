@@ -23,7 +23,7 @@ def rows_of(attacks: Iterable[Attack]) -> list[Row]:
         (attack, language)
         for attack in attacks
         if not attack.alone
-        for language in attack.languages
+        for language in attack.tested or attack.languages
     ]
 
 

@@ -112,7 +112,7 @@ def nothing_is_left(host: Host) -> Iterator[None]:
 @pytest.fixture(scope="module")
 def arena(cluster: Cluster, nothing_is_left: None) -> Iterator[Arena]:
     """The cluster with small limits and hostile storlets."""
-    with arena_on(cluster) as made:
+    with arena_on(cluster, is_short=True) as made:
         yield made
         # After all attacks Swift's auditor finds every object intact.
         assert escape.audit(made.attacker("python")) == []
