@@ -3,12 +3,13 @@
 A deep home with a space in its path below an inaccessible directory, kills at any time, a stale
 lock.
 
-Each test uses a separate cluster beside the session's. The promises of ``down`` are checked from
+The tests use clusters beside the session's. The promises of ``down`` are checked from
 outside, without the tooling.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -128,29 +129,70 @@ class Other:
         return [sys.executable, "-m", "storlet_middleware.aio", *words]
 
 
-@pytest.fixture
-def other(cluster: Cluster) -> Iterator[Other]:
+@contextlib.contextmanager
+def new_cluster(docker_host: str) -> Iterator[Other]:
+    """A home without a cluster, in a deep path with a space; its cluster is down at the end."""
     closed = Path(tempfile.mkdtemp(prefix="closed-", dir="/var/tmp"))  # 0700
     home = closed / "a path with spaces" / ("and-it-is-deep-" * 5) / "home"
-    made = Other(home, cluster.docker_host)
+    made = Other(home, docker_host)
     yield made
     made.command("down")
     shutil.rmtree(closed, ignore_errors=True)
 
 
-def test_up_status_and_down_work_in_a_deep_path_with_a_space(other: Other) -> None:
-    first = other.command("up")
-    assert first.returncode == 0, first.stdout + first.stderr
-    pids = other.pids()
-    again = other.command("up")
+@pytest.fixture
+def other(cluster: Cluster) -> Iterator[Other]:
+    """A cluster of this test, not up."""
+    with new_cluster(cluster.docker_host) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def shared(cluster: Cluster) -> Iterator[Other]:
+    """A cluster of several tests; it comes up although its first ``up`` was killed."""
+    with new_cluster(cluster.docker_host) as made:
+        made.kill_an_up(1.2)
+        yield made
+
+
+@pytest.fixture
+def running(shared: Other) -> Other:
+    """The shared cluster, up."""
+    done = shared.command("up")
+    assert done.returncode == 0, done.stdout + done.stderr
+    return shared
+
+
+def test_up_succeeds_after_a_killed_up_and_leaves_a_running_cluster_as_it_is(
+    running: Other,
+) -> None:
+    pids = running.pids()
+    again = running.command("up")
     assert again.returncode == 0, again.stdout + again.stderr
-    assert other.pids() == pids, "a second up must leave a running cluster as it is"
-    assert other.command("status").returncode == 0
+    assert running.pids() == pids
+    assert running.command("status").returncode == 0
+
+
+def test_one_process_can_be_stopped_and_started(running: Other) -> None:
+    assert running.command("stop", "object-2").returncode == 0
+    assert running.pids()["object-2"] is None
+    assert running.command("status").returncode == 1
+    assert running.command("start", "object-2").returncode == 0
+    assert running.command("status").returncode == 0
+    assert running.command("stop", "sandboxd").returncode == 0
+    time.sleep(1.5)
+    assert running.pids()["sandboxd"] is None, "the keeper leaves down what was stopped by hand"
+    unknown = running.command("stop", "object-9")
+    assert unknown.returncode == 1
+    assert "object-1" in unknown.stderr
+
+
+def test_down_removes_everything_of_a_running_cluster_and_can_be_repeated(running: Other) -> None:
     for _ in range(2):
-        done = other.command("down")
+        done = running.command("down")
         assert done.returncode == 0, done.stdout + done.stderr
-        assert other.traces() == NOTHING
-    assert other.command("status").returncode == 1
+        assert running.traces() == NOTHING
+    assert running.command("status").returncode == 1
 
 
 def claims(home: Path) -> list[Path]:
@@ -176,13 +218,6 @@ def test_down_removes_everything_after_a_killed_up(other: Other, seconds: float)
     assert other.traces() == NOTHING
 
 
-def test_up_succeeds_after_a_killed_up(other: Other) -> None:
-    other.kill_an_up(1.2)
-    done = other.command("up")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert other.command("status").returncode == 0
-
-
 def test_down_ends_an_up_in_progress(other: Other) -> None:
     up = other.begin("up")
     other.await_begin()
@@ -193,13 +228,12 @@ def test_down_ends_an_up_in_progress(other: Other) -> None:
     assert other.traces() == NOTHING
 
 
-def test_down_succeeds_when_all_processes_were_killed(other: Other) -> None:
-    assert other.command("up").returncode == 0
-    for name, pid in other.pids().items():
+def test_down_succeeds_when_all_processes_were_killed(running: Other) -> None:
+    for name, pid in running.pids().items():
         if name != "dockerd":
             os.kill(pid, signal.SIGKILL)
-    assert other.command("down").returncode == 0
-    assert other.traces() == NOTHING
+    assert running.command("down").returncode == 0
+    assert running.traces() == NOTHING
 
 
 def test_the_keeper_stops_a_cluster_whose_home_was_deleted(other: Other) -> None:
@@ -252,18 +286,3 @@ def test_a_killed_session_leaves_no_cluster(cluster: Cluster, has_cleaner: bool)
     wait_for(lambda: not home.exists(), 60, "the home to be deleted")
     assert Traces.of(node_id, cluster.docker_host) == NOTHING
     assert claims(home) == []
-
-
-def test_one_process_can_be_stopped_and_started(other: Other) -> None:
-    assert other.command("up").returncode == 0
-    assert other.command("stop", "object-2").returncode == 0
-    assert other.pids()["object-2"] is None
-    assert other.command("status").returncode == 1
-    assert other.command("start", "object-2").returncode == 0
-    assert other.command("status").returncode == 0
-    assert other.command("stop", "sandboxd").returncode == 0
-    time.sleep(1.5)
-    assert other.pids()["sandboxd"] is None, "the keeper leaves down what was stopped by hand"
-    unknown = other.command("stop", "object-9")
-    assert unknown.returncode == 1
-    assert "object-1" in unknown.stderr
