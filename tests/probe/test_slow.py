@@ -1,7 +1,8 @@
-"""Slow storlets and slow clients under Swift's own timeouts (10 s between servers): each runs once
-and succeeds.
+"""Slow storlets and slow clients under Swift's own timeouts: each runs once and succeeds.
 
-All requests wait at the same time: one fixture starts them, and each test checks one.
+Swift's timeouts and the heartbeat are a third or a quarter of their defaults, so that the tests
+need not wait for a minute.  All requests wait at the same time: one fixture starts them, and each
+test checks one.
 """
 
 from __future__ import annotations
@@ -16,13 +17,29 @@ from typing import Any
 import pytest
 
 from tests.support.accounts import unique
+from tests.support.cluster import Cluster
 from tests.support.host import check_numbered, new_key
 from tests.support.http import Answer, raw_connection
 from tests.support.storlets import PLACEMENTS, Tool
 from tests.support.tenant import Tenant
 
-SILENT_SECONDS = 60
-PAUSE_SECONDS = 25
+NODE_SECONDS = 3
+CLIENT_SECONDS = 12
+#: Defaults: 10 s between servers, 60 s for a client, a heartbeat each 3 s.
+TIMEOUTS: dict[str, dict[str, object]] = {
+    "proxy-server.conf:DEFAULT": {"client_timeout": CLIENT_SECONDS},
+    "proxy-server.conf:app:proxy-server": {"node_timeout": NODE_SECONDS},
+    "internal-client.conf:app:proxy-server": {"node_timeout": NODE_SECONDS},
+    "object-server-1.conf:app:object-server": {"client_timeout": CLIENT_SECONDS},
+    "object-server-2.conf:app:object-server": {"client_timeout": CLIENT_SECONDS},
+    "storlet.conf:placement": {"heartbeat_seconds": 1},
+}
+#: Longer than all of Swift's timeouts, and longer than twice that between servers.
+SILENT_SECONDS = 15
+PAUSE_SECONDS = 8
+#: Pieces of a slow client, one each half a second: longer than a server waits for another.
+PIECES = 16
+PIECE_SECONDS = 0.5
 UPLOAD = bytes(range(256)) * 16
 
 
@@ -38,7 +55,13 @@ class Waiting:
 
 
 @pytest.fixture(scope="module")
-def waiting(tenant: Tenant, java: Callable[[str], Tool]) -> Iterator[Waiting]:
+def _impatient(cluster: Cluster, nothing_is_left: None) -> Iterator[None]:
+    with cluster.configured(TIMEOUTS):
+        yield
+
+
+@pytest.fixture(scope="module")
+def waiting(_impatient: None, tenant: Tenant, java: Callable[[str], Tool]) -> Iterator[Waiting]:
     found = Waiting()
     with ThreadPoolExecutor(32) as pool:
 
@@ -61,7 +84,7 @@ def waiting(tenant: Tenant, java: Callable[[str], Tool]) -> Iterator[Waiting]:
                 lines="100",
                 pause=str(PAUSE_SECONDS),
             )
-            begin(f"trickle-{place}", tool.get, tenant.path, "numbered", trickle="7", every="3.5")
+            begin(f"trickle-{place}", tool.get, tenant.path, "numbered", trickle="7", every="1.2")
             begin(
                 f"copy-{place}",
                 tool.copy,
@@ -100,7 +123,7 @@ def waiting(tenant: Tenant, java: Callable[[str], Tool]) -> Iterator[Waiting]:
 
 
 def read_slowly(tenant: Tenant, placement: str) -> tuple[int, str]:
-    """Read 1 KiB a second for some seconds, then the rest; return size and MD5."""
+    """Read 1 KiB at a time for some seconds, then the rest; return size and MD5."""
     tool, size = tenant.tool(placement), 20_000_000
     connection, response = tenant.client.open(
         "GET", tenant.path, tool.headers(), query={"do": "flood", "bytes": str(size)}
@@ -109,25 +132,25 @@ def read_slowly(tenant: Tenant, placement: str) -> tuple[int, str]:
         assert response.status == 200
         digest, got = hashlib.md5(usedforsecurity=False), 0
         for number in range(1_000_000):
-            piece = response.read(1024 if number < 15 else 1 << 20)
+            piece = response.read(1024 if number < PIECES else 1 << 20)
             if not piece:
                 break
             got += len(piece)
             digest.update(piece)
-            time.sleep(1 if number < 15 else 0)
+            time.sleep(PIECE_SECONDS if number < PIECES else 0)
     return got, digest.hexdigest()
 
 
 def upload_slowly(tenant: Tenant) -> tuple[int, bytes]:
-    """Upload a body in 16 pieces, a second apart."""
+    """Upload a body in pieces."""
     path = f"data/{unique('upload')}"
     with raw_connection(tenant.client) as client:
         client.send_head(
             "PUT", path, {**tenant.tool().headers(), "Content-Length": str(len(UPLOAD))}
         )
-        for start in range(0, len(UPLOAD), 256):
-            client.send(UPLOAD[start : start + 256])
-            time.sleep(1)
+        for start in range(0, len(UPLOAD), len(UPLOAD) // PIECES):
+            client.send(UPLOAD[start : start + len(UPLOAD) // PIECES])
+            time.sleep(PIECE_SECONDS)
         status, _ = client.read_head()
     return status, tenant.client.get(path).body
 
@@ -170,13 +193,13 @@ def test_a_slow_put_is_stored(tenant: Tenant, waiting: Waiting, name: str) -> No
     assert tenant.count(waiting.keys[name]) == 1
 
 
-def test_a_storlet_that_computes_for_a_minute_before_its_first_byte_runs_once(
+def test_a_storlet_that_is_silent_beyond_swifts_timeouts_runs_once(
     tenant: Tenant, waiting: Waiting, placement: str
 ) -> None:
     check(tenant, waiting, f"silent-{placement}", 1)
 
 
-def test_java_that_computes_for_a_minute_runs_once(
+def test_java_that_is_silent_beyond_swifts_timeouts_runs_once(
     tenant: Tenant, waiting: Waiting, java: Callable[[str], Tool], placement: str
 ) -> None:
     answer: Answer = waiting.answer(f"java-{placement}")
