@@ -20,7 +20,9 @@ from tests.support.http import Client
 from tests.support.storlets import Tool, Toolbox
 from tests.support.waiting import retry_until
 
-FLOOD = 100
+FLOOD = 80
+#: How long a run of the flood takes.
+SLOW = "0.5"
 CONTENT = b"of another tenant"
 
 
@@ -55,7 +57,7 @@ def test_a_flood_of_slow_runs_does_not_delay_another_tenant(
     path = f"{other.storlet}/o"
     assert elsewhere.get(path).body == CONTENT
     began = time.monotonic()
-    flood = [crowd.submit(anywhere.get, plain, "slow", before="1") for _ in range(FLOOD)]
+    flood = [crowd.submit(anywhere.get, plain, "slow", before=SLOW) for _ in range(FLOOD)]
     assert retry_until(lambda: any(one.waiting for one in snapshot(cluster.run_dir).values()))
     latencies = []
     while not all(one.done() for one in flood):
@@ -64,6 +66,7 @@ def test_a_flood_of_slow_runs_does_not_delay_another_tenant(
         latencies.append(time.monotonic() - sent)
         assert (answer.status, answer.body) == (200, CONTENT), answer
         time.sleep(0.05)
+    took = time.monotonic() - began
     answers = [one.result() for one in flood]
     counts = Counter(answer.status for answer in answers)
     assert counts[200] > FLOOD // 2
@@ -74,14 +77,14 @@ def test_a_flood_of_slow_runs_does_not_delay_another_tenant(
     assert len(latencies) > 10
     assert sorted(latencies)[len(latencies) // 2] < 0.5, latencies
     # A request queued behind the flood would wait for all of it.
-    assert max(latencies) < 8 < time.monotonic() - began
+    assert max(latencies) < took / 2, (latencies, took)
     assert retry_until(lambda: await_no_slot_in_use(cluster))
 
 
 def test_the_answer_has_the_time_in_the_queue(
     cluster: Cluster, any_tool: Tool, plain: str, crowd: ThreadPoolExecutor
 ) -> None:
-    answers = list(crowd.map(lambda _: any_tool.get(plain, "slow", before="1"), range(50)))
+    answers = list(crowd.map(lambda _: any_tool.get(plain, "slow", before=SLOW), range(50)))
     waits = []
     for answer in answers:
         assert answer.status == 200, answer
