@@ -6,11 +6,14 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from storlet_daemon import selftest
-from tests.support.accounts import info_of
+from tests.support.accounts import info_of, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Client
 from tests.support.storlets import Tool
@@ -30,8 +33,33 @@ def as_data(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     return value
 
 
-def test_both_classes_pass_and_every_test_is_shown(cluster: Cluster) -> None:
+@dataclass(frozen=True)
+class Checked:
+    """A check, which takes seconds, and the containers of an account before and after it."""
+
+    done: subprocess.CompletedProcess[str]
+    before: list[str]
+    after: list[str]
+
+
+@pytest.fixture(scope="module")
+def checked(owner: Client, storlet_names: dict[str, str], cluster: Cluster) -> Checked:
+    name = unique("c")
+    for path in (name, f"{name}/o"):
+        assert owner.put(path).status == 201
+    assert Tool(owner, storlet_names["python"]).get(f"{name}/o").status == 200
+
+    def containers() -> list[str]:
+        shown = as_data(storlet(cluster, "sandboxes", "--json"))
+        return [one["container"] for one in shown["sandboxes"] if one["account"] == owner.account]
+
+    before = containers()
     done = storlet(cluster, "sandboxes", "--check")
+    return Checked(done, before, containers())
+
+
+def test_both_classes_pass_and_every_test_is_shown(checked: Checked) -> None:
+    done = checked.done
 
     assert done.returncode == 0, done.stdout + done.stderr
     for name in CLASSES:
@@ -42,8 +70,8 @@ def test_both_classes_pass_and_every_test_is_shown(cluster: Cluster) -> None:
     assert "FAIL" not in done.stdout
 
 
+@pytest.mark.usefixtures("checked")
 def test_the_log_has_a_line_for_each_class(cluster: Cluster) -> None:
-    storlet(cluster, "sandboxes", "--check")
     log = cluster.process("sandboxd").log.read_text(encoding="utf-8")
 
     for name in CLASSES:
@@ -74,18 +102,10 @@ def test_json_output_has_the_sandbox_and_its_storlets(
 
 
 def test_a_check_leaves_running_sandboxes_alone(
-    any_tool: Tool, plain: str, owner: Client, cluster: Cluster
+    checked: Checked, any_tool: Tool, plain: str, cluster: Cluster
 ) -> None:
-    assert any_tool.get(plain).status == 200
-
-    def containers() -> list[str]:
-        shown = as_data(storlet(cluster, "sandboxes", "--json"))
-        return [one["container"] for one in shown["sandboxes"] if one["account"] == owner.account]
-
-    before = containers()
-    assert storlet(cluster, "sandboxes", "--check").returncode == 0
-
-    assert containers() == before
+    assert checked.before
+    assert checked.after == checked.before
     assert any_tool.get(plain).status == 200
     assert not (cluster.state_dir / "self-test-object").exists()
 
