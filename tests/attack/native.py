@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from tests.attack.arena import DEADLINES, ENDS_SOON, Attacker, must, outcome
+from tests.attack.arena import DEADLINES, ENDS_SOON, NO_OUTPUT, Attacker, must, outcome
 from tests.attack.attack import NATIVE, Attack
 from tests.attack.escape import all_refused, calls, donated
 from tests.attack.lies import TO_FILTER, TO_SUPERVISOR
@@ -64,7 +64,7 @@ def services(attacker: Attacker) -> str:
     tool = Tool(client, ASKING)
     seen: dict[str, int] = {}
     for way in WAYS:
-        answer = tool.get(attacker.path, "services", ENDS_SOON, way=way, object=f"/{attacker.path}")
+        answer = tool.get(attacker.path, "services", NO_OUTPUT, way=way, object=f"/{attacker.path}")
         found = outcome(answer)
         must(answer.status == 422, (way, answer))
         must(answer.error not in ("internal", "access.denied"), (way, answer))
@@ -89,7 +89,7 @@ def leaves(attacker: Attacker) -> str:
     must(client.put("storlet/leaver.sh", LEAVER, headers).status == 201, "the storlet")
     seen: dict[str, int] = {}
     for then in LEFT:
-        answer = Tool(client, "leaver.sh").get(attacker.path, "leave", then=then)
+        answer = Tool(client, "leaver.sh").get(attacker.path, "leave", ENDS_SOON, then=then)
         found = outcome(answer)
         must(found != "200", (then, answer))
         must(answer.error not in ("internal", "access.denied"), (then, answer))
