@@ -5,6 +5,7 @@ Tests never restart or configure ``cluster``; tests that need other options use 
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from tests.support.accounts import delete_large_objects, prepare_account, unique, users_of
 from tests.support.cluster import Cluster
 from tests.support.http import Client
-from tests.support.storlets import LANGUAGES, Tool, Toolbox
+from tests.support.storlets import LANGUAGES, PLACEMENTS, Tool, Toolbox
 
 
 @pytest.fixture(scope="session")
@@ -39,9 +40,9 @@ def other_names(other_owner: Client, toolbox: Toolbox) -> dict[str, str]:
 
 
 @pytest.fixture
-def there(other_owner: Client, other_names: dict[str, str], language: str, placement: str) -> Tool:
-    """The multitool on ``other_cluster``, in both languages and placements."""
-    return Tool(other_owner, other_names[language], placement)
+def there(other_owner: Client, other_names: dict[str, str], language: str, crossed: str) -> Tool:
+    """The multitool on ``other_cluster``, in both languages and placements, as ``tool``."""
+    return Tool(other_owner, other_names[language], crossed)
 
 
 @pytest.fixture(scope="session")
@@ -56,8 +57,26 @@ def language(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def tool(owner: Client, storlet_names: dict[str, str], language: str, placement: str) -> Tool:
-    """The multitool; a test that uses it runs for both languages and placements."""
+def crossed(request: pytest.FixtureRequest, language: str) -> str:
+    """A placement for the language: a test has each placement once.
+
+    A worker does not know where it runs, and a placement does not depend on the language.  So two
+    of the four pairs are enough for a test; its name decides which two, so that the tests of a
+    module have all pairs.
+    """
+    turn = zlib.crc32(request.function.__name__.encode()) + LANGUAGES.index(language)
+    return PLACEMENTS[turn % len(PLACEMENTS)]
+
+
+@pytest.fixture
+def tool(owner: Client, storlet_names: dict[str, str], language: str, crossed: str) -> Tool:
+    """The multitool; a test that uses it runs for both languages and both placements, twice."""
+    return Tool(owner, storlet_names[language], crossed)
+
+
+@pytest.fixture
+def each_tool(owner: Client, storlet_names: dict[str, str], language: str, placement: str) -> Tool:
+    """The multitool; a test that uses it runs for each language in each placement."""
     return Tool(owner, storlet_names[language], placement)
 
 

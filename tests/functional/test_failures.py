@@ -12,13 +12,15 @@ from tests.support.http import Client
 from tests.support.storlets import SOURCES, Tool, Toolbox, declaration
 
 
-def test_a_storlet_that_raises_before_output_is_422_and_runs_once(tool: Tool, plain: str) -> None:
+def test_a_storlet_that_raises_before_output_is_422_and_runs_once(
+    each_tool: Tool, plain: str
+) -> None:
     key, word = unique("raise"), unique("word")
-    answer = tool.get(plain, "fail", count=key, word=word)
+    answer = each_tool.get(plain, "fail", count=key, word=word)
     assert (answer.status, answer.error, answer.is_broken) == (422, "storlet.failed", False)
-    assert answer.headers["X-Storlet-Ran-On"] == tool.placement
+    assert answer.headers["X-Storlet-Ran-On"] == each_tool.placement
     assert "X-Storlet-Invocation" in answer.headers
-    assert tool.count(plain, key) == 1
+    assert each_tool.count(plain, key) == 1
 
 
 def test_the_traceback_is_for_the_owner_of_the_storlet_only(
@@ -42,14 +44,14 @@ def test_the_traceback_is_for_the_owner_of_the_storlet_only(
 
 @pytest.mark.parametrize("how", ["raise", "exit"])
 def test_a_failure_after_half_the_output_breaks_the_connection(
-    tool: Tool, plain: str, how: str
+    each_tool: Tool, plain: str, how: str
 ) -> None:
     key = unique("half")
-    answer = tool.get(plain, "fail", count=key, after="3000000", how=how, pause="0.5")
+    answer = each_tool.get(plain, "fail", count=key, after="3000000", how=how, pause="0.5")
     assert (answer.status, answer.is_broken) == (200, True)
     assert set(answer.body) <= {ord("x")}
     assert len(answer.body) <= 3_000_000
-    assert tool.count(plain, key) == 1
+    assert each_tool.count(plain, key) == 1
 
 
 @pytest.mark.parametrize("how", ["raise", "exit"])

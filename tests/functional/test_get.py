@@ -23,9 +23,9 @@ def md5(data: bytes) -> str:
 
 
 def test_a_storlet_transforms_the_object_on_its_way_out(
-    tool: Tool, plain: str, content: bytes
+    each_tool: Tool, plain: str, content: bytes
 ) -> None:
-    answer = tool.get(plain, "upper")
+    answer = each_tool.get(plain, "upper")
     assert (answer.status, answer.body, answer.is_broken) == (200, content.upper(), False)
 
 
@@ -81,8 +81,8 @@ def test_metadata_in_utf8_reach_the_storlet_and_the_client(
     assert answer.meta("Name") == "Élan 語"
 
 
-def test_the_storlet_sees_the_metadata_of_the_object(tool: Tool, plain: str) -> None:
-    assert tool.describe(plain)["input.0.meta.colour"] == "red"
+def test_the_storlet_sees_the_metadata_of_the_object(each_tool: Tool, plain: str) -> None:
+    assert each_tool.describe(plain)["input.0.meta.colour"] == "red"
 
 
 def test_the_user_metadata_of_the_object_stay_unless_the_storlet_sets_others(
@@ -427,10 +427,10 @@ def test_slow_output_reaches_the_client_while_the_storlet_works(tool: Tool, plai
         connection.close()
 
 
-def test_a_storlet_need_not_read_its_input(tool: Tool, owner: Client, container: str) -> None:
+def test_a_storlet_need_not_read_its_input(each_tool: Tool, owner: Client, container: str) -> None:
     path = f"{container}/big"
     assert owner.put(path, b"x" * 3_000_000).status == 201
-    assert tool.get(path, "version").body == b"1"
+    assert each_tool.get(path, "version").body == b"1"
 
 
 def test_much_output_from_little_input(tool: Tool, plain: str) -> None:

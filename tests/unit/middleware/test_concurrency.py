@@ -39,14 +39,18 @@ def pipe() -> Iterator[tuple[int, int]]:
         os.close(end_)
 
 
-@pytest.fixture(autouse=True)
-def timers_before() -> Iterator[int]:
-    """Count the hub's other timers; a test adds none that outlives the next tick."""
+@pytest.fixture(scope="module", autouse=True)
+def _ticks_of_other_modules() -> None:
+    """Wait for the ticks that other modules have left."""
     sleep(0.25)
+
+
+@pytest.fixture(autouse=True)
+def timers_before(_ticks_of_other_modules: None) -> Iterator[int]:
+    """Count the hub's other timers; a test adds none that outlives the next ticks."""
     before = timers()
     yield before
-    sleep(0.25)
-    assert timers() <= before
+    assert wait_until(lambda: timers() <= before, 1)
 
 
 def timers() -> int:
