@@ -19,6 +19,7 @@ from typing import BinaryIO
 import pytest
 
 from storlet_client.builder import bundler, template, wheels
+from storlet_client.cli.main import main
 from storlet_client.errors import ConfigurationError, Refused, StorletsError
 from storlet_client.local import subject as subjects
 from storlet_client.local.here import run_here
@@ -29,7 +30,9 @@ from storlet_client.storlets import Storlets
 from storlet_middleware.aio.docker_api import DockerApi
 from tests.support.accounts import unique
 from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.forking import Ended
 from tests.support.http import Client
+from tests.support.local_node import one_node
 from tests.support.waiting import retry_until, wait_for
 
 #: Does what its parameter says.
@@ -96,9 +99,26 @@ def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def node(output: Path) -> Iterator[LocalNode]:
-    with output.open("wb") as file, LocalNode(file.fileno()) as node:
+def node(cluster: Cluster, output: Path) -> Iterator[LocalNode]:
+    with one_node(cluster, output) as node:
         yield node
+
+
+class Here:
+    """The command ``storlet`` in this process, where all commands share the node."""
+
+    def __init__(self, captured: pytest.CaptureFixture[str]) -> None:
+        self._captured = captured
+
+    def run(self, *words: str) -> Ended:
+        self._captured.readouterr()
+        code = main(words)
+        return Ended(code, *self._captured.readouterr())
+
+
+@pytest.fixture
+def here(node: LocalNode, capfd: pytest.CaptureFixture[str]) -> Here:
+    return Here(capfd)
 
 
 def run(node: LocalNode, bundle: Path, action: str, **limits: str) -> Outcome:
@@ -146,21 +166,27 @@ def test_a_sandbox_has_no_network(node: LocalNode, bundle: Path) -> None:
     assert outcome.message == "PermissionError: [Errno 1] Operation not permitted", outcome
 
 
-@pytest.mark.parametrize("action", ["fail", "memory", "copy", "control"])
-def test_errors_are_those_of_a_cluster(
-    node: LocalNode, bundle: Path, users: dict[str, Client], action: str
-) -> None:
+@pytest.fixture(scope="module")
+def deployed(bundle: Path, users: dict[str, Client]) -> Iterator[Storlets]:
+    """A new account with the storlet and an object."""
     client = users["admin:admin"].on(f"AUTH_{unique('local')}")
     assert client.put("").status in {201, 202}
-    parameters = {"text" if action != "copy" else "txt": action}
-    limits = {"Memory": "32M"}
     with Storlets(Token(client.storage_url, client.token)) as storlets:
         storlets.enable()
         # The cases of the template are for its own source.
         storlets.deploy_bundle("fruit", bundle.read_bytes(), check=False)
         storlets.upload("samples/input", b"one apple\n")
-        with pytest.raises(Refused) as caught:
-            _read(storlets, parameters, limits)
+        yield storlets
+
+
+@pytest.mark.parametrize("action", ["fail", "memory", "copy", "control"])
+def test_errors_are_those_of_a_cluster(
+    node: LocalNode, bundle: Path, deployed: Storlets, action: str
+) -> None:
+    parameters = {"text" if action != "copy" else "txt": action}
+    limits = {"Memory": "32M"}
+    with pytest.raises(Refused) as caught:
+        _read(deployed, parameters, limits)
     outcome = node.run(bundle, [Input(bundle)], parameters, limits)
     assert outcome.code == caught.value.code
     assert caught.value.message.startswith(outcome.message)
@@ -198,12 +224,11 @@ def seen(source):
 
 
 def test_a_run_in_a_project_names_the_input_only(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Here, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(template.make(tmp_path / "cherry"))
-    done = storlet("run", "sample.txt", "-p", "text=apple")
-    out, err = done.communicate(timeout=120)
-    assert (done.returncode, out) == (0, b"one apple\nthree apples\n"), err
+    done = here.run("run", "sample.txt", "-p", "text=apple")
+    assert (done.code, done.out) == (0, "one apple\nthree apples\n"), done
 
 
 def test_a_plain_file_runs_on_standard_input(
@@ -219,24 +244,26 @@ def test_a_plain_file_runs_on_standard_input(
     assert (done.returncode, out) == (0, (sample / "expected.csv").read_bytes()), err
 
 
-def test_a_java_project_runs(tmp_path: Path) -> None:
+def test_a_java_project_runs_and_is_checked(here: Here, tmp_path: Path) -> None:
     made = template.make(tmp_path / "grape", "java")
-    done = storlet("run", str(made), str(made / "sample.txt"), "-p", "text=apple")
-    out, err = done.communicate(timeout=120)
-    assert (done.returncode, out) == (0, b"one apple\nthree apples\n"), err
+    bundle = bundler.build(made, tmp_path, wheels.Sandbox())
+    done = here.run("run", str(bundle), str(made / "sample.txt"), "-p", "text=apple")
+    assert (done.code, done.out) == (0, "one apple\nthree apples\n"), done
+    assert here.run("check", str(bundle)).out == "grape 0.1.0 loads in the sandbox\n"
 
 
-def test_the_cases_of_a_project_and_of_its_bundle_run_in_one_sandbox(tmp_path: Path) -> None:
+def test_the_cases_of_a_project_and_of_its_bundle_run_in_one_sandbox(
+    here: Here, tmp_path: Path
+) -> None:
     made = template.make(tmp_path / "plum")
     built = bundler.build(made, tmp_path / "dist", wheels.Sandbox())
     for source in (made, built):
-        done = storlet("test", "--sandbox", str(source))
-        out, err = done.communicate(timeout=120)
-        assert (done.returncode, b"lines with apples  ok" in out) == (0, True), err
+        done = here.run("test", "--sandbox", str(source))
+        assert (done.code, "lines with apples  ok" in done.out) == (0, True), done
 
 
 def test_a_storlet_with_two_outputs_runs_here_and_on_a_cluster(
-    tmp_path: Path, users: dict[str, Client]
+    here: Here, tmp_path: Path, users: dict[str, Client]
 ) -> None:
     made = template.make(tmp_path / "date")
     source, second = made / "src/date.py", tmp_path / "second"
@@ -248,15 +275,13 @@ def test_a_storlet_with_two_outputs_runs_here_and_on_a_cluster(
         .replace('output = "expected.txt"', 'output = ["nothing.txt", "expected.txt"]')
     )
     (made / "storlet.toml").write_text(f"{toml}\n[outputs]\ncount = 2\n")
-    done = storlet("test", "--sandbox", str(made))
-    out, err = done.communicate(timeout=120)
-    assert (done.returncode, b"lines with apples  ok" in out) == (0, True), out + err
+    done = here.run("test", "--sandbox", str(made))
+    assert (done.code, "lines with apples  ok" in done.out) == (0, True), done
     words = ("run", str(made), str(made / "sample.txt"), "-p", "text=apple", "-m", "colour=red")
-    done = storlet(*words, "--further-output", str(second))
-    out, err = done.communicate(timeout=120)
-    assert (done.returncode, out) == (0, b""), err
+    done = here.run(*words, "--further-output", str(second))
+    assert (done.code, done.out) == (0, ""), done
     assert second.read_bytes() == b"one apple\nthree apples\n"
-    assert b"metadata of output 2: colour: red" in err
+    assert "metadata of output 2: colour: red" in done.err
     client = users["admin:admin"].on(f"AUTH_{unique('local')}")
     assert client.put("").status in {201, 202}
     bundle = bundler.build(made, tmp_path / "dist", wheels.Sandbox())
@@ -326,7 +351,7 @@ def test_the_reason_why_there_is_no_sandbox_is_given(
     assert reason in str(caught.value)
 
 
-def test_all_faults_of_a_project_are_found_in_one_check(tmp_path: Path) -> None:
+def test_all_faults_of_a_project_are_found_in_one_check(here: Here, tmp_path: Path) -> None:
     made = template.make(tmp_path / "pear")
     source = made / "src/pear.py"
     source.write_text(source.read_text().replace("class Pear", "class Apple"))
@@ -334,22 +359,15 @@ def test_all_faults_of_a_project_are_found_in_one_check(tmp_path: Path) -> None:
         (made / "src/lib" / name).mkdir(parents=True)
         (made / "src/lib" / name / "__init__.py").write_text(text)
     (made / "src/lib/other.so").write_bytes(b"MZ")
-    done = storlet("check", str(made))
-    _, err = done.communicate(timeout=120)
-    assert done.returncode == 1
+    done = here.run("check", str(made))
+    assert done.code == 1
     for fault in (
-        b"storlet: lib/other.so: not a native library of Linux",
-        b"storlet: library broken: ModuleNotFoundError: No module named 'no_such_module'",
-        b"storlet: library ending: the import ended the run: storlet.failed",
-        b"storlet: storlet.load: LoadError: module pear has no class Pear",
+        "storlet: lib/other.so: not a native library of Linux",
+        "storlet: library broken: ModuleNotFoundError: No module named 'no_such_module'",
+        "storlet: library ending: the import ended the run: storlet.failed",
+        "storlet: storlet.load: LoadError: module pear has no class Pear",
     ):
-        assert fault in err, err
-
-
-def test_a_java_project_is_checked(tmp_path: Path) -> None:
-    made = template.make(tmp_path / "grape", "java")
-    done = storlet("check", str(made))
-    assert done.communicate(timeout=120)[0] == b"grape 0.1.0 loads in the sandbox\n"
+        assert fault in done.err, done
 
 
 def test_a_debugger_connects_to_the_jvm_of_a_java_project(tmp_path: Path) -> None:
@@ -390,29 +408,26 @@ def debugger(host: str, port: int) -> socket.socket:
     return connection
 
 
-def test_a_java_project_runs_in_a_jvm_here(tmp_path: Path) -> None:
+def test_a_java_project_runs_in_a_jvm_here(here: Here, tmp_path: Path) -> None:
     made = template.make(tmp_path / "grape", "java")
     source = made / "src/Grape.java"
     words = ("--no-sandbox", str(made), str(made / "sample.txt"))
-    done = storlet("run", *words, "-p", "text=apple", "-m", "colour=red")
-    out, err = done.communicate(timeout=120)
-    assert (done.returncode, out) == (0, b"one apple\nthree apples\n"), err
-    assert b"kept 2 lines" in err
-    assert b"metadata colour: red" in err
+    done = here.run("run", *words, "-p", "text=apple", "-m", "colour=red")
+    assert (done.code, done.out) == (0, "one apple\nthree apples\n"), done
+    assert "kept 2 lines" in done.err
+    assert "metadata colour: red" in done.err
     several, second = source.read_text().replace("outputs.get(0)", "outputs.get(1)"), tmp_path / "o"
     once, manifest = source.read_text(), (made / "storlet.toml").read_text()
     source.write_text(several)
     (made / "storlet.toml").write_text(f"{manifest}\n[outputs]\ncount = 2\n")
-    done = storlet("run", *words, "-p", "text=apple", "--further-output", str(second))
-    out, err = done.communicate(timeout=120)
-    assert (done.returncode, out) == (0, b""), err
+    done = here.run("run", *words, "-p", "text=apple", "--further-output", str(second))
+    assert (done.code, done.out) == (0, ""), done
     assert second.read_bytes() == b"one apple\nthree apples\n"
     source.write_text(once)
     (made / "storlet.toml").write_text(manifest)
     text = source.read_text().replace("int kept = 0;", 'int kept = Integer.parseInt("no");')
     source.write_text(text)
-    done = storlet("run", *words)
-    out, err = done.communicate(timeout=120)
-    assert (done.returncode, out) == (4, b""), err
-    assert b"storlet: storlet.failed: java.lang.NumberFormatException" in err
-    assert b"at Grape.invoke(Grape.java" in err
+    done = here.run("run", *words)
+    assert (done.code, done.out) == (4, ""), done
+    assert "storlet: storlet.failed: java.lang.NumberFormatException" in done.err
+    assert "at Grape.invoke(Grape.java" in done.err

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,15 +12,18 @@ from typing import Any
 
 import pytest
 
-from storlet_client.errors import BrokenAnswer, Refused
+from storlet_client.cli.main import main
+from storlet_client.errors import BrokenAnswer, NotThere, Refused
 from storlet_client.login import Token
 from storlet_client.operations import Manifest
 from storlet_client.storlets import Storlets
 from storlet_middleware import names
 from tests.support.accounts import unique
 from tests.support.bundles import bundle
-from tests.support.cluster import CHECKOUT, Cluster
+from tests.support.cluster import Cluster
+from tests.support.forking import Ended
 from tests.support.http import Client
+from tests.support.local_node import one_node
 from tests.support.waiting import retry_until
 
 SOURCE = b"""
@@ -51,7 +53,7 @@ def packed(version: bytes) -> bytes:
 class Account:
     client: Client
     storlets: Storlets
-    conf: Path
+    captured: pytest.CaptureFixture[str]
 
     def get(self, how: str, **more: Any) -> str:
         """The id of a run whose record is kept."""
@@ -71,33 +73,47 @@ class Account:
         record: dict[str, Any] = json.loads(answer.body)
         return record
 
-    def replay(self, invocation: str, *more: str) -> subprocess.CompletedProcess[str]:
+    def replay(self, invocation: str, *more: str) -> Ended:
+        """The end of the command; it runs in this process."""
         self.record(invocation)
-        command = [sys.executable, "-W", "ignore", "-m", "storlet_client.cli.main",
-                   "--os-storage-url", self.client.storage_url, "--os-auth-token",
-                   self.client.token, "replay", invocation, *more]  # fmt: skip
-        environment = {"PATH": "/usr/bin:/bin:/usr/sbin:/sbin", "PYTHONPATH": str(CHECKOUT),
-                       "STORLET_LOCAL_CONF": str(self.conf), "HOME": "/root"}  # fmt: skip
-        return subprocess.run(
-            command, capture_output=True, text=True, check=False, env=environment, timeout=120
-        )
+        login = ("--os-storage-url", self.client.storage_url, "--os-auth-token", self.client.token)
+        self.captured.readouterr()
+        code = main([*login, "replay", invocation, *more])
+        return Ended(code, *self.captured.readouterr())
 
 
 def _found(answer: Any) -> Any:
     return answer if answer.status == 200 else None
 
 
-@pytest.fixture
-def account(users: dict[str, Client], cluster: Cluster) -> Iterator[Account]:
-    """A new account that records all runs, with the storlet and an object."""
+@pytest.fixture(scope="module")
+def opened(users: dict[str, Client]) -> Iterator[tuple[Client, Storlets]]:
+    """A new account that records all runs: its owner, and the owner's storlets."""
     client = users["admin:admin"].on(f"AUTH_{unique('replay')}")
     assert client.put("").status in {201, 202}
     with Storlets(Token(client.storage_url, client.token)) as storlets:
         storlets.enable()
         assert client.post("", headers={names.ACCOUNT_RECORDS: "all"}).status == 204
-        storlets.deploy_bundle("tool", packed(b"one "))
-        storlets.upload("samples/input", b"apple")
-        yield Account(client, storlets, cluster.storlet_conf)
+        yield client, storlets
+
+
+@pytest.fixture(scope="module")
+def node(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with one_node(cluster, tmp_path_factory.mktemp("node") / "output"):
+        yield
+
+
+@pytest.fixture
+def account(
+    opened: tuple[Client, Storlets], node: None, capfd: pytest.CaptureFixture[str]
+) -> Account:
+    """The account with the first version of the storlet, and an object."""
+    client, storlets = opened
+    with contextlib.suppress(NotThere):
+        storlets.delete("tool.storlet")
+    storlets.deploy_bundle("tool", packed(b"one "))
+    storlets.upload("samples/input", b"apple")
+    return Account(client, storlets, capfd)
 
 
 def test_a_record_has_what_a_repetition_needs(account: Account) -> None:
@@ -121,13 +137,13 @@ def test_a_run_is_repeated_with_its_version_and_compared(
     account.storlets.deploy_bundle("tool", packed(b"two "))
     out = tmp_path / "out"
     done = account.replay(run, *where, "-o", str(out), "-f", "json")
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.code == 0, done.out + done.err
     assert out.read_bytes() == b"one apple1"
-    assert [row["same"] for row in json.loads(done.stdout)] == ["yes"] * 3
+    assert [row["same"] for row in json.loads(done.out)] == ["yes"] * 3
     done = account.replay(failed, *where, "-f", "csv")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "outcome,storlet.failed,storlet.failed,yes" in done.stdout
-    assert done.stdout.count("ValueError: on purpose") == 2
+    assert done.code == 0, done.out + done.err
+    assert "outcome,storlet.failed,storlet.failed,yes" in done.out
+    assert done.out.count("ValueError: on purpose") == 2
 
 
 @pytest.mark.parametrize("where", [(), ("--local",)])
@@ -137,11 +153,11 @@ def test_a_changed_object_is_not_read_unless_any_version_will_do(
     run = account.get("ok")
     account.storlets.upload("samples/input", b"pear")
     done = account.replay(run, *where)
-    assert (done.returncode, done.stdout) == (4, "")
-    assert "samples/input has changed since the run; --any-version" in done.stderr
+    assert (done.code, done.out) == (4, "")
+    assert "samples/input has changed since the run; --any-version" in done.err
     done = account.replay(run, *where, "--any-version", "-f", "json")
-    assert done.returncode == 1, done.stderr
-    rows = {row["fact"]: row["same"] for row in json.loads(done.stdout)}
+    assert done.code == 1, done.err
+    rows = {row["fact"]: row["same"] for row in json.loads(done.out)}
     assert rows == {"outcome": "yes", "bytes": "NO", "sha256": "NO"}
 
 
@@ -153,9 +169,9 @@ def test_a_version_that_is_gone_is_not_replaced_unless_any_version_will_do(
     account.storlets.deploy_bundle("tool", packed(b"two "))
     for where in ((), ("--local",)):
         done = account.replay(run, *where)
-        assert (done.returncode, done.stdout) == (4, "")
-        assert "is not kept any more; --any-version" in done.stderr
-    assert account.replay(run, "--any-version").returncode == 1
+        assert (done.code, done.out) == (4, "")
+        assert "is not kept any more; --any-version" in done.err
+    assert account.replay(run, "--any-version").code == 1
 
 
 def test_a_plain_storlet_that_was_replaced_is_not_run(account: Account) -> None:
@@ -164,13 +180,13 @@ def test_a_plain_storlet_that_was_replaced_is_not_run(account: Account) -> None:
     with account.storlets.run("plain.py", "samples/input", {"how": "ok"}) as stream:
         assert stream.read() == b"one apple1"
     run = stream.invocation
-    assert account.replay(run).returncode == 0
-    assert "only bundles run here" in account.replay(run, "--local").stderr
+    assert account.replay(run).code == 0
+    assert "only bundles run here" in account.replay(run, "--local").err
     account.storlets.deploy("plain.py", b"VERSION = b'two '" + SOURCE, manifest, check=False)
     done = account.replay(run)
-    assert (done.returncode, "is not kept any more" in done.stderr) == (4, True), done.stderr
+    assert (done.code, "is not kept any more" in done.err) == (4, True), done.err
     done = account.replay(run, "--any-version")
-    assert done.returncode == 1, done.stderr
+    assert done.code == 1, done.err
 
 
 def test_a_failure_after_the_first_byte_is_compared_by_its_record(account: Account) -> None:
@@ -178,8 +194,8 @@ def test_a_failure_after_the_first_byte_is_compared_by_its_record(account: Accou
     with pytest.raises(BrokenAnswer), late as stream:
         stream.read()
     done = account.replay(stream.invocation, "-f", "csv")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "outcome,storlet.failed,storlet.failed,yes" in done.stdout
+    assert done.code == 0, done.out + done.err
+    assert "outcome,storlet.failed,storlet.failed,yes" in done.out
 
 
 def test_further_inputs_are_repeated_unless_one_has_changed(account: Account) -> None:
@@ -188,14 +204,14 @@ def test_further_inputs_are_repeated_unless_one_has_changed(account: Account) ->
     run = account.get("ok", resources=(further, "samples/input"))
     for where in ((), ("--local",)):
         done = account.replay(run, *where, "-f", "csv")
-        assert done.returncode == 0, done.stdout + done.stderr
-        assert "bytes,10,10,yes" in done.stdout
+        assert done.code == 0, done.out + done.err
+        assert "bytes,10,10,yes" in done.out
     account.storlets.upload(further, b"plum")
     for where in ((), ("--local",)):
         done = account.replay(run, *where)
-        assert (done.returncode, done.stdout) == (4, "")
-        assert f"{further} has changed since the run; --any-version" in done.stderr
-    assert account.replay(run, "--any-version").returncode == 0
+        assert (done.code, done.out) == (4, "")
+        assert f"{further} has changed since the run; --any-version" in done.err
+    assert account.replay(run, "--any-version").code == 0
 
 
 def test_runs_that_cannot_be_repeated_are_refused_by_name(account: Account) -> None:
@@ -206,8 +222,8 @@ def test_runs_that_cannot_be_repeated_are_refused_by_name(account: Account) -> N
         (_run_of_rule(account, rules), "rule made decided the run"),
     ):
         done = account.replay(run)
-        assert (done.returncode, done.stdout) == (4, ""), done.stderr
-        assert reason in done.stderr
+        assert (done.code, done.out) == (4, ""), done.err
+        assert reason in done.err
     assert account.storlets.invocation(put.headers["x-storlet-invocation"])["method"] == "PUT"
 
 

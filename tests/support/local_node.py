@@ -33,8 +33,8 @@ class _Shared:
 
 
 @contextmanager
-def one_node(cluster: Cluster, place: Path) -> Iterator[None]:
-    """Commands of this process use one node during the block.
+def one_node(cluster: Cluster, place: Path) -> Iterator[LocalNode]:
+    """Commands of this process use one node during the block, which gets it.
 
     :param place: a file for the output of all runs.
     """
@@ -47,5 +47,6 @@ def one_node(cluster: Cluster, place: Path) -> Iterator[None]:
             def opened(output: int) -> Iterator[_Shared]:
                 yield _Shared(node, place, output)
 
-            patch.setattr("storlet_client.cli.local.LocalNode", opened)
-            yield
+            for module in ("cli.local", "local.check", "local.repeat"):
+                patch.setattr(f"storlet_client.{module}.LocalNode", opened)
+            yield node
