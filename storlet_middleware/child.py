@@ -7,6 +7,7 @@ its limits of CPU time and memory.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from storlet_middleware import child_limits
-from storlet_middleware.concurrency import run_process, run_process_after
+from storlet_middleware.concurrency import conversation, run_process, run_process_after
 
 #: Exit statuses if a limit was exceeded.
 TOO_MUCH: Final = (-signal.SIGXCPU, -signal.SIGKILL, child_limits.NO_MEMORY)
@@ -44,6 +45,17 @@ def run_after(
     """
     command, environment = _command(module, cpu_seconds, arguments)
     return run_process_after(before, command, environment, _DEADLINE_FACTOR * cpu_seconds)
+
+
+def answers(
+    module: str, cpu_seconds: int
+) -> contextlib.AbstractContextManager[Callable[[bytes], bytes]]:
+    """Run ``module`` during a block: a :func:`~storlet_middleware.concurrency.conversation`.
+
+    The limit of CPU time is that of the whole block, the deadline that of an answer.
+    """
+    command, environment = _command(module, cpu_seconds, ())
+    return conversation(command, environment, _DEADLINE_FACTOR * cpu_seconds)
 
 
 def _command(

@@ -251,32 +251,93 @@ def _process(
     command: Sequence[str], stdin: BinaryIO, environment: Mapping[str, str]
 ) -> Iterator[Callable[[float], tuple[int, bytes]]]:
     """A process that ends with the context; the function waits for its status and its output."""
-    with os.fdopen(os.memfd_create("said"), "w+b") as stdout:
-        process = subprocess.Popen(
-            command,
-            stdin=stdin,
-            stdout=stdout,
-            stderr=subprocess.DEVNULL,
-            env=dict(environment),
-            cwd="/",
-        )
+    with (
+        os.fdopen(os.memfd_create("said"), "w+b") as stdout,
+        _started(command, stdin, stdout, environment) as process,
+    ):
 
         def result(seconds: float) -> tuple[int, bytes]:
-            ended = os.pidfd_open(process.pid)
-            try:
-                wait_readable(ended, seconds)
-            finally:
-                os.close(ended)
-            process.wait()
+            status = _status_of(process, monotonic() + seconds)
             stdout.seek(0)
-            return process.returncode, stdout.read()
+            return status, stdout.read()
 
-        try:
-            yield result
-        finally:
-            if process.poll() is None:
-                process.kill()
-                process.wait()
+        yield result
+
+
+class ProcessEnded(Exception):
+    """A process has ended, and not answered; ``status`` is its exit status."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(f"exit status {status}")
+        self.status = status
+
+
+@contextlib.contextmanager
+def conversation(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float
+) -> Iterator[Callable[[bytes], bytes]]:
+    """Run ``command`` during the block, which gets a function: it sends a line to the process, and
+    returns the line that the process answers.
+
+    The function raises :class:`ProcessEnded`, and :class:`WaitExpired` after ``seconds``.  The
+    process has ended after the block, also when this task is killed.
+    """
+    with contextlib.ExitStack() as ends:
+        ours, theirs = socket.socketpair()
+        ends.enter_context(ours)
+        # In a server of Swift the sockets are eventlet's, which do not block.
+        os.set_blocking(theirs.fileno(), True)
+        with theirs:
+            process = ends.enter_context(_started(command, theirs, theirs, environment))
+        os.set_blocking(ours.fileno(), False)
+        yield functools.partial(_answer, process, ours.fileno(), seconds)
+
+
+def _answer(process: subprocess.Popen[bytes], fd: int, seconds: float, line: bytes) -> bytes:
+    deadline, heard = monotonic() + seconds, bytearray()
+    view = memoryview(line + b"\n")
+    with contextlib.suppress(ConnectionError):
+        while view:
+            view = view[when_writable(fd, functools.partial(os.write, fd, view), deadline) :]
+        while not heard.endswith(b"\n"):
+            wait_readable(fd, deadline - monotonic())
+            if not (chunk := os.read(fd, 65_536)):
+                break
+            heard += chunk
+    if not heard.endswith(b"\n"):
+        raise ProcessEnded(_status_of(process, deadline))
+    return bytes(heard)
+
+
+@contextlib.contextmanager
+def _started(
+    command: Sequence[str], stdin: Any, stdout: Any, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process, which has ended after the block."""
+    process = subprocess.Popen(
+        command,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.DEVNULL,
+        env=dict(environment),
+        cwd="/",
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def _status_of(process: subprocess.Popen[bytes], deadline: float) -> int:
+    """The exit status of a process that ends before ``deadline``."""
+    ended = os.pidfd_open(process.pid)
+    try:
+        wait_readable(ended, deadline - monotonic())
+    finally:
+        os.close(ended)
+    return process.wait()
 
 
 #: Interval of the clock for waits of :data:`_COARSE_SECONDS` or longer.  That includes the tenth of

@@ -1,15 +1,15 @@
 """Checks rules in a process of its own: ``python -m storlet_middleware.ruleset.check_process``.
 
-Its argument is the limit of CPU seconds.  It reads JSON and prints JSON.  Without storlets it only
-parses the rules, limits their cost and lists the storlets that they run; with storlets it runs all
-checks.  Bytes are encoded as text of the same code points (Latin-1), because an upload need not be
-UTF-8:
+Its argument is the limit of CPU seconds.  It reads lines of JSON and answers each with one.  For a
+text it only parses the rules, limits their cost and lists the storlets that they run; for the facts
+about these storlets it runs all checks of the same rules.  Bytes are encoded as text of the same
+code points (Latin-1), because an upload need not be UTF-8:
 
 ::
 
-    -> {"text": "version: 1 ...", "storlets": null}
+    -> {"text": "version: 1 ..."}
     <- {"findings": [...], "is_mandatory": true, "steps": [{"rule": ..., "storlet": ..., ...}, ...]}
-    -> {"text": "version: 1 ...", "storlets": {"thumb.py": {"exists": true, "readers": "all",
+    -> {"storlets": {"thumb.py": {"exists": true, "readers": "all",
         "input_types": ["image/*"], "output_type": "image/png"}}}
     <- {"findings": [...], ...}
 """
@@ -70,25 +70,41 @@ def from_data(data: Mapping[str, Any]) -> Finding:
     )
 
 
-def check(text: bytes, storlets: Mapping[str, Mapping[str, Any]] | None) -> dict[str, Any]:
-    """The response of the process."""
-    rules, findings = parse.parse(text)
-    if rules is None:
-        return {"findings": [*map(as_data, findings)], "is_mandatory": False, "steps": []}
-    if storlets is None:
-        # Before the server looks up the storlets, and before a check that takes long.
-        findings = cost.find(rules)
-    else:
-        findings = tuple(
-            _certain(
-                consistency.check(rules, {name: _facts(name, storlets[name]) for name in storlets})
-            )
-        )
-    return {
-        "findings": [*map(as_data, findings)],
-        "is_mandatory": any(rule.is_mandatory for rule in rules.rules),
-        "steps": list(_steps(rules)),
-    }
+class Check:
+    """The state of the process: the rules of the text."""
+
+    def __init__(self) -> None:
+        self._rules: RuleSet | None = None
+
+    def answer(self, line: bytes) -> bytes:
+        """The answer to a line."""
+        request = json.loads(line)
+        if "text" in request:
+            found = self.parse(request["text"].encode("latin-1"))
+        else:
+            found = self.check(request["storlets"])
+        return json.dumps(found).encode() + b"\n"
+
+    def parse(self, text: bytes) -> dict[str, Any]:
+        """Parse ``text``; the server looks up the storlets only if it has no fault and costs
+        little."""
+        self._rules, findings = parse.parse(text)
+        return self._found(findings if self._rules is None else cost.find(self._rules))
+
+    def check(self, storlets: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+        """Run all checks of the rules, which have been parsed."""
+        if self._rules is None:
+            raise ValueError("there are no rules")
+        facts = {name: _facts(name, storlets[name]) for name in storlets}
+        return self._found(tuple(_certain(consistency.check(self._rules, facts))))
+
+    def _found(self, findings: tuple[Finding, ...]) -> dict[str, Any]:
+        rules = self._rules
+        return {
+            "findings": [*map(as_data, findings)],
+            "is_mandatory": rules is not None and any(rule.is_mandatory for rule in rules.rules),
+            "steps": [] if rules is None else list(_steps(rules)),
+        }
 
 
 def _facts(name: str, known: Mapping[str, Any]) -> StorletFacts:
@@ -132,9 +148,11 @@ def _step(rule: Rule, step: Step) -> dict[str, Any]:
 def main() -> None:
     child_limits.confine(int(sys.argv[1]))
     child_limits.give_way()
-    request = json.load(sys.stdin)
+    made = Check()
     try:
-        json.dump(check(request["text"].encode("latin-1"), request["storlets"]), sys.stdout)
+        for line in sys.stdin.buffer:
+            sys.stdout.buffer.write(made.answer(line))
+            sys.stdout.buffer.flush()
     except MemoryError:
         sys.exit(child_limits.NO_MEMORY)
 

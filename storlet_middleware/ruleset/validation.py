@@ -1,15 +1,15 @@
 """Checks uploaded rules against their account.
 
-A separate process checks the text (:mod:`storlet_middleware.ruleset.check_process`).  This module
-looks up the account's storlets: their existence, the callers that may run them, their limits, and
-the content types that they declare.
+A separate process checks the text (:mod:`storlet_middleware.ruleset.check_process`), and waits
+while this module looks up the account's storlets: their existence, the callers that may run them,
+their limits, and the content types that they declare.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from storlet_middleware import child, names
 from storlet_middleware.catalog.library import library_of
 from storlet_middleware.catalog.manifests import ContentTypes, read_types
 from storlet_middleware.check_slots import CheckSlots, NoSlot
-from storlet_middleware.concurrency import WaitExpired, spawn
+from storlet_middleware.concurrency import ProcessEnded, WaitExpired, spawn
 from storlet_middleware.config import Config
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy, StorletNotFound
@@ -82,7 +82,31 @@ class Checker:
 
     def check(self, environ: dict[str, Any], place: tuple[str, str], text: bytes) -> Checked:
         """Check ``text`` as the rules of an account (``place``: API version and account)."""
-        parsed = self._run_check(place[1], text, None)
+        seconds = math.ceil(self._config.rules.check_seconds)
+        try:
+            with (
+                self._slots.held(place[1], _WAIT_SECONDS),
+                child.answers(check_process.__name__, seconds) as ask,
+            ):
+                return self._checked(environ, place, text, ask)
+        except NoSlot:
+            raise NodeBusy("too many concurrent checks of rules", retry_after=5) from None
+        except WaitExpired:
+            raise NodeBusy("the check of the rules exceeded its deadline") from None
+        except ProcessEnded as ended:
+            if ended.status in child.TOO_MUCH:
+                return Checked((_limits_exceeded(seconds),), is_mandatory=False)
+            raise InternalError(f"the check of rules ended with {ended.status}") from None
+
+    def _checked(
+        self,
+        environ: dict[str, Any],
+        place: tuple[str, str],
+        text: bytes,
+        ask: Callable[[bytes], bytes],
+    ) -> Checked:
+        """The result, by a process that answers ``ask``."""
+        parsed = json.loads(ask(json.dumps({"text": text.decode("latin-1")}).encode()))
         findings = [check_process.from_data(each) for each in parsed["findings"]]
         steps = parsed["steps"]
         if not findings:
@@ -98,31 +122,12 @@ class Checker:
                 }
                 for name, storlet in storlets.items()
             }
-            checked = self._run_check(place[1], text, known)
+            checked = json.loads(ask(json.dumps({"storlets": known}).encode()))
             findings = [check_process.from_data(each) for each in checked["findings"]]
             findings += self._limits(place[1], steps, storlets)
             findings += self._disabled(environ, place, steps)
             findings.sort(key=lambda finding: (finding.place.line, finding.place.column))
         return Checked(tuple(findings), bool(parsed["is_mandatory"]))
-
-    def _run_check(
-        self, account: str, text: bytes, storlets: Mapping[str, Any] | None
-    ) -> dict[str, Any]:
-        seconds = math.ceil(self._config.rules.check_seconds)
-        request = json.dumps({"text": text.decode("latin-1"), "storlets": storlets}).encode()
-        try:
-            with self._slots.held(account, _WAIT_SECONDS):
-                status, output = child.run(check_process.__name__, request, seconds)
-        except NoSlot:
-            raise NodeBusy("too many concurrent checks of rules", retry_after=5) from None
-        except WaitExpired:
-            raise NodeBusy("the check of the rules exceeded its deadline") from None
-        if status in child.TOO_MUCH:
-            return _limits_exceeded(seconds)
-        if status:
-            raise InternalError(f"the check of rules ended with {status}")
-        response: dict[str, Any] = json.loads(output)
-        return response
 
     # --- the account's storlets -------------------------------------------------------------------
 
@@ -214,8 +219,7 @@ def _error(step: Mapping[str, Any], code: str, message: str, help_: str) -> Find
     return Finding(Severity.ERROR, code, Place(step["line"], step["column"]), message, help_)
 
 
-def _limits_exceeded(seconds: int) -> dict[str, Any]:
+def _limits_exceeded(seconds: int) -> Finding:
     message = f"the check of the rules exceeded its limit of {seconds} s of CPU time, or of memory"
     help_ = "use shorter lists, fewer `any` and `not` in one condition, and globs with fewer stars"
-    finding = Finding(Severity.ERROR, "check.too-much", Place(1, 1), message, help_)
-    return {"findings": [check_process.as_data(finding)], "is_mandatory": False, "steps": []}
+    return Finding(Severity.ERROR, "check.too-much", Place(1, 1), message, help_)

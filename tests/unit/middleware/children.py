@@ -10,7 +10,8 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import BinaryIO
 from unittest import mock
 
@@ -42,6 +43,14 @@ def run_here_after(
     """As :func:`storlet_middleware.concurrency.run_process_after`."""
     before()
     return run_here(command, b"", environment, seconds)
+
+
+@contextmanager
+def conversation_here(
+    command: Sequence[str], environment: Mapping[str, str], seconds: float
+) -> Iterator[Callable[[bytes], bytes]]:
+    """As :func:`storlet_middleware.concurrency.conversation`, with the ``Check`` of a module."""
+    yield importlib.import_module(command[3]).Check().answer
 
 
 def _opened(given: bytes | BinaryIO) -> BinaryIO:

@@ -28,6 +28,7 @@ from tests.unit.middleware.support import (
 def _processes_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "run_process", children.run_here)
     monkeypatch.setattr(child, "run_process_after", children.run_here_after)
+    monkeypatch.setattr(child, "conversation", children.conversation_here)
 
 
 @pytest.fixture
@@ -35,6 +36,7 @@ def real_processes(_processes_here: None, monkeypatch: pytest.MonkeyPatch) -> No
     """The server starts processes, as outside of tests."""
     monkeypatch.setattr(child, "run_process", concurrency.run_process)
     monkeypatch.setattr(child, "run_process_after", concurrency.run_process_after)
+    monkeypatch.setattr(child, "conversation", concurrency.conversation)
 
 
 @pytest.fixture

@@ -10,9 +10,12 @@ import sys
 import pytest
 
 from rules.model import Finding, Place, Severity
-from storlet_middleware.concurrency import run_process
-from storlet_middleware.ruleset.check_process import as_data, check, from_data
+from storlet_middleware.concurrency import ProcessEnded, conversation
+from storlet_middleware.ruleset.check_process import Check, as_data, from_data
 from tests.unit.middleware.rules_account import MANDATORY, ORDINARY, RUNS
+
+COMMAND = [sys.executable, "-m", "storlet_middleware.ruleset.check_process"]
+ENVIRONMENT = {"PYTHONPATH": os.pathsep.join(sys.path)}
 
 
 def test_the_kernel_ends_a_process_that_exceeds_its_cpu_time() -> None:
@@ -21,10 +24,11 @@ def test_the_kernel_ends_a_process_that_exceeds_its_cpu_time() -> None:
         f"- name: r{n}\n  when: {{object: {{glob: '*{n}*'}}, not: {{metadata: {{k{n % 7}: {{prefix: p{n}}}}}}}}}\n  deny: 'no'\n"
         for n in range(650)
     )
-    asked = json.dumps({"text": f"version: 1\nrules:\n{rules}", "storlets": {}}).encode()
-    command = [sys.executable, "-m", "storlet_middleware.ruleset.check_process", "1"]
-    status, said = run_process(command, asked, {"PYTHONPATH": os.pathsep.join(sys.path)}, 120)
-    assert (status, said) == (-signal.SIGXCPU, b"")
+    with conversation([*COMMAND, "1"], ENVIRONMENT, 120) as ask:
+        ask(json.dumps({"text": f"version: 1\nrules:\n{rules}"}).encode())
+        with pytest.raises(ProcessEnded) as ended:
+            ask(b'{"storlets": {}}')
+    assert ended.value.status == -signal.SIGXCPU
 
 
 FINDING = Finding(Severity.WARNING, "rule.shadowed", Place(7, 5), "a text", "a help", "an example")
@@ -36,15 +40,14 @@ def test_a_finding_survives_its_way_through_json() -> None:
 
 @pytest.mark.parametrize("text", [b"", b"\xff\xfe", b"rules: [", b"version: 2\nrules: []\n"])
 def test_a_text_that_is_no_ruleset_has_findings_and_no_steps(text: bytes) -> None:
-    for storlets in (None, {}):
-        found = check(text, storlets)
-        assert found["findings"]
-        assert (found["steps"], found["is_mandatory"]) == ([], False)
+    found = Check().parse(text)
+    assert found["findings"]
+    assert (found["steps"], found["is_mandatory"]) == ([], False)
 
 
 @pytest.mark.parametrize(("rules", "expected"), [(ORDINARY, False), (MANDATORY, True)])
 def test_a_ruleset_with_a_mandatory_rule_is_mandatory(rules: bytes, *, expected: bool) -> None:
-    assert check(rules, None) == {"findings": [], "is_mandatory": expected, "steps": []}
+    assert Check().parse(rules) == {"findings": [], "is_mandatory": expected, "steps": []}
 
 
 def test_the_steps_of_a_rule_have_their_position_and_limits() -> None:
@@ -52,7 +55,7 @@ def test_the_steps_of_a_rule_have_their_position_and_limits() -> None:
         b"version: 1\nrules:\n- name: two\n  when: {container: a}\n  run:\n"
         b"    - one.py\n    - {storlet: two.py, limits: {memory: 64M}}\n"
     )
-    first, second = check(text, None)["steps"]
+    first, second = Check().parse(text)["steps"]
     assert (first["rule"], first["storlet"], first["line"], first["limits"]) == (
         "two", "one.py", 6, {},
     )  # fmt: skip
@@ -71,13 +74,17 @@ def test_the_steps_of_a_rule_have_their_position_and_limits() -> None:
 def test_storlets_are_checked_when_they_are_known(
     exists: object, readers: str | None, codes: set[str]
 ) -> None:
-    found = check(RUNS, {"up.py": {"exists": exists, "readers": readers}})
+    made = Check()
+    made.parse(RUNS)
+    found = made.check({"up.py": {"exists": exists, "readers": readers}})
     assert {finding["code"] for finding in found["findings"]} == codes
 
 
-def test_the_process_reads_and_prints_json() -> None:
-    request = json.dumps({"text": MANDATORY.decode(), "storlets": None}).encode()
-    command = [sys.executable, "-m", "storlet_middleware.ruleset.check_process", "10"]
-    environment = {"PYTHONPATH": os.pathsep.join(sys.path)}
-    status, output = run_process(command, request, environment, 60)
-    assert (status, json.loads(output)) == (0, check(MANDATORY, None))
+def test_the_process_answers_line_by_line() -> None:
+    with conversation([*COMMAND, "10"], ENVIRONMENT, 60) as ask:
+        for text in (RUNS, MANDATORY):
+            here = Check()
+            assert json.loads(ask(json.dumps({"text": text.decode()}).encode())) == here.parse(text)
+            known = {"up.py": {"exists": False}}
+            answer = ask(json.dumps({"storlets": known}).encode())
+            assert json.loads(answer) == here.check(known)

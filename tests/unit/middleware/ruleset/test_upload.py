@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import io
 import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import eventlet.green.socket
 import pytest
 from swift.common.swob import Response
 
 from rules.text import MAX_BYTES
-from storlet_middleware.concurrency import Killed, WaitExpired, run_process
+from storlet_middleware.concurrency import (
+    Killed,
+    ProcessEnded,
+    WaitExpired,
+    conversation,
+    run_process,
+)
 from storlet_middleware.errors import (
     AccessDenied,
     BackendFailed,
@@ -589,8 +598,27 @@ def test_without_memcached_no_upload_waits(
 def test_a_process_that_takes_too_long_is_gone_when_that_is_said() -> None:
     before = set(children())
     with pytest.raises(WaitExpired):
-        run_process(["sleep", "60"], b"", {"PATH": os.environ["PATH"]}, 0.1)
+        run_process(["sleep", "60"], b"", ENVIRONMENT, 0.1)
     assert set(children()) == before
+    with conversation(["sleep", "60"], ENVIRONMENT, 0.1) as ask, pytest.raises(WaitExpired):
+        ask(b"a question")
+    assert set(children()) == before
+
+
+@pytest.mark.parametrize("sockets", [socket, eventlet.green.socket], ids=["plain", "green"])
+def test_a_process_answers_long_lines_until_it_ends(
+    sockets: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "socketpair", sockets.socketpair)
+    line, late = b"x" * 1_000_000, ["sed", "-u", "e sleep 0.1"]
+    with conversation(late, ENVIRONMENT, 60) as ask:
+        assert [ask(line), ask(b"")] == [line + b"\n", b"\n"]
+    with conversation(["false"], ENVIRONMENT, 60) as ask, pytest.raises(ProcessEnded) as ended:
+        ask(line)
+    assert ended.value.status == 1
+
+
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
 def children() -> list[str]:

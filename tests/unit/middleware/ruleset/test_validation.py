@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from swift.common.swob import Response
 
 from storlet_middleware import child
-from storlet_middleware.concurrency import WaitExpired
+from storlet_middleware.concurrency import ProcessEnded, WaitExpired
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
 from storlet_middleware.ruleset import validation
 from tests.unit.middleware.rules_account import ORDINARY, RUNS, AccountSwift, RulesProxy
@@ -73,11 +76,21 @@ def test_callers_of_a_rule_must_have_access_to_its_storlets(
     assert is_taken or "storlet.access" in answer.body.decode()
 
 
+def raising(error: Exception) -> Callable[..., Any]:
+    """A conversation with a process that ends, or never answers."""
+
+    @contextmanager
+    def conversation(*_: Any) -> Iterator[Callable[[bytes], bytes]]:
+        yield Mock(side_effect=error)
+
+    return conversation
+
+
 def test_a_check_that_exceeds_its_limits_refuses_the_rules(
     proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for status in (-signal.SIGXCPU, -signal.SIGKILL, 3):
-        monkeypatch.setattr(child, "run_process", lambda *_, status=status: (status, b""))
+        monkeypatch.setattr(child, "conversation", raising(ProcessEnded(status)))
         answer = proxy.upload(ORDINARY)
         assert answer.status_int == 400
         assert "check.too-much" in answer.body.decode()
@@ -86,10 +99,7 @@ def test_a_check_that_exceeds_its_limits_refuses_the_rules(
 def test_a_check_without_a_slot_or_in_time_is_refused_as_busy(
     proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def wait(*_: Any) -> Any:
-        raise WaitExpired
-
-    monkeypatch.setattr(child, "run_process", wait)
+    monkeypatch.setattr(child, "conversation", raising(WaitExpired()))
     with pytest.raises(NodeBusy):
         proxy.upload(ORDINARY)
     monkeypatch.setattr(validation, "_WAIT_SECONDS", 0.01)
@@ -117,7 +127,7 @@ def test_a_text_that_names_too_many_storlets_looks_none_up(
 def test_a_check_that_crashes_is_an_internal_error(
     proxy: RulesProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(child, "run_process", lambda *_: (1, b""))
+    monkeypatch.setattr(child, "conversation", raising(ProcessEnded(1)))
     with pytest.raises(InternalError):
         proxy.upload(ORDINARY)
 
