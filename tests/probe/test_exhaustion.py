@@ -1,5 +1,8 @@
 """Each attack of ``tests/attack`` on the resources of the machine: it ends as the table states, a
-neighbour sees no error, nothing is left."""
+neighbour sees no error, nothing is left.
+
+``test_timed_attacks.py`` has those that compare times.
+"""
 
 from __future__ import annotations
 
@@ -11,18 +14,9 @@ from tests.attack.neighbour import Neighbour
 from tests.attack.table import EXHAUSTION
 from tests.attack.trial import name_of, rows_of, try_row
 
-TIMED = [one for one in EXHAUSTION if one.is_timed]
 OTHERS = [one for one in EXHAUSTION if not one.is_timed]
 
 
 @pytest.mark.parametrize(("attack", "language"), rows_of(OTHERS), ids=name_of)
 def test_attack(arena: Arena, load: Neighbour, attack: Attack, language: str) -> None:
-    try_row(arena, load, attack, language)
-
-
-@pytest.mark.alone
-@pytest.mark.parametrize(("attack", "language"), rows_of(TIMED), ids=name_of)
-def test_attack_that_compares_times(
-    arena: Arena, load: Neighbour, attack: Attack, language: str
-) -> None:
     try_row(arena, load, attack, language)
