@@ -27,7 +27,7 @@ from tests.support.http import Answer
 from tests.support.second_node import SERVER, Options, SecondNode
 from tests.support.tenant import Tenant
 
-REQUESTS = int(os.environ.get("STORLETS_UNABLE_REQUESTS", "36"))
+REQUESTS = int(os.environ.get("STORLETS_UNABLE_REQUESTS", "24"))
 CLIENTS = 8
 OBJECTS = 12
 #: A frozen object server is noticed sooner than with Swift's ten seconds, also by the clients that

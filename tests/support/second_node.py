@@ -61,11 +61,14 @@ class SecondNode:
     def state(self, options: Options, *, has_sandboxd: bool = True) -> Iterator[None]:
         """Run the node with ``options`` (``{"sandbox": {"image": ...}}``) during the block."""
         self._write(options)
-        self.cluster.stop(SERVER)
         try:
+            # Both start at the same time.
             if has_sandboxd:
-                self.start_sandboxd()
+                self._start_sandboxd()
+            self.cluster.stop(SERVER)
             self.cluster.start(SERVER)
+            if has_sandboxd:
+                wait_for(self._answers, 20, "the second sandboxd")
             yield
         finally:
             if not self.cluster.is_running(SERVER):
@@ -76,13 +79,12 @@ class SecondNode:
 
     # --- sandboxd ---------------------------------------------------------------------------------
 
-    def start_sandboxd(self) -> None:
-        """Start it and wait until it answers."""
+    def _start_sandboxd(self) -> None:
+        """Start it; it answers later."""
         with self.log.open("ab") as log:
             # Only one state has storlets of another class, whose first load tests it.
             words = self._arguments("--test", "user")
             self._sandboxd = subprocess.Popen(words, stdout=log, stderr=log)
-        wait_for(self._answers, 20, "the second sandboxd")
 
     def end_sandboxd(self) -> None:
         """Kill it, also when it is stopped."""
