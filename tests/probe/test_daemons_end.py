@@ -21,6 +21,14 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.alone
 
 DAEMONS = ("sandboxd", "dockerd")
+#: A request without a sandbox needs the daemons in the same way at both placements, so each daemon
+#: is killed at one, which is another one while a sandbox starts.
+before_use = pytest.mark.parametrize(
+    ("daemon", "placement"), [("sandboxd", "object"), ("dockerd", "proxy")], indirect=["daemon"]
+)
+in_a_start = pytest.mark.parametrize(
+    ("daemon", "placement"), [("sandboxd", "proxy"), ("dockerd", "object")], indirect=["daemon"]
+)
 
 
 @pytest.fixture(params=DAEMONS)
@@ -52,6 +60,7 @@ def first_success(call: Callable[[], Answer], seconds: float = 60) -> Answer:
         time.sleep(0.1)
 
 
+@before_use
 def test_requests_recover_if_a_daemon_is_killed_before_the_first_use(
     host: Host, fresh: Tenant, placement: str, daemon: str
 ) -> None:
@@ -61,6 +70,7 @@ def test_requests_recover_if_a_daemon_is_killed_before_the_first_use(
     assert len(host.sandboxes(fresh.account)) == 1
 
 
+@in_a_start
 def test_requests_recover_if_a_daemon_is_killed_while_a_sandbox_starts(
     host: Host, fresh: Tenant, placement: str, daemon: str, background: ThreadPoolExecutor
 ) -> None:
