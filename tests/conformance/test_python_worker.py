@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Final
 
 import pytest
 
 from storlet_daemon.protocol import messages
 from storlet_daemon.supervisor import BATCH_SECONDS
-from tests.conformance.conftest import CODE, ControlGroups
+from tests.conformance.conftest import CODE, ControlGroups, new_sandbox
 from tests.conformance.daemon_harness import (
     Code,
     HostSandbox,
@@ -29,9 +33,74 @@ BROKEN = "raise RuntimeError('broken')\n"
 MENDED = "class Mended:\n    def __init__(self, logger): pass\n    def __call__(self, i, o, p): o[0].write(b'mended')\n"
 
 
+PROBE = Code(CODE / "python", "probe.Probe", "probe.py")
+
+
 @pytest.fixture
 def language() -> str:
     return "python"
+
+
+# what takes seconds: each in a sandbox of its own, while the other tests run
+
+
+def forged_end(sandbox: HostSandbox) -> None:
+    probe = sandbox.load(PROBE, workers_max=2)
+    with probe.start(do="forge", text='{"type":"end","recycle":true}') as run:
+        run.event()
+        assert probe.run(b"next").output == b"next"
+        done = run.event()
+    assert done.code == messages.FAILED
+    assert "did not exit" in done.message
+
+
+def load_that_failed(sandbox: HostSandbox) -> None:
+    folder = sandbox.folder / "mended"
+    folder.mkdir()
+    file = folder / "mended.py"
+    file.write_text(BROKEN)
+    storlet = sandbox.load(Code(folder, "mended.Mended", "mended.py"))
+    assert storlet.run().done.code == messages.LOAD
+    file.write_text(MENDED)
+    assert storlet.run().done.code == messages.LOAD
+    until(lambda: not sandbox.descendants(), 8)
+    assert storlet.run().output == b"mended"
+
+
+def silent_connection(sandbox: HostSandbox) -> None:
+    probe = sandbox.load(PROBE, workers_max=2)
+    with probe.connect() as silent:
+        started = time.monotonic()
+        assert probe.run(b"others go on").output == b"others go on"
+        assert silent.recv(100) == b""
+        assert time.monotonic() - started < 15
+
+
+def computes_after_its_end(sandbox: HostSandbox) -> None:
+    single = sandbox.load(PROBE, workers_max=1)
+    pid = int(single.run(do="pid").output)
+    done = single.run(do="end_early", then="spin").done
+    assert done.code == messages.FAILED
+    assert "went on computing" in (done.message or "")
+    assert single.run(b"next").output == b"next"
+    assert int(single.run(do="pid").output) != pid
+
+
+WAITS: Final = (forged_end, load_that_failed, silent_connection, computes_after_its_end)
+Waiting = dict[Callable[[HostSandbox], None], Future[None]]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def waiting(request: pytest.FixtureRequest) -> Iterator[Waiting]:
+    """:data:`WAITS`, begun before the first test of this module."""
+
+    def check(what: Callable[[HostSandbox], None]) -> None:
+        with new_sandbox("python", request) as sandbox:
+            what(sandbox)
+        shutil.rmtree(sandbox.folder)
+
+    with ThreadPoolExecutor(len(WAITS)) as pool:
+        yield {what: pool.submit(check, what) for what in WAITS}
 
 
 def test_a_worker_has_only_the_descriptors_of_its_run_and_children_inherit_none(
@@ -206,16 +275,6 @@ def test_a_storlet_that_writes_to_the_supervisor_is_killed(probe: Storlet, text:
     assert probe.run(b"next").output == b"next"
 
 
-def test_a_forged_end_affects_only_the_storlets_own_worker(probe: Storlet) -> None:
-    """A false "done" ends the supervisor's watch, and affects only the storlet's own worker."""
-    with probe.start(do="forge", text='{"type":"end","recycle":true}') as run:
-        run.event()
-        assert probe.run(b"next").output == b"next"
-        done = run.event()
-    assert done.code == messages.FAILED
-    assert "did not exit" in done.message
-
-
 def test_the_error_for_a_missing_python_lists_the_installed_ones(sandbox: HostSandbox) -> None:
     of = Code(CODE / "python", "probe.Probe", "probe.py")
     done = sandbox.load(of, language_version="3.1").run().done
@@ -253,19 +312,6 @@ def test_another_python_is_started_with_the_same_worker(tmp_path: Path) -> None:
         )
 
 
-def test_a_load_that_failed_is_tried_again_after_five_seconds(
-    sandbox: HostSandbox, tmp_path: Path
-) -> None:
-    file = tmp_path / "mended.py"
-    file.write_text(BROKEN)
-    storlet = sandbox.load(Code(tmp_path, "mended.Mended", "mended.py"))
-    assert storlet.run().done.code == messages.LOAD
-    file.write_text(MENDED)
-    assert storlet.run().done.code == messages.LOAD
-    until(lambda: not sandbox.descendants(), 8)
-    assert storlet.run().output == b"mended"
-
-
 def test_a_worker_that_repeatedly_dies_idle_counts_as_a_failed_load(
     sandbox: HostSandbox, tmp_path: Path
 ) -> None:
@@ -279,14 +325,6 @@ def test_a_worker_that_repeatedly_dies_idle_counts_as_a_failed_load(
     assert ends, "one of them was begun"
     assert {end.code for end in ends} <= {messages.FAILED, messages.LOAD}
     assert len(sandbox.descendants()) <= 1
-
-
-def test_a_silent_connection_is_closed(probe: Storlet) -> None:
-    with probe.connect() as silent:
-        started = time.monotonic()
-        assert probe.run(b"others go on").output == b"others go on"
-        assert silent.recv(100) == b""
-        assert time.monotonic() - started < 15
 
 
 def test_usage_counts_child_processes(probe: Storlet) -> None:
@@ -326,15 +364,6 @@ def test_a_worker_that_claims_an_invocation_twice_is_killed(single: Storlet) -> 
     assert single.run(do="pid").output != pid
 
 
-def test_a_worker_that_computes_after_it_has_reported_its_end_is_killed(single: Storlet) -> None:
-    pid = int(single.run(do="pid").output)
-    done = single.run(do="end_early", then="spin").done
-    assert done.code == messages.FAILED
-    assert "went on computing" in (done.message or "")
-    assert single.run(b"next").output == b"next"
-    assert int(single.run(do="pid").output) != pid
-
-
 def test_a_child_killed_for_memory_is_reported_as_a_limit(
     control_groups: ControlGroups, sandbox: HostSandbox
 ) -> None:
@@ -344,3 +373,20 @@ def test_a_child_killed_for_memory_is_reported_as_a_limit(
     done = storlet.run(do="child_holds_memory", mib="200").done
     assert done.code == messages.LIMIT_MEMORY
     assert "CalledProcessError" in (done.message or "")
+
+
+def test_a_forged_end_affects_only_the_storlets_own_worker(waiting: Waiting) -> None:
+    """A false "done" ends the supervisor's watch, and affects only the storlet's own worker."""
+    waiting[forged_end].result()
+
+
+def test_a_load_that_failed_is_tried_again_after_five_seconds(waiting: Waiting) -> None:
+    waiting[load_that_failed].result()
+
+
+def test_a_silent_connection_is_closed(waiting: Waiting) -> None:
+    waiting[silent_connection].result()
+
+
+def test_a_worker_that_computes_after_it_has_reported_its_end_is_killed(waiting: Waiting) -> None:
+    waiting[computes_after_its_end].result()
