@@ -89,7 +89,7 @@ def classes(other_cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) ->
         made.docker("rmi", "-f", image)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def admin_user(classes: Classes) -> Client:
     """A user with every permission in every account of that cluster."""
     return users_of(classes.cluster.description)["admin:admin"]
@@ -183,29 +183,36 @@ def test_an_image_that_is_missing_is_named_to_its_account_only(
     assert look(admin_user.on(SPECIAL))
 
 
-def test_a_mount_whose_directory_is_missing_is_named(classes: Classes, other_owner: Client) -> None:
-    lost = {"storlets": f"AUTH_test/{ADMIN}", "mounts": f"{classes.models}/nowhere:/models:ro"}
-    overrides = Path(classes.cluster.description["conf_dir"], "overrides.conf")
-    before = overrides.read_text()
-    try:
-        classes.cluster.configure({"storlet.conf:class:admin": lost})
-        answer = run(other_owner, ADMIN)
-        assert (answer.status, answer.error) == (503, "sandbox.unavailable"), answer
-        assert "[class:admin] mounts" in answer.text
-        assert f"{classes.models}/nowhere" in answer.text
-        assert look(other_owner, USER)["uid"]
-    finally:
-        overrides.write_text(before)
-        classes.cluster.run("up")
+@pytest.fixture(scope="module")
+def usual(classes: Classes, admin_user: Client) -> dict[str, Any]:
+    """The environment of a storlet in a sandbox that was started on demand."""
+    return look(admin_user.on(f"AUTH_{unique('usual')}"))
+
+
+@pytest.fixture(scope="module")
+def lost(classes: Classes, usual: dict[str, Any]) -> Classes:
+    """The same cluster with a mount of a missing directory, and without the other options of
+    :func:`classes`, which resets all options at its end.  The tests that use this or
+    :func:`prewarmed` are the last ones."""
+    options = {"storlets": f"AUTH_test/{ADMIN}", "mounts": f"{classes.models}/nowhere:/models:ro"}
+    classes.cluster.configure({"storlet.conf:class:admin": options})
+    return classes
+
+
+def test_a_mount_whose_directory_is_missing_is_named(lost: Classes, other_owner: Client) -> None:
+    answer = run(other_owner, ADMIN)
+    assert (answer.status, answer.error) == (503, "sandbox.unavailable"), answer
+    assert "[class:admin] mounts" in answer.text
+    assert f"{lost.models}/nowhere" in answer.text
+    assert look(other_owner, USER)["uid"]
 
 
 # --- pre-warmed sandboxes -------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
-def prewarmed(other_cluster: Cluster, classes: Classes) -> Classes:
-    """The same cluster with one pre-warmed sandbox, without the options of :func:`classes`, which
-    resets all options at its end.  The tests that use this are the last ones."""
+def prewarmed(other_cluster: Cluster, classes: Classes, usual: dict[str, Any]) -> Classes:
+    """The same cluster with one pre-warmed sandbox, and without other options; see :func:`lost`."""
     other_cluster.configure(SPARES)
     return classes
 
@@ -230,7 +237,7 @@ def spare(classes: Classes) -> dict[str, Any]:
 
 
 def test_a_new_account_gets_the_pre_warmed_sandbox_with_the_usual_contents(
-    prewarmed: Classes, admin_user: Client
+    prewarmed: Classes, admin_user: Client, usual: dict[str, Any]
 ) -> None:
     waiting = spare(prewarmed)
     client = admin_user.on(f"AUTH_{unique('first')}")
@@ -244,13 +251,7 @@ def test_a_new_account_gets_the_pre_warmed_sandbox_with_the_usual_contents(
     )
     assert prewarmed.docker("inspect", "-f", form, waiting["Id"]).startswith(inspect)
 
-    prewarmed.cluster.configure(
-        {}
-    )  # without pre-warmed sandboxes, so each later account gets one started on demand
-    usual = look(admin_user.on(f"AUTH_{unique('usual')}"))
     assert look(client)["uid"] == first["uid"]
-    prewarmed.cluster.configure(SPARES)
-
     assert first["uid"] > 0
     assert first["groups"] == []
     assert first["capabilities"] == usual["capabilities"] == 5 * ["0" * 16]

@@ -1,7 +1,6 @@
 """Servers of different versions, and the reasons of object nodes, through real Swift.
 
-The module uses a separate cluster: some of its servers run with a double of ``upgrade_doubles.py``
-instead of the filter.
+Some servers run with a double of ``upgrade_doubles.py`` instead of the filter during a test.
 """
 
 from __future__ import annotations
@@ -20,39 +19,33 @@ import pytest
 
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.engine.storlet_version import StorletVersion
-from tests.support.accounts import prepare_account, users_of
+from tests.support.accounts import prepare_account, unique, users_of
 from tests.support.cluster import Cluster, wait_for
 from tests.support.http import Answer, Client
-from tests.support.own_cluster import in_memory, own_cluster
 from tests.support.storlets import SOURCES, Tool, declaration
 
 DOUBLES = Path(__file__).with_name("upgrade_doubles.py")
 NODES = ("object-1", "object-2")
 SMALL = b"0123456789 of an object\n"
 LARGE = bytes(range(256)) * 4096
-OBJECTS = {f"c/{number}": SMALL for number in range(8)} | {"c/large": LARGE}
+CONTAINER = unique("upgraded")
+PLAIN, LINK = f"{CONTAINER}/0", f"{CONTAINER}/link"
+OBJECTS = {f"{CONTAINER}/{number}": SMALL for number in range(8)} | {f"{CONTAINER}/large": LARGE}
 
 
 @pytest.fixture(scope="module")
-def upgraded() -> Iterator[Cluster]:
-    """A cluster whose servers a test may replace by doubles."""
-    with own_cluster("3-", in_memory()) as cluster:
-        yield cluster
-
-
-@pytest.fixture(scope="module")
-def client(upgraded: Cluster) -> Client:
+def client(cluster: Cluster) -> Client:
     """An owner with the Python multitool as ``up.py``, the objects, and a link to one."""
-    client = users_of(upgraded.description)["test:tester"]
+    client = users_of(cluster.description)["test:tester"]
     prepare_account(client)
     source = (SOURCES / "multitool.py").read_bytes()
     assert client.put("storlet/up.py", source, declaration("python", "up.Multitool")).status == 201
-    assert client.put("c").status == 201
+    assert client.put(CONTAINER).status == 201
     for path, data in OBJECTS.items():
         assert client.put(path, data).status == 201
-    etag = client.get("c/0").headers["Etag"]
-    link = {"X-Symlink-Target": "c/0", "X-Symlink-Target-Etag": etag}
-    assert client.put("c/link", b"", link).status == 201
+    etag = client.get(PLAIN).headers["Etag"]
+    link = {"X-Symlink-Target": PLAIN, "X-Symlink-Target-Etag": etag}
+    assert client.put(LINK, b"", link).status == 201
     return client
 
 
@@ -158,10 +151,10 @@ def reasons(cluster: Cluster, answers: list[Answer]) -> set[str]:
 
 @pytest.mark.parametrize("double", ["polite", "description"])
 def test_all_gets_are_right_while_one_of_two_object_servers_is_of_version_2(
-    upgraded: Cluster, tool: Tool, double: str
+    cluster: Cluster, tool: Tool, double: str
 ) -> None:
     get_all(tool, 1)
-    with replaced(upgraded, "object-2", node(double)):
+    with replaced(cluster, "object-2", node(double)):
         answers = get_all(tool)
         if tool.placement == "object":
             # Both nodes were used: one ran storlets, the other returned plain data.
@@ -186,41 +179,41 @@ def described(**headers: str) -> dict[str, str]:
 
 
 @pytest.fixture
-def direct(upgraded: Cluster, client: Client) -> Iterator[Client]:
+def direct(cluster: Cluster, client: Client) -> Iterator[Client]:
     """A client whose proxy sends and shows backend headers, and runs no storlets."""
-    with replaced(upgraded, "proxy", "paste.filter_factory = upgrade_doubles:backend_factory"):
+    with replaced(cluster, "proxy", "paste.filter_factory = upgrade_doubles:backend_factory"):
         yield client
 
 
 def test_the_reasons_of_object_nodes_reach_the_proxys_filter(
-    upgraded: Cluster, direct: Client
+    cluster: Cluster, direct: Client
 ) -> None:
-    resumed = direct.get("c/0", described(Range="bytes=3-"))
+    resumed = direct.get(PLAIN, described(Range="bytes=3-"))
     assert (resumed.status, resumed.headers[f"{SEEN}Refusal"]) == (409, "resume"), resumed
     of_another_version = {
         name: value.replace('"version":"1"', '"version":"2"') for name, value in described().items()
     }
-    plain = direct.get("c/0", of_another_version)
+    plain = direct.get(PLAIN, of_another_version)
     assert (plain.status, plain.body, plain.headers[f"{SEEN}Refusal"]) == (200, SMALL, "version")
     with contextlib.ExitStack() as stack:
         for name in NODES:
-            stack.enter_context(replaced(upgraded, name, node("full")))
+            stack.enter_context(replaced(cluster, name, node("full")))
         overflow = f"{SEEN}Overflow"
-        refused = direct.get("c/0", described(**{overflow: "replica"}))
+        refused = direct.get(PLAIN, described(**{overflow: "replica"}))
         assert (refused.status, refused.headers[f"{SEEN}Refusal"]) == (409, "full"), refused
-        plain = direct.get("c/0", described(**{overflow: "proxy"}))
+        plain = direct.get(PLAIN, described(**{overflow: "proxy"}))
         assert (plain.status, plain.body, plain.headers[f"{SEEN}Refusal"]) == (200, SMALL, "full")
 
 
 def test_swifts_own_409_for_a_link_has_no_reason(direct: Client) -> None:
     # The storlet's code does not exist; its failure is in the frames, which have a separate ETag.
-    framed = direct.get("c/0", described())
+    framed = direct.get(PLAIN, described())
     assert (framed.status, framed.headers[f"{SEEN}Run"]) == (200, "1")
-    answer = direct.get("c/link", described())
+    answer = direct.get(LINK, described())
     assert (answer.status, answer.headers.get(f"{SEEN}Refusal")) == (409, None), answer
 
 
-def test_a_link_with_its_targets_hash_runs_at_the_proxy(upgraded: Cluster, client: Client) -> None:
-    answer = Tool(client, "up.py").get("c/link", "upper")
+def test_a_link_with_its_targets_hash_runs_at_the_proxy(cluster: Cluster, client: Client) -> None:
+    answer = Tool(client, "up.py").get(LINK, "upper")
     assert (answer.status, answer.body) == (200, SMALL.upper())
-    assert reasons(upgraded, [answer]) == {"proxy link"}
+    assert reasons(cluster, [answer]) == {"proxy link"}
