@@ -41,7 +41,7 @@ def language() -> str:
     return "python"
 
 
-# what takes seconds: each in a sandbox of its own, while the other tests run
+# time limits of seconds, each in a sandbox of its own, while the other tests run
 
 
 def forged_end(sandbox: HostSandbox) -> None:
