@@ -10,7 +10,15 @@ import pytest
 
 from tests.functional.test_native import upload as upload_native
 from tests.functional.test_objects import KINDS, WHOLE, object_of
-from tests.functional.test_services import SUFFIXES, Author, ask, authors_of, md5, outcomes
+from tests.functional.test_services import (
+    LANGUAGE_AND_KIND,
+    SUFFIXES,
+    Author,
+    ask,
+    authors_of,
+    md5,
+    outcomes,
+)
 from tests.functional.test_services import upload as upload_asker
 from tests.functional.wards import MASK_FIRST, MASKED, Ward, make_ward, told
 from tests.support.accounts import unique
@@ -75,6 +83,7 @@ def path(request: pytest.FixtureRequest, owner: Client) -> Iterator[str]:
 # --- results --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("author", "path"), LANGUAGE_AND_KIND, indirect=True)
 def test_storlets_of_any_language_run_on_objects_of_any_kind(
     author: Author, plain: str, path: str, storlet_names: dict[str, str]
 ) -> None:
@@ -105,6 +114,7 @@ def test_native_storlets_and_those_of_the_library_are_called(caller: Client, pla
     assert "std:distributed" in flow[2]
 
 
+@pytest.mark.parametrize(("author", "path"), LANGUAGE_AND_KIND, indirect=True)
 def test_a_result_is_stored(
     author: Author, plain: str, path: str, python: str, container: str
 ) -> None:

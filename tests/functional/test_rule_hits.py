@@ -15,7 +15,7 @@ from tests.support.proxies import OtherProxy, proxy_with_options
 _SECONDS = 0.2
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def counting(cluster: Cluster) -> Iterator[OtherProxy]:
     """A proxy that logs hits every ``_SECONDS``."""
     with proxy_with_options(cluster, {"rules": {"hits_seconds": _SECONDS}}) as proxy:

@@ -53,6 +53,14 @@ OF_CASES_ONLY = {
     "deep": ("nested deeper than 20", "storlet rules test --help"),
     "wrong type": ("must be a non-empty list, not a string", "write - {name: .., request: "),
 }
+#: All commands read a file of rules in the same way.  So one of them has all faults, and each other
+#: one a third; the only command that reads cases has all faults of these.
+FAULTS = [
+    (command, name)
+    for row, command in enumerate([*OF_CASES, *OF_RULES])
+    for column, name in enumerate(FAULTY)
+    if row < len(OF_CASES) + 1 or (row + column) % 3 == 0
+]
 
 
 class Folder:
@@ -93,8 +101,7 @@ def folder(tmp_path: Path, commands: Commands) -> Folder:
     return Folder(tmp_path, commands)
 
 
-@pytest.mark.parametrize("command", [*OF_RULES, *OF_CASES])
-@pytest.mark.parametrize("name", FAULTY)
+@pytest.mark.parametrize(("command", "name"), FAULTS)
 def test_a_fault_has_its_place_and_a_correction(folder: Folder, command: str, name: str) -> None:
     content, place, texts = FAULTY[name]
     if command in OF_CASES:

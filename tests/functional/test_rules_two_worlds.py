@@ -19,7 +19,7 @@ from tests.functional.wards import RESEARCHER
 from tests.support.http import Client
 
 #: Requests per set of rules, and the first seed.
-COUNT: Final = int(os.environ.get("STORLETS_REQUESTS", "150"))
+COUNT: Final = int(os.environ.get("STORLETS_REQUESTS", "90"))
 SEED: Final = int(os.environ.get("STORLETS_SEED", "1"))
 #: A request is sent to both worlds at once.
 THREADS: Final = ThreadPoolExecutor(len(SECRETS))

@@ -27,7 +27,7 @@ OVER = [
     ("Output", "4K", {"do": "flood", "bytes": "5000"}, "storlet.limit.output"),
     ("Metadata", "64", {"do": "identity", "set-big": "x" * 100}, "storlet.limit.metadata"),
     ("Timeout-First-Byte", "500ms", {"do": "slow", "before": "30"}, "storlet.timeout.first_byte"),
-    ("Timeout-Total", "2s", {"do": "slow", "before": "30"}, "storlet.timeout.total"),
+    ("Timeout-Total", "1s", {"do": "slow", "before": "30"}, "storlet.timeout.total"),
 ]
 EACH_OVER = pytest.mark.parametrize(
     ("name", "value", "work", "code"), OVER, ids=[row[0] for row in OVER]
