@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 #: An example of a test of a database engine takes 30 to 100 ms.
-BRIEF: Final = 25
+BRIEF: Final = 15
 #: Limits of time would measure the machine.
 COMMON: Final[dict[str, Any]] = {
     "database": None,

@@ -301,7 +301,7 @@ def same(patch: pytest.MonkeyPatch, place: Any, name: str, run: Any) -> tuple[An
         return with_sieve, outcome(run)
 
 
-@settings(suppress_health_check=UNSAFE, max_examples=30)
+@settings(suppress_health_check=UNSAFE)
 @given(
     data=st.one_of(
         RAW,
@@ -328,7 +328,7 @@ def test_rows_of_sql_are_the_same(
     assert found == wanted
 
 
-@settings(suppress_health_check=UNSAFE, max_examples=30)
+@settings(suppress_health_check=UNSAFE)
 @given(
     data=st.one_of(RAW, st.builds(text_of, TABLES, st.sampled_from(["\n", "\r\n"]))),
     condition=st.sampled_from(["s.b = 'keep'", "s._3 LIKE 'k%e'", "s.b IN ('k', 'kee')"]),

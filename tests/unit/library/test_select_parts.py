@@ -83,7 +83,7 @@ def text_of(table: list[tuple[str, str]], line_end: str, quoting: Any) -> bytes:
     return text.getvalue().encode()
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=UNSAFE)
+@settings(suppress_health_check=UNSAFE)
 @given(
     table=st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=12),
     line_end=st.sampled_from(["\n", "\r\n"]),
@@ -105,7 +105,7 @@ def test_quoted_records_are_those_of_the_csv_module(
     assert whole.objects(data, ALL, source) == [{"_1": one, "_2": two} for one, two in rows]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=UNSAFE)
+@settings(suppress_health_check=UNSAFE)
 @given(
     data=st.text(st.sampled_from('ab,"\n\r#'), max_size=40).map(str.encode),
     block=st.integers(3, 20),

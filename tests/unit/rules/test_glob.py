@@ -66,7 +66,7 @@ def test_a_glob_matches_its_strings(text: str, matches: list[str], differs: list
 
 
 @given(_globs, _names)
-@settings(max_examples=1000)
+@settings(max_examples=30 * settings().max_examples)
 def test_the_matcher_agrees_with_the_specification_of_the_format(text: str, name: str) -> None:
     assert glob.matcher(text)(name) == naive.glob_matches(text, name)
 

@@ -209,7 +209,7 @@ def test_the_whole_of_a_small_world(world: World, data: st.DataObject) -> None:
         assert found
 
 
-@settings(max_examples=300)
+@settings(max_examples=10 * settings().max_examples)
 @given(st.data())
 def test_a_rule_without_a_matching_completion_covers_nothing(data: st.DataObject) -> None:
     """Exact as long as no fact is tested twice."""

@@ -256,7 +256,7 @@ def _looks_at_type(condition: Condition) -> bool:
     return "content-type" in str(condition)
 
 
-@settings(max_examples=200)
+@settings(max_examples=6 * settings().max_examples)
 @given(st.data())
 def test_pairs_of_reversing_rules_agree_with_brute_force(data: st.DataObject) -> None:
     rules = data.draw(rule_sets(LOOKED_UP_WORLD, most=3))
