@@ -18,10 +18,12 @@ import hashlib
 import json
 import os
 import re
+import struct
 import sys
 import zipfile
+import zlib
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,7 +42,10 @@ _SYNC_THREADS: Final = 16
 _UNPACK_THREADS: Final = 2
 #: Neighbours that are searched for identical files, newest first.
 _NEIGHBOURS: Final = 8
-_CHUNK: Final = 1 << 18
+#: Packed bytes that are expanded at a time, at most a thousandfold.
+_CHUNK: Final = 1 << 16
+#: The lengths of the name and of the extra fields, which the data of an entry follow.
+_LOCAL_HEADER: Final = struct.Struct("<26xHH")
 
 
 class Altered(ValueError):
@@ -56,14 +61,20 @@ def unpack(bundle: Path, digest: str, directory: Path) -> None:
         _make_folder(code)
         with zipfile.ZipFile(packed) as zipped:
             lock = zipped.read(archive.LOCK)
-            known = _known_files(directory.parent)
-            rows = _rows_of_code(lock)
-            for folder in sorted({_path_of(code, row).parent for row in rows}):
-                _make_folder(folder)
-            with ThreadPoolExecutor(_UNPACK_THREADS) as threads:
-                # A library has one file that is half of it: the largest begin first.
-                rows.sort(key=lambda row: -row["size"])
-                placed = list(threads.map(partial(_place, zipped, code, known), rows))
+            entries = {each.filename: each for each in zipped.infolist()}
+        known = _known_files(directory.parent)
+        rows = _rows_of_code(lock)
+        for folder in sorted({_path_of(code, row).parent for row in rows}):
+            _make_folder(folder)
+        with ThreadPoolExecutor(_UNPACK_THREADS) as threads:
+            # A library has one file that is half of it: the largest begin first.
+            rows.sort(key=lambda row: -row["size"])
+            placed = list(
+                threads.map(
+                    lambda row: _place(packed.fileno(), entries[row["path"]], code, known, row),
+                    rows,
+                )
+            )
     (code / archive.LOCK).write_bytes(lock)
     written = [path for path in placed if path is not None]
     folders = [Path(folder) for folder, _, _ in os.walk(code)]
@@ -92,7 +103,8 @@ def _known_files(home: Path) -> dict[tuple[str, str], Path]:
 
 
 def _place(
-    zipped: zipfile.ZipFile,
+    packed: int,
+    entry: zipfile.ZipInfo,
     code: Path,
     known: dict[tuple[str, str], Path],
     row: dict[str, Any],
@@ -104,12 +116,38 @@ def _place(
         with contextlib.suppress(OSError):  # evicted meanwhile, or the file has too many links
             path.hardlink_to(neighbour)
             return None
-    with zipped.open(row["path"]) as source, path.open("xb") as out:
-        while chunk := source.read(_CHUNK):
-            out.write(chunk)
-        # For any umask: the tenant's uid is "other" here.
-        os.fchmod(out.fileno(), 0o555 if row["mode"] == "0755" else 0o444)
+    # For any umask: the tenant's uid is "other" here.
+    mode = 0o555 if row["mode"] == "0755" else 0o444
+    out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    try:
+        for data in _expanded(packed, entry):
+            _write(out, data)
+        os.fchmod(out, mode)
+    finally:
+        os.close(out)
     return path
+
+
+def _expanded(packed: int, entry: zipfile.ZipInfo) -> Iterator[bytes]:
+    """The bytes of an entry.
+
+    The library's reader takes 0.1 ms more for each of a thousand files, in which no other thread
+    runs.
+    """
+    header = os.pread(packed, _LOCAL_HEADER.size, entry.header_offset)
+    at = entry.header_offset + _LOCAL_HEADER.size + sum(_LOCAL_HEADER.unpack(header))
+    end = at + entry.compress_size
+    is_packed = entry.compress_type == zipfile.ZIP_DEFLATED
+    inflate = zlib.decompressobj(-zlib.MAX_WBITS) if is_packed else None
+    while data := os.pread(packed, min(end - at, _CHUNK), at):
+        at += len(data)
+        yield data if inflate is None else inflate.decompress(data)
+
+
+def _write(out: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(out, view) :]
 
 
 def _path_of(code: Path, row: dict[str, Any]) -> Path:

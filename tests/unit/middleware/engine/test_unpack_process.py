@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import json
 import os
+import zipfile
 from pathlib import Path
 
 import pytest
 
+from storlet_middleware.bundle.archive import LOCK
 from storlet_middleware.engine import unpack_process
 from storlet_middleware.engine.unpack_process import Altered, unpack
 from tests.support.bundles import bundle, tool
@@ -84,3 +88,32 @@ def test_files_of_test_cases_and_the_manifest_are_not_unpacked(tmp_path: Path) -
     other = {"t.py": (b"1", 0o644), "x": (b"input", 0o644)}
     code = unpacked(tmp_path, "b", bundle("t", other, main="t.T"))
     assert (code / "x").read_bytes() == b"input"
+
+
+def test_data_are_found_behind_extra_fields(tmp_path: Path) -> None:
+    bodies = {
+        "code/t.py": b"1" * 300_000,
+        "code/lib/\u00e9.py": os.urandom(200_000),
+        "code/empty": b"",
+    }
+    rows = [
+        {
+            "path": path,
+            "size": len(body),
+            "sha256": hashlib.sha256(body).hexdigest(),
+            "mode": "0644",
+        }
+        for path, body in bodies.items()
+    ]
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for path, body in (*bodies.items(), (LOCK, json.dumps({"files": rows}).encode())):
+            info = zipfile.ZipInfo(path)
+            info.extra = b"\x99\x99\x04\x00abcd"
+            info.compress_type = (
+                zipfile.ZIP_DEFLATED if path.endswith("t.py") else zipfile.ZIP_STORED
+            )
+            archive.writestr(info, body)
+    code = unpacked(tmp_path, "a", packed.getvalue())
+    for path, body in bodies.items():
+        assert (code / path.removeprefix("code/")).read_bytes() == body
