@@ -9,7 +9,7 @@ import pytest
 
 from storlet_middleware.errors import SandboxUnavailable
 from storlet_middleware.proxy import circuit_breaker
-from storlet_middleware.proxy.circuit_breaker import MAX_ACCOUNTS, MAX_NODES, CircuitBreaker
+from storlet_middleware.proxy.circuit_breaker import MAX_NODES, CircuitBreaker
 from storlet_middleware.recon import FILE_NAME, ReconCache
 from tests.unit.middleware.logger import Logger
 
@@ -91,14 +91,16 @@ def test_a_success_of_another_account_does_not_close_an_accounts_circuit(
     assert nodes.avoided("AUTH_a") == {"n1"}
 
 
-def test_the_circuits_are_bounded(nodes: CircuitBreaker) -> None:
+def test_the_circuits_are_bounded(nodes: CircuitBreaker, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each failure writes a file.
+    monkeypatch.setattr(circuit_breaker, "MAX_ACCOUNTS", 20)
     for number in range(MAX_NODES + 3):
         fail(nodes, f"n{number}")
     assert len(nodes.avoided("AUTH_a")) == MAX_NODES
-    for number in range(MAX_ACCOUNTS):
+    for number in range(20):
         fail(nodes, "n1", f"AUTH_{number}")
     assert nodes.avoided("AUTH_a") == set()
-    assert nodes.avoided(f"AUTH_{MAX_ACCOUNTS - 1}") == {"n1"}
+    assert nodes.avoided("AUTH_19") == {"n1"}
 
 
 def test_zero_seconds_switch_it_off(logger: Logger, tmp_path: Path) -> None:
