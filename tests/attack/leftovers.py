@@ -53,7 +53,10 @@ class State:
 
 def take(host: Host) -> State:
     """Take a snapshot."""
-    sandboxes, processes = host.sandboxes(), all_processes()
+    return _state(host, host.sandboxes(), all_processes())
+
+
+def _state(host: Host, sandboxes: list[Sandbox], processes: Mapping[int, Process]) -> State:
     return State(
         pids={name: host.cluster.process(name).pid for name in DAEMONS},
         descriptors=_descriptors(host, len(sandboxes)),
@@ -77,16 +80,17 @@ def left(host: Host, before: State, seconds: float = 60) -> list[str]:
     deadline = time.monotonic() + seconds
     found = set(_differences(host, before))
     while found and time.monotonic() <= deadline:
-        time.sleep(0.25)
+        time.sleep(0.1)
         found &= set(_differences(host, before))
     return sorted(found)
 
 
 def _differences(host: Host, before: State) -> Iterator[str]:
     """A line for each resource, the same one as long as the resource exists."""
-    yield from (f"process {name}" for name in strays(host))
+    sandboxes, processes = host.sandboxes(), all_processes()
+    yield from (f"process {name}" for name in _strays(host, sandboxes, processes))
     yield from (f"container {name[:12]}" for name in host.dead_containers())
-    now = take(host)
+    now = _state(host, sandboxes, processes)
     for name, counts in now.descriptors.items():
         if now.pids[name] == before.pids[name] and (more := counts - before.descriptors[name]):
             yield from _numbered(name, more)
@@ -142,7 +146,7 @@ def supervisor_descriptors(
     return +Counter({"object": objects, "socket": max(0, spare)})
 
 
-def strays(host: Host) -> list[str]:
+def _strays(host: Host, sandboxes: list[Sandbox], processes: Mapping[int, Process]) -> list[str]:
     """Processes in the sandboxes that are not idle workers: strays, processes that compute, and
     processes that share a stream with a server."""
     peers = streams.peers()
@@ -152,7 +156,6 @@ def strays(host: Host) -> list[str]:
         for link in stream_links(host.cluster.process(name).pid or 0)
         if link in peers
     }
-    sandboxes, processes = host.sandboxes(), all_processes()
     return [
         f"{process.pid} ({process.name}) of {sandbox.account}"
         for sandbox in sandboxes

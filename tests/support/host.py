@@ -151,6 +151,8 @@ class Host:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
         self.node_id = cluster.node_id
+        #: Those that were seen running, by their Docker container, which never runs again.
+        self._seen: dict[str, Sandbox] = {}
 
     # --- sandboxes --------------------------------------------------------------------------------
 
@@ -168,12 +170,19 @@ class Host:
         for container in self._containers(*labels):
             # A Docker container that ends meanwhile is missing from the result, as it should be.
             with contextlib.suppress(RuntimeError):
-                one = self.inspect(container["Id"])
-                if one["State"]["Running"] and one["State"]["Pid"]:
-                    said = one["Config"]["Labels"]
-                    owner, key = said["org.storlets.account"], said["org.storlets.key"]
-                    found.append(Sandbox(one["Id"], owner, one["State"]["Pid"], key))
+                if sandbox := self._seen.get(container["Id"]) or self._looked_at(container["Id"]):
+                    found.append(sandbox)
         return found
+
+    def _looked_at(self, container: str) -> Sandbox | None:
+        """The sandbox of a Docker container if it runs."""
+        one = self.inspect(container)
+        if not one["State"]["Running"] or not one["State"]["Pid"]:
+            return None
+        said = one["Config"]["Labels"]
+        owner, key = said["org.storlets.account"], said["org.storlets.key"]
+        self._seen[container] = Sandbox(container, owner, one["State"]["Pid"], key)
+        return self._seen[container]
 
     def _containers(self, *labels: str, states: Sequence[str] = ()) -> list[dict[str, Any]]:
         """Containers of the cluster with ``labels``, in one of ``states``; the running ones."""
