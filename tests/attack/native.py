@@ -5,6 +5,8 @@ program has the streams of the filter."""
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
 from tests.attack.arena import DEADLINES, ENDS_SOON, NO_OUTPUT, Attacker, must, outcome
@@ -28,7 +30,7 @@ def built() -> bytes:
 
 def lies(attacker: Attacker) -> str:
     """A worker that answers wrongly on purpose, and then fails or exits: never a whole answer."""
-    seen: dict[str, int] = {}
+    seen = []
     for to, message in [
         *(("filter", each) for each in TO_FILTER),
         *(("supervisor", each) for each in TO_SUPERVISOR),
@@ -42,9 +44,9 @@ def lies(attacker: Attacker) -> str:
             must(found != "200", (to, text[:80], answer))
             must(answer.error not in ("internal", "access.denied"), (to, text[:80], answer))
             must("X-Forged" not in answer.headers, (to, text[:80], answer))
-            seen[found] = seen.get(found, 0) + 1
+            seen.append(found)
     attacker.recovers()
-    return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
+    return _counted(seen)
 
 
 WAYS: Final = (
@@ -62,16 +64,22 @@ def services(attacker: Attacker) -> str:
     answer = client.put(f"storlet/{ASKING}", arena.native, headers)
     must(answer.status == 201, answer)
     tool = Tool(client, ASKING)
-    seen: dict[str, int] = {}
-    for way in WAYS:
+
+    def end_of(way: str) -> str:
         answer = tool.get(attacker.path, "services", NO_OUTPUT, way=way, object=f"/{attacker.path}")
-        found = outcome(answer)
         must(answer.status == 422, (way, answer))
         must(answer.error not in ("internal", "access.denied"), (way, answer))
-        seen[found] = seen.get(found, 0) + 1
+        return outcome(answer)
+
+    seen = _counted(arena.pool.map(end_of, WAYS))
+    for _ in WAYS:
         again = tool.get(attacker.path, "identity")
-        must(again.body == attacker.tenant.content, (way, again))
-    return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
+        must(again.body == attacker.tenant.content, again)
+    return seen
+
+
+def _counted(ends: Iterable[str]) -> str:
+    return ", ".join(f"{what} x{count}" for what, count in sorted(Counter(ends).items()))
 
 
 #: A program that exits while a process of another session may still write its output.
@@ -87,15 +95,16 @@ def leaves(attacker: Attacker) -> str:
     client = attacker.client
     headers = declaration("native", "leaver.sh", **DEADLINES)
     must(client.put("storlet/leaver.sh", LEAVER, headers).status == 201, "the storlet")
-    seen: dict[str, int] = {}
-    for then in LEFT:
+
+    def end_of(then: str) -> str:
         answer = Tool(client, "leaver.sh").get(attacker.path, "leave", ENDS_SOON, then=then)
-        found = outcome(answer)
-        must(found != "200", (then, answer))
+        must(outcome(answer) != "200", (then, answer))
         must(answer.error not in ("internal", "access.denied"), (then, answer))
-        seen[found] = seen.get(found, 0) + 1
+        return outcome(answer)
+
+    seen = _counted(attacker.arena.pool.map(end_of, LEFT))
     attacker.recovers()
-    return ", ".join(f"{what} x{count}" for what, count in sorted(seen.items()))
+    return seen
 
 
 ROWS: Final = (
