@@ -1,6 +1,7 @@
 """Fixtures of the black-box tests: users, a container per test, one storlet in two languages.
 
-Tests never restart or configure ``cluster``; tests that need other options use ``other_cluster``.
+Tests never configure ``cluster``; tests that need other options use ``other_cluster``.  Only
+``test_rolling_upgrade.py`` stops servers of ``cluster``, and each test starts them again.
 """
 
 from __future__ import annotations
