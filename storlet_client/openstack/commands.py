@@ -48,7 +48,19 @@ def _one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     return tuple(values), tuple(_plain(value) for value in values.values())
 
 
-class _About(command.Command):
+class _Plugin(command.Command):
+    """A command of this package."""
+
+    def get_epilog(self) -> str:
+        """The end of the help, which names the package.
+
+        The base class would read the metadata of all installed packages, also without ``--help``:
+        most of the time of a short command.
+        """
+        return "This command is provided by the storlet-client plugin."
+
+
+class _About(_Plugin):
     """A command about one thing, if it has a :attr:`subject`: the argument's name, and its help."""
 
     subject: ClassVar[tuple[str, str] | None] = None
@@ -197,7 +209,7 @@ class _Connection:
         return self.storlets
 
 
-class Passed(command.Command):
+class Passed(_Plugin):
     """A command of ``storlet``; :attr:`name` is its name there, with that of its group."""
 
     name: ClassVar[str]

@@ -141,6 +141,7 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
 
 def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     openstack("enable")
+    assert "provided by the storlet-client plugin" in openstack("enable", "--help")
     openstack("doctor")
     openstack("deploy", str(SAMPLE / "csv_filter.py"), "--limit", "memory=128M")
     (row,) = json.loads(openstack("list", "-f", "json"))

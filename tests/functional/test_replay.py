@@ -229,8 +229,10 @@ def test_runs_that_cannot_be_repeated_are_refused_by_name(account: Account) -> N
 
 def _run_of_rule(account: Account, rules: bytes) -> str:
     account.storlets.put_rules(rules, accept_warnings=True)
-    answer = account.client.get("samples/input")
-    account.storlets.delete_rules()
+    try:
+        answer = account.client.get("samples/input")
+    finally:
+        account.storlets.delete_rules()
     assert answer.status == 200, answer
     return str(answer.headers["x-storlet-invocation"])
 

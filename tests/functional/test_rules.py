@@ -346,18 +346,14 @@ def test_static_pages_are_covered(ward: Ward) -> None:
         )
 
 
-@pytest.mark.parametrize(
-    "header", ["X-Versions-Location", "X-History-Location", "X-Container-Sync-To"]
-)
 def test_callers_under_a_rule_cannot_change_settings_that_copy_data(
-    ward: Ward, users: dict[str, Client], header: str
+    users: dict[str, Client],
 ) -> None:
     """In Swift only an account's owner can set these; this is for rules about owners."""
-    text = RULES.replace(RESEARCHER, "admin:admin")
     other = make_ward(users)
-    other.rule(text)
-    answer = other.admin.post("patients", {header: "open"})
-    assert_closed(answer)
+    other.rule(RULES.replace(RESEARCHER, "admin:admin"))
+    for header in ("X-Versions-Location", "X-History-Location", "X-Container-Sync-To"):
+        assert_closed(other.admin.post("patients", {header: "open"}))
 
 
 def test_a_rule_applies_to_erasure_coded_objects(users: dict[str, Client]) -> None:
@@ -540,10 +536,9 @@ def test_rules_are_not_deleted_as_segments_of_a_manifest(users: dict[str, Client
     assert_masked(ward.researcher.get("patients/a.csv"))
 
 
-def test_explain_names_storlet_placement_and_limits(users: dict[str, Client]) -> None:
-    ward = make_ward(users)
-    ward.rule(
-        'version: 1\nrules:\n  - name: hide\n    when: {method: GET, container: patients, user: "admin:admin"}\n'
+def test_explain_names_storlet_placement_and_limits(ruled: Callable[[str], Ward]) -> None:
+    ward = ruled(
+        '  - name: hide\n    when: {method: GET, container: patients, user: "admin:admin"}\n'
         "    mandatory: true\n    run: {storlet: mask.py, on: proxy, parameters: {word: '{object}'}, limits: {memory: 64M}}\n"
     )
     answer = ward.admin.get(
