@@ -41,6 +41,8 @@ BROKEN: Final = "200 broken"
 WAITING: Final = 40
 WAITING_SECONDS: Final = 0.8
 WAITS_LONGER: Final = {"X-Storlet-Limit-Timeout-Total": "3s"}
+#: The time of the last of many cancels.
+CANCEL_SECONDS: Final = 0.1
 #: The bytes themselves load the machine as any client's do: a plain PUT and GET of 8 MiB, five
 #: times a second, doubles the neighbour's times on two cores.  These attacks measure the additional
 #: effect of an endless output.
@@ -199,15 +201,15 @@ def reader_leaves(attacker: Attacker) -> str:
 
 def cancel_storm(attacker: Attacker) -> str:
     """Cancel invocations in each of their states."""
+    numbers = attacker.repeats(200, 36)
 
     def cancel(number: int) -> None:
         with raw_connection(attacker.client) as client:
             do = ("uninterruptible_sleep", "flood", "identity")[number % 3]
             client.send_head("GET", attacker.path, attacker.tool.headers(), {"do": do})
-            time.sleep(0.002 * (number % 50))
+            time.sleep(number * CANCEL_SECONDS / len(numbers))
             client.reset()
 
-    numbers = attacker.repeats(200, 60)
     list(attacker.arena.pool.map(cancel, numbers))
     attacker.recovers(30)
     return f"{len(numbers)} cancelled, the next works"
@@ -219,7 +221,7 @@ def crowd(attacker: Attacker) -> str:
     answers: list[Answer] = list(
         attacker.arena.pool.map(
             lambda _: attacker.shoot("numbered", before="0.1", lines="1"),
-            attacker.repeats(300, 128),
+            attacker.repeats(300, 96),
         )
     )
     seen = sorted({outcome(answer) for answer in answers})
