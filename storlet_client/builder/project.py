@@ -97,6 +97,9 @@ def read(folder: Path) -> Project:
     place = folder / MANIFEST
     try:
         text = place.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        hint = "'storlet init NAME' makes a project, in a folder of this name"
+        raise ProjectError([f"{place}: {error.strerror}: {hint}"]) from error
     except OSError as error:
         raise ProjectError([f"{place}: {error.strerror}"]) from error
     except UnicodeDecodeError as error:

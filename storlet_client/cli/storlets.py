@@ -62,14 +62,20 @@ def declare(group: Group) -> None:
 
     @group.example(
         "deploy",
-        examples="storlet deploy csv_filter.py\n"
+        examples="storlet deploy\n"
+        "storlet deploy csv_filter.py\n"
         "storlet deploy dist/thumb-0.1.0.storlet\n"
         "storlet deploy thumb --watch\n"
         "storlet deploy thumb.jar --main org.example.Thumb --dependency imaging.jar\n"
         "storlet deploy tool.py --dependency ffmpeg:0700 --limit memory=256M",
     )
     @with_storlets
-    @click.argument("file", type=click.Path(exists=True, path_type=Path), metavar="FILE|PROJECT")
+    @click.argument(
+        "file",
+        default=".",
+        type=click.Path(exists=True, path_type=Path),
+        metavar="[FILE|PROJECT]",
+    )
     @click.option("--main", help="module.Class, or a Java class; the only class of a Python file.")
     @click.option("--name", help="Name of the storlet; the name of the file.")
     @click.option("--language", help="Language; by the suffix of the file.")
@@ -98,10 +104,11 @@ def declare(group: Group) -> None:
     ) -> None:
         """Upload a storlet and its dependencies, or a bundle, and print what changed.
 
-        Of a project, the bundle is built first, in PROJECT/dist. The new code is in use for each
-        request that begins after this command. If the cluster cannot load it, the old code stays in
-        use. --watch repeats this at each save of the file and its dependencies, or of a source file
-        of the project, also after a fault; Ctrl-C ends it with exit code 0.
+        Of a project, by default the current folder, the bundle is built first, in PROJECT/dist. The
+        new code is in use for each request that begins after this command. If the cluster cannot
+        load it, the old code stays in use. --watch repeats this at each save of the file and its
+        dependencies, or of a source file of the project, also after a fault; Ctrl-C ends it with
+        exit code 0.
         """
         once, files = _deployment(storlets, file, options, check)
         if watch:

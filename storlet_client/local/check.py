@@ -26,6 +26,8 @@ from storlet_client.bundle import archive, manifest
 from storlet_client.local.run import Input
 from storlet_client.local.sandbox import LocalNode
 
+#: The alternative for a user without the server's package.
+_BY_CLUSTER = "let the cluster check it: 'storlet deploy' does, before the code takes effect"
 _MODULE, _CLASS = "storlet_import_check", "ImportCheck"
 #: Imports the modules of its parameter; the log names each before its import.
 _SOURCE = f"""\
@@ -71,7 +73,7 @@ def faults_of(bundle: Path, document: Mapping[str, Any], output: BinaryIO) -> li
         if path.startswith(archive.CODE)
     }
     faults = list(native_faults(code, platform.machine()))
-    with LocalNode(output.fileno()) as node:
+    with LocalNode(output.fileno(), _BY_CLUSTER) as node:
         if document["language"] == "python":
             faults += _import_faults(node, document, code, output)
         loaded = node.load(bundle)

@@ -50,7 +50,7 @@ def here(
             _fetch(storlets, record, (path, etag), Path(folder, str(number)), passing)
             for number, (path, etag) in enumerate(zip(places, etags))
         ]
-        with LocalNode(output.fileno()) as node:
+        with LocalNode(output.fileno(), "replay it on the cluster, without --local") as node:
             outcome = node.run(bundle, inputs, invocation.parameters, invocation.limits)
     if not outcome.is_ok:
         return Ran(outcome.code, outcome.message)

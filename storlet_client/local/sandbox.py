@@ -29,8 +29,10 @@ from storlet_client.local.run import Input, Outcome
 _MODULE, _PROGRAM = "storlet_middleware.local", "storlet-local"
 _NOT_INSTALLED = (
     "a sandbox needs the server's package: install swift-storlets on this machine (Linux with"
-    " Docker); or leave the sandbox out: --no-sandbox"
+    " Docker); or "
 )
+#: The alternative of commands that have the option.
+NO_SANDBOX = "leave the sandbox out: --no-sandbox"
 
 
 def command() -> list[str]:
@@ -46,12 +48,13 @@ class LocalNode:
     """A started ``storlet-local``; use it in a ``with`` statement.
 
     :param output: descriptor that gets the output of all runs.
+    :param otherwise: the alternative for a user without the server's package, in the error.
     """
 
-    def __init__(self, output: int) -> None:
+    def __init__(self, output: int, otherwise: str = NO_SANDBOX) -> None:
         words = command()
         if not words:
-            raise ConfigurationError([_NOT_INSTALLED])
+            raise ConfigurationError([_NOT_INSTALLED + otherwise])
         reader, writer = os.pipe()
         self._answers = os.fdopen(reader, "rb")
         try:

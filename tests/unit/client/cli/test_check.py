@@ -51,3 +51,4 @@ def test_without_the_servers_package_it_says_what_to_install(
     monkeypatch.setattr(sandbox, "command", list)
     result = command("check", str(folder))
     assert (result.code, "install swift-storlets" in result.err) == (3, True)
+    assert ("storlet deploy" in result.err, "--no-sandbox" in result.err) == (True, False)

@@ -56,9 +56,13 @@ def test_a_folder_is_built_and_deployed(
     assert server.received[-1].body == bundle.read_bytes()
     result = command("deploy", "thumb", "--main", "a.B")
     assert (result.code, "--main: a bundle has this" in result.err) == (3, True)
-    monkeypatch.chdir("thumb/src")
-    result = command("deploy", ".")
+    monkeypatch.chdir("thumb")
+    result = command("deploy")
+    assert (result.code, "deployed thumb 0.1.0 as version 3" in result.out) == (0, True)
+    monkeypatch.chdir("src")
+    result = command("deploy")
     assert (result.code, "storlet.toml: No such file" in result.err) == (3, True)
+    assert "'storlet init NAME' makes a project" in result.err
 
 
 def test_each_save_of_a_project_is_deployed_also_after_faults(

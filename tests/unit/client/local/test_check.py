@@ -23,7 +23,7 @@ class Node:
 
     ends = False
 
-    def __init__(self, output: int) -> None:
+    def __init__(self, output: int, _otherwise: str = "") -> None:
         self._output = output
 
     def __enter__(self) -> Node:

@@ -62,7 +62,7 @@ class Account:
 class Node:
     outcome = Outcome("ok")
 
-    def __init__(self, output: int) -> None:
+    def __init__(self, output: int, _otherwise: str = "") -> None:
         self._output = output
 
     def __enter__(self) -> Node:

@@ -104,7 +104,7 @@ def test_a_program_that_ends_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
 def test_the_package_to_install_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "command", list)
-    with pytest.raises(ConfigurationError, match="install swift-storlets"):
+    with pytest.raises(ConfigurationError, match=r"install swift-storlets.*--no-sandbox"):
         LocalNode(1)
 
 
