@@ -136,7 +136,7 @@ def test_both_packages_have_one_command(wheels: dict[str, Path], last: str, tmp_
     module = {"storlet-client": "storlet_client", "swift-storlets": "storlet_middleware.cli"}[first]
     assert "Usage" in run([python, "-m", module, "--help"]).replace("usage", "Usage")
     run([*install, str(wheels[first])])
-    done = subprocess.run([*storlet, "deploy"], capture_output=True, text=True, check=False)
+    done = subprocess.run([*storlet, "show"], capture_output=True, text=True, check=False)
     known = "Missing argument" if first == "storlet-client" else "package storlet-client"
     assert (done.returncode, known in done.stderr) == (2, True), done.stderr
 

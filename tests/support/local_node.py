@@ -44,7 +44,7 @@ def one_node(cluster: Cluster, place: Path) -> Iterator[LocalNode]:
         with place.open("wb") as file, LocalNode(file.fileno()) as node:
 
             @contextmanager
-            def opened(output: int) -> Iterator[_Shared]:
+            def opened(output: int, _otherwise: str = "") -> Iterator[_Shared]:
                 yield _Shared(node, place, output)
 
             for module in ("cli.local", "local.check", "local.repeat"):
