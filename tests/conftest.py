@@ -23,7 +23,7 @@ import pytest
 from tests.coverage import selection
 from tests.support import brief
 from tests.support.accounts import users_of
-from tests.support.cluster import LOG_LINES, Cluster, attach
+from tests.support.cluster import LOG_LINES, Cluster, attach, close_commands
 from tests.support.http import Client
 from tests.support.own_cluster import in_memory, own_cluster
 from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_libraries
@@ -215,6 +215,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     Under xdist only the controller has a reporter, and its statistics count the tests of all
     workers.
     """
+    close_commands()
     reporter = session.config.pluginmanager.get_plugin("terminalreporter")
     ran = exitstatus in {pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED}
     if os.environ.get("STORLETS_FORBID_SKIPS") and reporter and ran:

@@ -197,9 +197,14 @@ class Cluster:
         return self._commands.run(arguments, {})
 
 
-#: Processes of commands, which end with this process.
+#: Processes of commands, and their folders.
 _open: Final = contextlib.ExitStack()
-atexit.register(_open.close)
+
+
+@atexit.register
+def close_commands() -> None:
+    """End the processes of commands; a worker of pytest-xdist ends without calls at its exit."""
+    _open.close()
 
 
 def bring_up(home: Path, **choices: str) -> Cluster:
