@@ -130,6 +130,8 @@ class FakeDocker:
     weaker: list[str] = field(default_factory=list)
     #: Behaviours of the sandboxes of single trust classes, and of ``spare`` ones.
     by_class: dict[str, str] = field(default_factory=dict)
+    #: The requests of all sandboxes, also of those that have ended.
+    bodies: list[Mapping[str, Any]] = field(default_factory=list)
 
     def kill(self, number: int = signal.SIGKILL) -> None:
         """Kill every supervisor; the containers stay, as dead ones do in Docker."""
@@ -174,6 +176,7 @@ class FakeEngine(Engine):
             behaviour = self.docker.by_class.get(kind, self.docker.behaviour)
             container_id = hashlib.sha256(f"{name}{self.docker.starts}".encode()).hexdigest()
             started = Supervisor(directory, behaviour)
+            self.docker.bodies.append(body)
             self.docker.containers[container_id] = FakeContainer(name, body, started)
             return container_id
 

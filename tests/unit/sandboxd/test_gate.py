@@ -9,6 +9,7 @@ import json
 import logging
 import stat
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -95,12 +96,12 @@ def test_a_class_that_is_not_tested_at_the_start_is_tested_before_its_first_load
 def test_the_sandbox_of_the_test_is_small_and_no_tenants(gated: MakeGated) -> None:
     docker = FakeDocker(start_seconds=0.3)
     node = gated(docker)
-    until(lambda: docker.containers)
-    (container,) = docker.containers.values()
-    assert container.body["Labels"][LABEL_ACCOUNT] == SELF_TEST_ACCOUNT
-    assert container.body["HostConfig"]["Memory"] == 128 << 20
-    assert container.body["HostConfig"]["PidsLimit"] == 64
+    until(lambda: docker.bodies)
     assert not node.status().sandboxes
+    body = docker.bodies[0]
+    assert body["Labels"][LABEL_ACCOUNT] == SELF_TEST_ACCOUNT
+    assert body["HostConfig"]["Memory"] == 128 << 20
+    assert body["HostConfig"]["PidsLimit"] == 64
 
 
 def test_a_class_that_fails_is_closed_with_the_reason(gated: MakeGated) -> None:
@@ -258,11 +259,16 @@ def test_a_disk_that_takes_no_file_leaves_a_class_untested(
     assert states(node)["user"] == UNTESTED
 
 
+class Once(dict[str, str]):
+    """Behaviours of the first sandbox of each kind."""
+
+    def get(self, kind: str, usual: Any = None) -> Any:
+        return self.pop(kind, usual)
+
+
 def test_a_sandbox_that_ended_once_is_given_a_second_chance(gated: MakeGated) -> None:
-    docker = FakeDocker(by_class={"user": "dies"}, start_seconds=0.2)
+    docker = FakeDocker(by_class=Once(user="dies"))
     node = gated(docker)
-    until(lambda: docker.containers)
-    docker.by_class.clear()
     assert once_known(node) == {"user": PASS, "admin": PASS}
     assert docker.starts == 3
 
