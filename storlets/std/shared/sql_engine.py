@@ -209,14 +209,14 @@ class Engine:
         A query over many objects runs many times in a process, so a process keeps the last ones.
         """
         known = Engine._known
-        if (call, text) not in known:
+        found = known.get((call, text))
+        if found is None:
             found = str(self.rows(f"SELECT {call}", [text])[0][0])
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
-            if len(text) + len(found) > _MOST_KNOWN_CHARACTERS:
-                return found
-            known[call, text] = found
-        return known[call, text]
+            if len(text) + len(found) <= _MOST_KNOWN_CHARACTERS:
+                if len(known) >= _MOST_KNOWN:
+                    known.clear()
+                known[call, text] = found
+        return found
 
     def aggregates(self) -> frozenset[str]:
         """The names of all aggregates, and of the macros that use one; no query adds any."""
