@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from storlet_middleware import child_limits
-from storlet_middleware.concurrency import conversation, run_process, run_process_after
+from storlet_middleware.concurrency import conversation, run_process
 
 #: Exit statuses if a limit was exceeded.
 TOO_MUCH: Final = (-signal.SIGXCPU, -signal.SIGKILL, child_limits.NO_MEMORY)
@@ -36,25 +36,14 @@ def run(
     return run_process(command, given, environment, _DEADLINE_FACTOR * cpu_seconds)
 
 
-def run_after(
-    before: Callable[[], None], module: str, cpu_seconds: int, *arguments: str
-) -> tuple[int, bytes]:
-    """As :func:`run` without input; the process starts while ``before`` runs.
-
-    The process reads its input to the end before it begins; the deadline is counted from then.
-    """
-    command, environment = _command(module, cpu_seconds, arguments)
-    return run_process_after(before, command, environment, _DEADLINE_FACTOR * cpu_seconds)
-
-
 def answers(
-    module: str, cpu_seconds: int
+    module: str, cpu_seconds: int, *arguments: str
 ) -> contextlib.AbstractContextManager[Callable[[bytes], bytes]]:
     """Run ``module`` during a block: a :func:`~storlet_middleware.concurrency.conversation`.
 
     The limit of CPU time is that of the whole block, the deadline that of an answer.
     """
-    command, environment = _command(module, cpu_seconds, ())
+    command, environment = _command(module, cpu_seconds, arguments)
     return conversation(command, environment, _DEADLINE_FACTOR * cpu_seconds)
 
 

@@ -214,6 +214,7 @@ def run_process(
     """
     # Files instead of pipes need no reader and writer.
     with contextlib.ExitStack() as files:
+        stdout = files.enter_context(os.fdopen(os.memfd_create("said"), "w+b"))
         if isinstance(given, bytes):
             stdin: BinaryIO = files.enter_context(os.fdopen(os.memfd_create("given"), "w+b"))
             stdin.write(given)
@@ -221,47 +222,10 @@ def run_process(
             stdin = given
         stdin.flush()
         stdin.seek(0)
-        return files.enter_context(_process(command, stdin, environment))(seconds)
-
-
-def run_process_after(
-    before: Callable[[], None],
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    seconds: float,
-) -> tuple[int, bytes]:
-    """As :func:`run_process`, but ``command`` starts while ``before`` runs.
-
-    The process has no input, and waits for the end of it: that comes when ``before`` has returned.
-    If it raises, the process is killed.
-    """
-    reader, writer = os.pipe()
-    with (
-        os.fdopen(writer, "wb") as until,
-        os.fdopen(reader, "rb") as stdin,
-        _process(command, stdin, environment) as result,
-    ):
-        before()
-        until.close()
-        return result(seconds)
-
-
-@contextlib.contextmanager
-def _process(
-    command: Sequence[str], stdin: BinaryIO, environment: Mapping[str, str]
-) -> Iterator[Callable[[float], tuple[int, bytes]]]:
-    """A process that ends with the context; the function waits for its status and its output."""
-    with (
-        os.fdopen(os.memfd_create("said"), "w+b") as stdout,
-        _started(command, stdin, stdout, environment) as process,
-    ):
-
-        def result(seconds: float) -> tuple[int, bytes]:
-            status = _status_of(process, monotonic() + seconds)
-            stdout.seek(0)
-            return status, stdout.read()
-
-        yield result
+        process = files.enter_context(_started(command, stdin, stdout, environment))
+        status = _status_of(process, monotonic() + seconds)
+        stdout.seek(0)
+        return status, stdout.read()
 
 
 class ProcessEnded(Exception):

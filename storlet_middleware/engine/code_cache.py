@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from storlet_middleware import child, errors, metrics
-from storlet_middleware.concurrency import WaitExpired, monotonic, sleep
+from storlet_middleware.concurrency import ProcessEnded, WaitExpired, monotonic, sleep
 from storlet_middleware.engine import unpack_process
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import InternalError, NodeBusy, Unprocessable
@@ -132,19 +132,17 @@ class CodeCache:
         (file,) = version.files
         arguments = (str(directory / file.file_name), version.digest, str(directory))
         try:
-            status, output = child.run_after(
-                lambda: self._write(directory, version.account, file, fetcher, is_kept=False),
-                unpack_process.__name__,
-                _UNPACK_CPU_SECONDS,
-                *arguments,
-            )
+            with child.answers(unpack_process.__name__, _UNPACK_CPU_SECONDS, *arguments) as ask:
+                self._write(directory, version.account, file, fetcher, is_kept=False)
+                fault = ask(b"").decode("utf-8", "replace").strip()
         except WaitExpired:
             raise NodeBusy("the storlet's code could not be unpacked in time") from None
-        if status == unpack_process.NO_SPACE:
-            raise OSError(errno.ENOSPC, "")
-        if status:
-            text = output.decode("utf-8", "replace") or f"exit status {status}"
-            raise InternalError(f"bundle {version.name} cannot be unpacked: {text}")
+        except ProcessEnded as ended:
+            if ended.status == unpack_process.NO_SPACE:
+                raise OSError(errno.ENOSPC, "") from None
+            fault = str(ended)
+        if fault:
+            raise InternalError(f"bundle {version.name} cannot be unpacked: {fault}")
 
     @contextlib.contextmanager
     def _lock(self, path: Path) -> Iterator[None]:

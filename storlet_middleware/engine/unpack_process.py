@@ -1,13 +1,14 @@
 """Unpacks a bundle in a process of its own.
 
 The process is ``python -m storlet_middleware.engine.unpack_process``.  Its arguments are the
-limit of CPU seconds, the bundle, its SHA-256, and the folder in which it makes :data:`CODE`.  It
-begins at the end of its input: the bundle is complete then, or the server that wrote it has ended.
-A proxy has verified a bundle with this hash, so paths and sizes need no other check.
+limit of CPU seconds, the bundle, its SHA-256, and the folder in which it makes :data:`CODE`.  A
+line of input means that the bundle is complete.  It answers with a line: the fault of the
+bundle, or nothing.  A proxy has verified a bundle with this hash, so paths and sizes need no other
+check.
 
 A file that another version of the account has already, by hash and mode, becomes a hard link to it:
 no other store is kept, and a file lives as long as any version that has it.  Tenants cannot write
-any of them.  All is on the disk before the process ends with 0.
+any of them.  All is on the disk before the answer.
 """
 
 from __future__ import annotations
@@ -172,7 +173,9 @@ def _sync(path: Path) -> None:
 
 def main() -> None:
     child_limits.confine(int(sys.argv[1]))
-    sys.stdin.read()
+    if not sys.stdin.readline():
+        return  # the server has ended
+    fault = ""
     try:
         unpack(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
     except OSError as error:
@@ -180,8 +183,8 @@ def main() -> None:
             sys.exit(NO_SPACE)
         sys.exit(f"{type(error).__name__}: {error.strerror}")
     except Altered as error:
-        sys.stdout.write(str(error))
-        sys.exit(1)
+        fault = str(error)
+    sys.stdout.write(f"{fault}\n")
 
 
 if __name__ == "__main__":

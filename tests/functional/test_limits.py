@@ -75,7 +75,9 @@ def test_a_long_run_exceeds_the_total_deadline_of_the_node(there: Tool, small: s
 
 @pytest.mark.usefixtures("small")
 def test_an_endless_import_ends_the_check_of_an_upload(other_owner: Client) -> None:
-    answer = put(other_owner, unique("loop"), "import threading\nthreading.Event().wait()\n", CHECKED)
+    answer = put(
+        other_owner, unique("loop"), "import threading\nthreading.Event().wait()\n", CHECKED
+    )
     assert (answer.status, answer.error) == (422, "registration.check")
     assert "loading took longer than 6 seconds" in answer.text
 

@@ -16,6 +16,7 @@ from typing import BinaryIO
 from unittest import mock
 
 from storlet_middleware import child_limits
+from storlet_middleware.concurrency import ProcessEnded
 
 
 def run_here(
@@ -34,23 +35,22 @@ def run_here(
         return status, said.getvalue()
 
 
-def run_here_after(
-    before: Callable[[], None],
-    command: Sequence[str],
-    environment: Mapping[str, str],
-    seconds: float,
-) -> tuple[int, bytes]:
-    """As :func:`storlet_middleware.concurrency.run_process_after`."""
-    before()
-    return run_here(command, b"", environment, seconds)
-
-
 @contextmanager
 def conversation_here(
     command: Sequence[str], environment: Mapping[str, str], seconds: float
 ) -> Iterator[Callable[[bytes], bytes]]:
-    """As :func:`storlet_middleware.concurrency.conversation`, with the ``Check`` of a module."""
-    yield importlib.import_module(command[3]).Check().answer
+    """As :func:`storlet_middleware.concurrency.conversation`: with the ``Check`` of a module, or
+    for one that answers a single line.
+    """
+
+    def answered(line: bytes) -> bytes:
+        status, said = run_here(command, line + b"\n", environment, seconds)
+        if status:
+            raise ProcessEnded(status)
+        return said
+
+    module = importlib.import_module(command[3])
+    yield module.Check().answer if hasattr(module, "Check") else answered
 
 
 def _opened(given: bytes | BinaryIO) -> BinaryIO:

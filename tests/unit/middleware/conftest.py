@@ -27,7 +27,6 @@ from tests.unit.middleware.support import (
 @pytest.fixture(autouse=True)
 def _processes_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(child, "run_process", children.run_here)
-    monkeypatch.setattr(child, "run_process_after", children.run_here_after)
     monkeypatch.setattr(child, "conversation", children.conversation_here)
 
 
@@ -35,7 +34,6 @@ def _processes_here(monkeypatch: pytest.MonkeyPatch) -> None:
 def real_processes(_processes_here: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """The server starts processes, as outside of tests."""
     monkeypatch.setattr(child, "run_process", concurrency.run_process)
-    monkeypatch.setattr(child, "run_process_after", concurrency.run_process_after)
     monkeypatch.setattr(child, "conversation", concurrency.conversation)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import subprocess
 import sys
@@ -111,7 +112,10 @@ def test_a_bundle_with_another_hash_leaves_nothing(tmp_path: Path) -> None:
 def test_a_full_disk_while_a_bundle_is_unpacked_is_the_nodes_fault(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(code_cache.child, "run_after", lambda *_: (unpack_process.NO_SPACE, b""))
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "")
+
+    monkeypatch.setattr(unpack_process, "unpack", full)
     data = tool("tool")
     with pytest.raises(NodeBusy, match="No space left"):
         CodeCache(1 << 20, Logger()).ensure(str(tmp_path), bundle_version(data), Fetcher(data))
