@@ -37,14 +37,15 @@ def run(
 
 
 def answers(
-    module: str, cpu_seconds: int, *arguments: str
+    module: str, cpu_seconds: int, *arguments: str, has_rest: bool = False
 ) -> contextlib.AbstractContextManager[Callable[[bytes], bytes]]:
     """Run ``module`` during a block: a :func:`~storlet_middleware.concurrency.conversation`.
 
-    The limit of CPU time is that of the whole block, the deadline that of an answer.
+    The limit of CPU time is that of the process, the deadline that of an answer.
     """
     command, environment = _command(module, cpu_seconds, arguments)
-    return conversation(command, environment, _DEADLINE_FACTOR * cpu_seconds)
+    seconds = _DEADLINE_FACTOR * cpu_seconds
+    return conversation(command, environment, seconds, has_rest=has_rest)
 
 
 def _command(

@@ -238,13 +238,20 @@ class ProcessEnded(Exception):
 
 @contextlib.contextmanager
 def conversation(
-    command: Sequence[str], environment: Mapping[str, str], seconds: float
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float,
+    *,
+    has_rest: bool = False,
 ) -> Iterator[Callable[[bytes], bytes]]:
     """Run ``command`` during the block, which gets a function: it sends a line to the process, and
     returns the line that the process answers.
 
     The function raises :class:`ProcessEnded`, and :class:`WaitExpired` after ``seconds``.  The
     process has ended after the block, also when this task is killed.
+
+    :param has_rest: after a block that raised nothing, the process gets the end of its input and
+        ``seconds`` for the rest of its work.  A task of its own waits for its end.
     """
     with contextlib.ExitStack() as ends:
         ours, theirs = socket.socketpair()
@@ -252,7 +259,10 @@ def conversation(
         # In a server of Swift the sockets are eventlet's, which do not block.
         os.set_blocking(theirs.fileno(), True)
         with theirs:
-            process = ends.enter_context(_started(command, theirs, theirs, environment))
+            rest_seconds = seconds if has_rest else 0.0
+            process = ends.enter_context(
+                _started(command, theirs, theirs, environment, rest_seconds)
+            )
         os.set_blocking(ours.fileno(), False)
         yield functools.partial(_answer, process, ours.fileno(), seconds)
 
@@ -275,9 +285,15 @@ def _answer(process: subprocess.Popen[bytes], fd: int, seconds: float, line: byt
 
 @contextlib.contextmanager
 def _started(
-    command: Sequence[str], stdin: Any, stdout: Any, environment: Mapping[str, str]
+    command: Sequence[str],
+    stdin: Any,
+    stdout: Any,
+    environment: Mapping[str, str],
+    rest_seconds: float = 0.0,
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process, which has ended after the block."""
+    """A process; it has ended after the block, or ends within ``rest_seconds`` if that raised
+    nothing.
+    """
     process = subprocess.Popen(
         command,
         stdin=stdin,
@@ -288,10 +304,28 @@ def _started(
     )
     try:
         yield process
+    except BaseException:
+        _end(process)
+        raise
+    if rest_seconds and process.poll() is None:
+        spawn(_end_after, process, rest_seconds)
+    else:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _end_after(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait for the end of a process, and kill it after ``seconds``."""
+    try:
+        with contextlib.suppress(WaitExpired):
+            _status_of(process, monotonic() + seconds)
     finally:
-        if process.poll() is None:
-            process.kill()
-            process.wait()
+        _end(process)
 
 
 def _status_of(process: subprocess.Popen[bytes], deadline: float) -> int:

@@ -1,7 +1,13 @@
 """Copies of storlet code on a node, one directory a storlet version.
 
-Files are fetched into a temporary directory beside the final one, checked against their hashes,
-synced and renamed.  A crash half-way leaves a temporary name that never runs and is removed later.
+Files are fetched into a temporary directory beside the final one, checked against their hashes
+and renamed.  A crash half-way leaves a temporary name that never runs and is removed later.
+
+A plain storlet is on the disk before it is renamed.  A bundle can have thousands of files, so the
+first call does not wait for the disk: they are synced when it has begun.  From then on the folder
+has the mode :data:`~storlet_middleware.code_folders.ON_DISK`.  ``storlet-sandboxd`` removes folders
+without it after a crash of the node.
+
 This module knows nothing of Swift: the caller gives it a :class:`Fetcher`.
 """
 
@@ -12,14 +18,13 @@ import errno
 import fcntl
 import hashlib
 import os
-import secrets
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
-from storlet_middleware import child, errors, metrics
+from storlet_middleware import child, code_folders, errors, metrics
 from storlet_middleware.concurrency import ProcessEnded, WaitExpired, monotonic, sleep
 from storlet_middleware.engine import unpack_process
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
@@ -79,19 +84,18 @@ class CodeCache:
                 return
             metrics.cache_miss(self._logger)
             self._clear_stale(home)
-            temp = home / f".tmp-{secrets.token_hex(8)}"
-            temp.mkdir(0o755)
+            temp = code_folders.temporary(final)
+            temp.mkdir(code_folders.IN_MEMORY)
             began = monotonic()
             try:
                 if version.digest:
-                    self._unpack(temp, version, fetcher)
-                    (temp / unpack_process.CODE).rename(final)
+                    self._unpack(temp, final, version, fetcher)
                 else:
                     for file in version.files:
                         self._write(temp, version.account, file, fetcher, is_kept=True)
                     _sync_directory(temp)
+                    temp.chmod(code_folders.ON_DISK)
                     temp.rename(final)
-                _sync_directory(home)
                 lock_path.unlink()  # tasks that wait for it find the directory
             finally:
                 shutil.rmtree(temp, ignore_errors=True)
@@ -123,18 +127,24 @@ class CodeCache:
                 os.fchmod(fd, file.mode)  # for any umask: the tenant's uid is "other" here
                 os.fsync(fd)
 
-    def _unpack(self, directory: Path, version: StorletVersion, fetcher: Fetcher) -> None:
-        """Fetch a bundle and unpack it into a folder of ``directory``, in a process of its own.
+    def _unpack(
+        self, directory: Path, final: Path, version: StorletVersion, fetcher: Fetcher
+    ) -> None:
+        """Fetch a bundle, unpack it below ``directory``, and rename its folder to ``final``.
 
-        The process starts during the fetch, which takes about as long.  It verifies the hash of the
-        bundle, and the files that it makes are the ones that have to be on the disk.
+        A process of its own unpacks it.  The process starts during the fetch, which takes about as
+        long, verifies the hash of the bundle, and syncs the files after the rename.
         """
         (file,) = version.files
         arguments = (str(directory / file.file_name), version.digest, str(directory))
         try:
-            with child.answers(unpack_process.__name__, _UNPACK_CPU_SECONDS, *arguments) as ask:
+            with child.answers(
+                unpack_process.__name__, _UNPACK_CPU_SECONDS, *arguments, has_rest=True
+            ) as ask:
                 self._write(directory, version.account, file, fetcher, is_kept=False)
                 fault = ask(b"").decode("utf-8", "replace").strip()
+                if not fault:
+                    (directory / unpack_process.CODE).rename(final)
         except WaitExpired:
             raise NodeBusy("the storlet's code could not be unpacked in time") from None
         except ProcessEnded as ended:
@@ -170,7 +180,7 @@ class CodeCache:
         for entry in os.scandir(code_dir):
             with contextlib.suppress(OSError):
                 if (
-                    entry.name.startswith(".tmp-")
+                    entry.name.startswith(code_folders.TEMPORARY)
                     and time.time() - entry.stat().st_mtime > _STALE_TEMP_SECONDS
                 ):
                     shutil.rmtree(entry.path, ignore_errors=True)

@@ -6,9 +6,13 @@ line of input means that the bundle is complete.  It answers with a line: the fa
 bundle, or nothing.  A proxy has verified a bundle with this hash, so paths and sizes need no other
 check.
 
+The end of the input means that the server has given :data:`CODE` its final name, or has removed it.
+The process then syncs it while the storlet already runs, and records that in its mode.  If the disk
+fails, it removes the folder: its files can be damaged when they are read again.
+
 A file that another version of the account has already, by hash and mode, becomes a hard link to it:
 no other store is kept, and a file lives as long as any version that has it.  Tenants cannot write
-any of them.  All is on the disk before the answer.
+any of them.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ import errno
 import hashlib
 import json
 import os
-import re
+import shutil
 import struct
 import sys
 import zipfile
@@ -28,16 +32,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
-from storlet_middleware import child_limits
+from storlet_middleware import child_limits, code_folders
 from storlet_middleware.bundle import archive
 
 CODE: Final = "code"
 #: The exit status if the disk is full.
 NO_SPACE: Final = 4
 _NO_SPACE_ERRORS: Final = (errno.ENOSPC, errno.EDQUOT)
-_VERSION: Final = re.compile("[0-9a-f]{64}")
-#: All files are written before the first is synced: the kernel then commits most of them together.
-#: A numpy of 1,000 files takes 0.1 s; synced one after another, as they are written, 0.6 s.
+#: The kernel commits files together that are synced at the same time.  A numpy of 1,000 files takes
+#: 0.1 s; synced one after another 0.6 s.
 _SYNC_THREADS: Final = 16
 #: Expansion and writes release the interpreter lock; what remains fills one CPU.
 _UNPACK_THREADS: Final = 2
@@ -70,18 +73,34 @@ def unpack(bundle: Path, digest: str, directory: Path) -> None:
         with ThreadPoolExecutor(_UNPACK_THREADS) as threads:
             # A library has one file that is half of it: the largest begin first.
             rows.sort(key=lambda row: -row["size"])
-            placed = list(
-                threads.map(
-                    lambda row: _place(packed.fileno(), entries[row["path"]], code, known, row),
-                    rows,
-                )
-            )
+            for _ in threads.map(
+                lambda row: _place(packed.fileno(), entries[row["path"]], code, known, row), rows
+            ):
+                pass
     (code / archive.LOCK).write_bytes(lock)
-    written = [path for path in placed if path is not None]
-    folders = [Path(folder) for folder, _, _ in os.walk(code)]
+
+
+def keep(code: Path) -> None:
+    """Sync all below ``code``, and record that in its mode.
+
+    Files that are links too: the version that has them already may not be on the disk yet.
+    """
+    every = [Path(folder, name) for folder, _, names in os.walk(code) for name in (*names, ".")]
     with ThreadPoolExecutor(_SYNC_THREADS) as threads:
-        for _ in threads.map(_sync, [*written, code / archive.LOCK, *folders]):
+        for _ in threads.map(_sync, every):
             pass
+    code.chmod(code_folders.ON_DISK)
+
+
+def keep_or_remove(folder: int) -> None:
+    """Sync the folder of the descriptor ``folder``, or remove it; it may be renamed meanwhile."""
+    path = Path(f"/proc/self/fd/{folder}")
+    try:
+        keep(path)
+    except OSError:  # the disk fails, or the version was evicted
+        with contextlib.suppress(OSError):
+            named = path.readlink()
+            shutil.rmtree(named.rename(code_folders.temporary(named)))
 
 
 def _rows_of_code(lock: bytes) -> list[dict[str, Any]]:
@@ -93,7 +112,7 @@ def _rows_of_code(lock: bytes) -> list[dict[str, Any]]:
 def _known_files(home: Path) -> dict[tuple[str, str], Path]:
     """Files of other versions of the account, by hash and mode."""
     known: dict[tuple[str, str], Path] = {}
-    folders = [each for each in home.iterdir() if _VERSION.fullmatch(each.name)]
+    folders = [each for each in home.iterdir() if code_folders.VERSION.fullmatch(each.name)]
     with contextlib.suppress(OSError):  # evicted meanwhile
         folders.sort(key=lambda each: -each.stat().st_mtime)
     for folder in folders[:_NEIGHBOURS]:
@@ -109,14 +128,14 @@ def _place(
     code: Path,
     known: dict[tuple[str, str], Path],
     row: dict[str, Any],
-) -> Path | None:
-    """Link one file, or write it; its path if it was written."""
+) -> None:
+    """Link one file, or write it."""
     path = _path_of(code, row)
     neighbour = known.get((row["sha256"], row["mode"]))
     if neighbour is not None:
         with contextlib.suppress(OSError):  # evicted meanwhile, or the file has too many links
             path.hardlink_to(neighbour)
-            return None
+            return
     # For any umask: the tenant's uid is "other" here.
     mode = 0o555 if row["mode"] == "0755" else 0o444
     out = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -126,7 +145,6 @@ def _place(
         os.fchmod(out, mode)
     finally:
         os.close(out)
-    return path
 
 
 def _expanded(packed: int, entry: zipfile.ZipInfo) -> Iterator[bytes]:
@@ -175,16 +193,24 @@ def main() -> None:
     child_limits.confine(int(sys.argv[1]))
     if not sys.stdin.readline():
         return  # the server has ended
-    fault = ""
+    directory = Path(sys.argv[4])
     try:
-        unpack(Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]))
+        unpack(Path(sys.argv[2]), sys.argv[3], directory)
+        # The server renames it when it has the answer.
+        folder = os.open(directory / CODE, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         if error.errno in _NO_SPACE_ERRORS:
             sys.exit(NO_SPACE)
         sys.exit(f"{type(error).__name__}: {error.strerror}")
     except Altered as error:
-        fault = str(error)
-    sys.stdout.write(f"{fault}\n")
+        sys.stdout.write(f"{error}\n")
+        return
+    sys.stdout.write("\n")
+    sys.stdout.flush()
+    child_limits.give_way()
+    sys.stdin.read()
+    keep_or_remove(folder)
+    os.close(folder)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,7 @@ from storlet_middleware.config import Config
 from storlet_middleware.sandboxd import hardening
 from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
 from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
+from storlet_middleware.sandboxd.code_dirs import BOOT_ID
 from storlet_middleware.sandboxd.control import peer_fault
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import EngineFault, SandboxdFault, StartupFault
@@ -76,6 +77,7 @@ def serve(config: Config, paths: NodePaths, tested: Sequence[str]) -> int:
     paths.make_run_dir()
     lock.acquire()
     paths.make()
+    _forget_unsynced_code(paths)
     uids = UidRange(config.sandbox.uid_first, config.sandbox.uid_count)
     identities = Identities(paths.state_dir, Path(config.sandbox.identity_dir), uids)
     identities.check()
@@ -86,6 +88,12 @@ def serve(config: Config, paths: NodePaths, tested: Sequence[str]) -> int:
     # A thread may still wait for a hung Docker; the end of the process releases all that it holds.
     sys.stderr.flush()
     os._exit(0)
+
+
+def _forget_unsynced_code(paths: NodePaths) -> None:
+    removed = paths.code.forget_unsynced(BOOT_ID.read_text("ascii").strip())
+    if removed:
+        log.info("code that was not on the disk is fetched again copies=%d", removed)
 
 
 async def _serve(

@@ -7,9 +7,16 @@ import os
 import pwd
 import stat
 from pathlib import Path
+from typing import Final
 
+from storlet_middleware import code_folders
 from storlet_middleware.keys import tenant_key
 from storlet_middleware.sandboxd import filesystem
+
+#: The identity of the running kernel: another one after each start of the node.
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+#: The identity of the kernel that has written the code.
+_BOOT_NOTE: Final = ".boot"
 
 
 class CodeDirs:
@@ -23,6 +30,26 @@ class CodeDirs:
     def make_root(self) -> None:
         """Make the directory above those of the accounts."""
         filesystem.make_directory(self.root, 0o750, self._owner, self._gid)
+
+    def forget_unsynced(self, boot: str) -> int:
+        """Remove the versions that were not on the disk when the node ended; return their number.
+
+        Filters write a version and sync it later: a crash of the node in between may leave files
+        that are empty or cut.  Nothing is removed while the kernel ``boot`` runs that wrote them.
+        """
+        note, removed = self.root / _BOOT_NOTE, 0
+        with filesystem.path_faults(self.root):
+            written_by = note.read_text("utf-8") if note.exists() else boot
+            if written_by != boot:
+                for account in filesystem.folders(self.root):
+                    for path in filesystem.folders(account):
+                        if _may_be_damaged(path):
+                            path.rename(code_folders.temporary(path))
+                            removed += 1
+        filesystem.replace_text(note, boot, 0o600)
+        filesystem.sync(note)
+        filesystem.sync(self.root)
+        return removed
 
     def path_of(self, account: str) -> Path:
         """The directory of an account's code, which need not exist."""
@@ -76,3 +103,8 @@ class CodeDirs:
             if user.pw_gid == self._gid and user.pw_uid != 0:
                 return user.pw_uid
         return self._owner
+
+
+def _may_be_damaged(path: Path) -> bool:
+    is_version = code_folders.VERSION.fullmatch(path.name) is not None
+    return is_version and not code_folders.is_on_disk(path.lstat().st_mode)

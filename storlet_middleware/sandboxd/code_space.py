@@ -17,8 +17,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import re
-import secrets
 import shutil
 import stat
 import time
@@ -27,6 +25,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from storlet_middleware import code_folders
+from storlet_middleware.sandboxd import filesystem
 from storlet_middleware.sandboxd.threads import Threads
 
 log = logging.getLogger("storlet.sandboxd")
@@ -35,9 +35,7 @@ log = logging.getLogger("storlet.sandboxd")
 RECENT_SECONDS: Final = 60.0
 #: Longer than any fetch that may still be running.
 STALE_SECONDS: Final = 3600.0
-TEMPORARY: Final = ".tmp-"
 
-_VERSION: Final = re.compile("[0-9a-f]{64}")
 _BLOCK_BYTES: Final = 512
 _DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -53,7 +51,7 @@ class Copy:
     @property
     def is_version(self) -> bool:
         """Whether it is complete; else it is a partial fetch or a partial deletion."""
-        return _VERSION.fullmatch(self.path.name) is not None
+        return code_folders.VERSION.fullmatch(self.path.name) is not None
 
 
 class CodeSpace:
@@ -96,7 +94,9 @@ class CodeSpace:
         found = []
         for account in _folders(self._root):
             for path in _folders(account):
-                if _VERSION.fullmatch(path.name) or path.name.startswith(TEMPORARY):
+                if code_folders.VERSION.fullmatch(path.name) or path.name.startswith(
+                    code_folders.TEMPORARY
+                ):
                     with contextlib.suppress(OSError):  # removed meanwhile
                         found.append(Copy(path, path.lstat().st_mtime, _bytes_of(path)))
         return found
@@ -128,7 +128,7 @@ class CodeSpace:
 
         ``None``: it was used or removed meanwhile.
         """
-        taken = copy.path.with_name(f"{TEMPORARY}{secrets.token_hex(8)}")
+        taken = code_folders.temporary(copy.path)
         try:
             if copy.path.lstat().st_mtime != copy.used_at:
                 return None
@@ -146,9 +146,7 @@ class CodeSpace:
 
 def _folders(path: Path) -> list[Path]:
     try:
-        return [
-            Path(entry.path) for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)
-        ]
+        return filesystem.folders(path)
     except OSError:
         return []
 

@@ -19,6 +19,7 @@
     <state_dir>/                root   0755
         identities.json         root   0600   see ``identity``
         code/                   group  0750   see ``code_dirs``
+            .boot               root   0600   the kernel during which its code was written
             <tenant key>/       Swift  0755   written by the filters; mounted into its sandboxes
         spool/                  group  0770   files without names, of the filters' flows
 """

@@ -1,4 +1,5 @@
-"""The code cache of a node: eviction over its limit, and fetching evicted code again."""
+"""The code cache of a node: eviction over its limit, fetching evicted code again, and code that a
+crash of the node has damaged."""
 
 from __future__ import annotations
 
@@ -10,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware import config
+from storlet_middleware import code_folders, config
 from storlet_middleware.cli import node
 from storlet_middleware.keys import tenant_key
 from tests.support.accounts import prepare_account, unique, users_of
+from tests.support.bundles import tool
 from tests.support.cluster import Cluster
 from tests.support.http import Client
 from tests.support.storlets import declaration
@@ -101,3 +103,40 @@ def test_unloaded_code_is_evicted_and_fetched_again(
     assert is_well(account, "a.py")
     assert first in versions()
     wait_for(lambda: not list(folder.glob(".tmp-*")), 10, "what was removed to be deleted")
+
+
+def test_code_that_a_crash_of_the_node_has_damaged_is_fetched_again(
+    other_cluster: Cluster, account: Client
+) -> None:
+    root = other_cluster.state_dir / "code"
+    found: dict[str, Path] = {}
+    for name in ("kept", "lost"):
+        earlier = set(root.glob("*/*"))
+        assert account.put(f"storlet/{name}.storlet", tool(name, name)).status == 201
+        assert account.get("c/o", {"X-Run-Storlet": name}).body == f"{name} 9 ".encode()
+        (found[name],) = {
+            path
+            for path in set(root.glob("*/*")) - earlier
+            if code_folders.VERSION.fullmatch(path.name)
+        }
+    wait_for(
+        lambda: all(code_folders.is_on_disk(path.stat().st_mode) for path in found.values()),
+        20,
+        "the code to be on the disk",
+    )
+    wait_for(
+        lambda: not is_anything_loaded(other_cluster, account.account),
+        60,
+        "the code to be unloaded",
+    )
+    # As if the node had crashed before the sync: other kernel, file without content, no mark.
+    other_cluster.stop("sandboxd")
+    (found["lost"] / "tool.py").chmod(0o644)
+    (found["lost"] / "tool.py").write_bytes(b"")
+    found["lost"].chmod(code_folders.IN_MEMORY)
+    (root / ".boot").write_text("the kernel before the crash", "utf-8")
+    kept = found["kept"].stat().st_ino
+    other_cluster.start("sandboxd")
+    for name in found:
+        assert account.get("c/o", {"X-Run-Storlet": name}).body == f"{name} 9 ".encode()
+    assert found["kept"].stat().st_ino == kept

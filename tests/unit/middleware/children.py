@@ -37,10 +37,14 @@ def run_here(
 
 @contextmanager
 def conversation_here(
-    command: Sequence[str], environment: Mapping[str, str], seconds: float
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    seconds: float,
+    *,
+    has_rest: bool = False,
 ) -> Iterator[Callable[[bytes], bytes]]:
     """As :func:`storlet_middleware.concurrency.conversation`: with the ``Check`` of a module, or
-    for one that answers a single line.
+    for one that answers a single line; the rest of its work is done before that.
     """
 
     def answered(line: bytes) -> bytes:

@@ -8,11 +8,13 @@ import os
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import eventlet
 import pytest
 
+from storlet_middleware import code_folders, concurrency
 from storlet_middleware.engine import code_cache, unpack_process
 from storlet_middleware.engine.code_cache import CodeCache
 from storlet_middleware.engine.storlet_version import StorletVersion
@@ -98,6 +100,37 @@ def test_a_bundle_is_unpacked_and_its_zip_is_not_kept(tmp_path: Path) -> None:
     assert sorted(each.name for each in (tmp_path / wanted.key).iterdir()) == [
         "lib", "storlet.lock.json", "tool.py"
     ]  # fmt: skip
+
+
+@pytest.mark.usefixtures("real_processes")
+def test_a_bundle_is_synced_after_it_has_its_name(tmp_path: Path) -> None:
+    before = open_descriptors()
+    for number in range(5):
+        data = tool("tool", str(number))
+        wanted = bundle_version(data)
+        CodeCache(1 << 20, Logger()).ensure(str(tmp_path), wanted, Fetcher(data))
+        assert wait_until(partial(_is_on_disk, tmp_path / wanted.key))
+    # Each process was reaped, and the descriptor that waited for it is closed.
+    assert wait_until(lambda: open_descriptors() == before)
+    assert wait_until(_is_without_children)
+    assert sorted(left(tmp_path)) == sorted({path.name for path in tmp_path.glob("[0-9a-f]*")})
+
+
+@pytest.mark.usefixtures("real_processes")
+def test_process_that_does_not_end_its_rest_is_killed(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", "input(); print(flush=True); import time; time.sleep(600)"]
+    with concurrency.conversation(command, os.environ, 0.5, has_rest=True) as ask:
+        assert ask(b"") == b"\n"
+    assert not _is_without_children()
+    assert wait_until(_is_without_children)
+
+
+def _is_on_disk(version: Path) -> bool:
+    return code_folders.is_on_disk(version.stat().st_mode)
+
+
+def _is_without_children() -> bool:
+    return not Path(f"/proc/self/task/{os.getpid()}/children").read_text().strip()
 
 
 def test_a_bundle_with_another_hash_leaves_nothing(tmp_path: Path) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import io
 import json
 import os
+import stat
 import zipfile
 from pathlib import Path
 
 import pytest
 
+from storlet_middleware import code_folders
 from storlet_middleware.bundle.archive import LOCK
 from storlet_middleware.engine import unpack_process
 from storlet_middleware.engine.unpack_process import Altered, unpack
@@ -117,3 +120,47 @@ def test_data_are_found_behind_extra_fields(tmp_path: Path) -> None:
     code = unpacked(tmp_path, "a", packed.getvalue())
     for path, body in bodies.items():
         assert (code / path.removeprefix("code/")).read_bytes() == body
+
+
+def test_code_is_marked_when_all_of_it_is_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = unpacked(tmp_path, "a", tool("tool"))
+    every = {code, *code.rglob("*")}
+    assert stat.S_IMODE(code.stat().st_mode) == code_folders.IN_MEMORY
+    synced: set[Path] = set()
+
+    def fsync(fd: int) -> None:
+        assert not code_folders.is_on_disk(code.stat().st_mode)
+        synced.add(Path(f"/proc/self/fd/{fd}").readlink())
+
+    monkeypatch.setattr(unpack_process.os, "fsync", fsync)
+    unpack_process.keep(code)
+    assert synced == every
+    assert stat.S_IMODE(code.stat().st_mode) == code_folders.ON_DISK
+
+
+def test_files_that_another_version_has_not_synced_yet_are_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, two = (unpacked(tmp_path, key, tool("tool", key)) for key in "ab")
+    synced: set[int] = set()
+    monkeypatch.setattr(unpack_process.os, "fsync", lambda fd: synced.add(os.fstat(fd).st_ino))
+    unpack_process.keep(two)
+    assert (one / "lib/helper.py").stat().st_ino in synced
+
+
+def test_code_is_removed_when_the_disk_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code = unpacked(tmp_path, "a", tool("tool"))
+
+    def failing(_: int) -> None:
+        raise OSError(errno.EIO, "")
+
+    monkeypatch.setattr(unpack_process.os, "fsync", failing)
+    folder = os.open(code, os.O_RDONLY)
+    unpack_process.keep_or_remove(folder)
+    os.close(folder)
+    assert not code.exists()
+    assert [each.name for each in tmp_path.iterdir()] == [".tmp-a"]
