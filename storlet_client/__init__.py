@@ -33,23 +33,30 @@ with each released version of the server.
 ``cli``         the command ``storlet``
 ``openstack``   the plugin of the OpenStack client
 ``pytest_plugin``  the fixture ``storlet`` for tests of authors
+
+The names of this package are imported on first use: the library for HTTP takes most of the start of
+a process, and the runs of a project here need none.
 """
 
 from __future__ import annotations
 
-from storlet_client.errors import (
-    BrokenAnswer,
-    ConfigurationError,
-    LoginFailed,
-    NotThere,
-    Refused,
-    StorletsError,
-    Unreachable,
-)
-from storlet_client.login import Credentials, Keystone, Tempauth, Token, from_environment
-from storlet_client.operations import BundleVersion, Deployed, Grant, Info, Manifest, Storlet
-from storlet_client.output import AsyncOutput, Output, Record
-from storlet_client.storlets import AsyncStorlets, Storlets
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from storlet_client.errors import (
+        BrokenAnswer,
+        ConfigurationError,
+        LoginFailed,
+        NotThere,
+        Refused,
+        StorletsError,
+        Unreachable,
+    )
+    from storlet_client.login import Credentials, Keystone, Tempauth, Token, from_environment
+    from storlet_client.operations import BundleVersion, Deployed, Grant, Info, Manifest, Storlet
+    from storlet_client.output import AsyncOutput, Output, Record
+    from storlet_client.storlets import AsyncStorlets, Storlets
 
 __version__ = "0.2.0"
 __all__ = [
@@ -77,3 +84,16 @@ __all__ = [
     "Unreachable",
     "from_environment",
 ]
+#: The modules of the names, those without HTTP first.
+_MODULES = ("errors", "login", "operations", "output", "storlets")
+
+if not TYPE_CHECKING:  # else each name would be an attribute of any type
+
+    def __getattr__(name: str) -> object:
+        if name in __all__:
+            for module in _MODULES:
+                found = getattr(import_module(f"{__name__}.{module}"), name, None)
+                if found is not None:
+                    globals()[name] = found
+                    return found
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -7,6 +7,7 @@ jar.  Later builds refuse other bytes; delete the file to resolve again.
 from __future__ import annotations
 
 import hashlib
+import html
 import io
 import os
 import shutil
@@ -15,7 +16,6 @@ import tempfile
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from xml.sax.saxutils import escape
 
 from storlet_client.builder.project import ProjectError
 
@@ -132,7 +132,7 @@ def _resolve(coordinates: Sequence[str], work: Path, target: Path) -> None:
     if not _maven(coordinates):
         shutil.copy(_kept(), target)
         return
-    rows = (map(escape, each.split(":")) for each in coordinates)
+    rows = (map(html.escape, each.split(":")) for each in coordinates)
     pom = work / "pom.xml"
     text = _POM.format(dependencies="".join(_DEPENDENCY.format(*row) for row in rows))
     pom.write_text(text, encoding="utf-8")

@@ -1,12 +1,15 @@
-"""The two faces: equal methods, and the asynchronous one."""
+"""The two faces: equal methods, and the asynchronous one; the names of the package."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import subprocess
+import sys
 
 import pytest
 
+import storlet_client
 from storlet_client import AsyncStorlets, BrokenAnswer, Storlets, Tempauth
 from tests.unit.client.server import Reply, Server
 
@@ -42,3 +45,16 @@ def test_the_asynchronous_face(server: Server, credentials: Tempauth) -> None:
 
     asyncio.run(use())
     assert server.received[-1].body == b"body"
+
+
+def test_every_name_of_the_package_is_found() -> None:
+    assert all(getattr(storlet_client, name) for name in storlet_client.__all__)
+    assert storlet_client.Storlets is Storlets
+    with pytest.raises(AttributeError, match="'storlet_client' has no attribute 'Storlet_s'"):
+        storlet_client.Storlet_s  # noqa: B018 - the attribute is what is tested
+
+
+def test_the_cases_of_a_project_run_without_the_library_for_http() -> None:
+    code = "import sys, storlet_client.local.cases; print('httpx' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    assert done.stdout == b"False\n"
