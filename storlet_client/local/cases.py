@@ -32,8 +32,9 @@ from storlet_client.local.sandbox import LocalNode
 
 #: Seconds that a case may take in a process of its own; a sandbox has its own deadlines.
 SECONDS = 60.0
-#: Lines of a difference that are shown.
+#: Lines of a difference that are shown, and the most characters of one.
 _MOST_LINES = 60
+_MOST_CHARACTERS = 2000
 
 
 @dataclass(frozen=True)
@@ -268,7 +269,9 @@ def _difference(expected: bytes, content: bytes, name: str) -> Iterator[str]:
     except UnicodeDecodeError:
         wanted, got = [], []
     lines = list(difflib.unified_diff(wanted, got, name, "output", lineterm=""))
-    if not lines:  # no text, or only the ends of lines differ
+    shown = lines[:_MOST_LINES]
+    # No text, only the ends of lines differ, or a line is too long for a reader.
+    if not lines or max(map(len, shown)) > _MOST_CHARACTERS:
         pairs = enumerate(zip(expected, content))
         at = next((n for n, (a, b) in pairs if a != b), min(len(expected), len(content)))
         yield (
@@ -276,7 +279,7 @@ def _difference(expected: bytes, content: bytes, name: str) -> Iterator[str]:
             f" they differ from byte {at:,} on"
         )
         return
-    yield "\n".join(lines[:_MOST_LINES])
+    yield "\n".join(shown)
     if len(lines) > _MOST_LINES:
         yield f"... {len(lines) - _MOST_LINES} more lines differ"
 

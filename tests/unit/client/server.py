@@ -96,6 +96,8 @@ class Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    #: Else a body waits until the client has acknowledged the headers, which takes 40 ms.
+    disable_nagle_algorithm = True
     server: Server
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - its name in the base

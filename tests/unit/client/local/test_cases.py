@@ -41,9 +41,15 @@ def test_a_wrong_output_is_shown_as_a_difference(project: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "expected"), [(b"\xff\x00", "from byte 0 on"), (b"one\r\n", "from byte 3 on")]
+    ("content", "expected"),
+    [
+        (b"\xff\x00", "from byte 0 on"),
+        (b"one\r\n", "from byte 3 on"),
+        (b"one" + bytes(3000), "from byte 3 on"),
+    ],
+    ids=["binary", "ends of lines", "a long line"],
 )
-def test_binary_outputs_and_ends_of_lines_are_compared_by_bytes(
+def test_binary_outputs_ends_of_lines_and_long_lines_are_compared_by_bytes(
     project: Project, content: bytes, expected: str
 ) -> None:
     (project.folder / "wanted").write_bytes(content)
