@@ -53,11 +53,17 @@ class Sieve:
         delimited = b"(?:" + re.escape(delimiter) + value + b")*"
         self._line = re.compile(value + delimited + re.escape(line_end))
 
-    def divided(self, data: bytes) -> tuple[bytes, bytes]:
-        """The whole lines, and the begin of the next one."""
+    def divided(self, data: bytes, before: bytes = b"") -> tuple[bytes, bytes]:
+        """The whole lines of ``before`` and ``data``, and the begin of the next one.
+
+        :param before: has no whole line.
+        """
         found = data.rfind(self._line_end)
+        if found < 0 and before:
+            # Its last byte may be the first one of a line end.
+            return self.divided(before + data)
         end = found + len(self._line_end) if found >= 0 else 0
-        return data[:end], data[end:]
+        return b"".join((before, memoryview(data)[:end])), data[end:]
 
     def parted(self, lines: bytes) -> tuple[bytes, bytes]:
         """The first line, and the others."""
@@ -146,10 +152,22 @@ class Sieved:
         self._sieve = sieve
         self._most = most_line_bytes
         self._report = report
+        self._head = head
         lines, self._rest = sieve.divided(head.removeprefix(BOM_UTF8))
         #: The bytes of the rest that the reader has.
         self._given = len(self._rest)
         self._is_sieving = sieve.has_rows(lines)
+
+    def kept_head(self) -> bytes:
+        """The head for a reader that has found no fault in it: its first line, and those that the
+        sieve does not drop; before the first :meth:`read`.
+        """
+        if not self._is_sieving:
+            return self._head
+        end = len(self._head) - self._given
+        start = BOM_UTF8 if self._head.startswith(BOM_UTF8) else b""
+        first, lines = self._sieve.parted(self._head[len(start) : end])
+        return start + first + self._sieve.kept(lines) + self._head[end:]
 
     def read(self, size: int) -> bytes:
         """Up to ``size`` bytes and a line; none only at the end."""
@@ -161,14 +179,16 @@ class Sieved:
 
     def _taken(self, data: bytes) -> bytes:
         """The lines of the next block for the reader."""
-        self._rest += data
         if not self._is_sieving:
+            self._rest += data
             return self._ungiven()
-        lines, rest = self._sieve.divided(self._rest)
+        lines, rest = self._sieve.divided(data, self._rest)
         if not lines and len(rest) <= self._most:
+            self._rest = rest
             return b""
         if len(rest) > self._most or not self._sieve.has_rows(lines):
             self._is_sieving = False
+            self._rest = lines + rest
             return self._ungiven()
         if not self._given:
             self._rest = rest

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from packages import reason
-from sql_check import MOST_QUERY_CHARACTERS, SqlError, check, trimmed
+from sql_check import MOST_QUERY_CHARACTERS, TABLE, SqlError, check, trimmed
 
 try:
     import duckdb
@@ -81,6 +81,8 @@ class Engine:
     _aggregates: frozenset[str] = frozenset()
     #: Texts and syntax trees of queries, by the call that made them and its argument.
     _known: ClassVar[dict[tuple[str, str], str]] = {}
+    #: The columns of queries, by the SELECT of their table and the query.
+    _known_columns: ClassVar[dict[tuple[str, str], list[tuple[str, str]]]] = {}
 
     def __init__(
         self, memory_mib: int, most_threads: int = MOST_THREADS, *, few_rows_wait: bool = False
@@ -93,6 +95,7 @@ class Engine:
         self.has_all_lines = True
         self._memory_mib = memory_mib
         self._few_rows_wait = few_rows_wait
+        self._table = ""
         self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
         self._begin_session()
 
@@ -237,11 +240,41 @@ class Engine:
             found |= more
         return frozenset(found)
 
+    def show(self, select: str, *, has_columns: bool = True) -> None:
+        """Make the table of the query, or change it.
+
+        :param select: reads the object.
+        :param has_columns: its text alone decides on names and types of its columns.
+        """
+        self.rows(f"CREATE OR REPLACE VIEW {identifier(TABLE)} AS {select}")
+        self._table = select if has_columns else ""
+
+    def keep(self, select: str) -> None:
+        """Load the table of the query, which :meth:`show` has made, into memory."""
+        table = identifier(TABLE)
+        self.rows(f"DROP VIEW {table}")
+        self.rows(f"CREATE TABLE {table} AS {select}")
+        self._table = ""
+
     def columns(self, query: str) -> list[tuple[str, str]]:
         """Names and types in SQL of the columns of a checked query.
 
+        Those of many objects of one kind are the same, so a process keeps some.
+
         :raises SqlError: the query names unknown columns or functions, or has wrong types.
         """
+        known, key = Engine._known_columns, (self._table, query)
+        if key not in known:
+            found = self._read_columns(query)
+            is_short = len(self._table) + len(query) <= _MOST_KNOWN_CHARACTERS
+            if not self._table or not is_short or len(found) > _MOST_KNOWN:
+                return found
+            if len(known) >= _MOST_KNOWN:
+                known.clear()
+            known[key] = found
+        return list(known[key])
+
+    def _read_columns(self, query: str) -> list[tuple[str, str]]:
         try:
             rows = self._connection.execute(f"DESCRIBE (\n{query}\n)").fetchall()
         except duckdb.Error as error:

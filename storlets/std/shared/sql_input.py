@@ -30,6 +30,7 @@ from sql_types import Way
 HEAD_BYTES = 1 << 20
 #: Types that the first rows show, and that fit the rest of the head, are those of all of it.
 FIRST_BYTES = 64 * 1024
+FIRST_LINES = 200
 #: Bounds of one line, and of the blocks in which DuckDB reads.
 MOST_LINE_BYTES = 1 << 20
 BUFFER_BYTES = 8 << 20
@@ -114,6 +115,11 @@ def head_of(source: Any) -> bytes:
     return b"".join(parts)
 
 
+def first_line(head: bytes) -> bytes:
+    """The first line with its end."""
+    return head[: head.find(b"\n") + 1] or head
+
+
 def has_no_rows(head: bytes, form: Format) -> bool:
     """Whether the object is empty, or has the names of columns only."""
     if len(head) >= HEAD_BYTES:
@@ -143,6 +149,18 @@ def has_plain_lines(head: bytes, form: Format) -> bool:
 
 
 @dataclass(frozen=True)
+class Select:
+    """The SELECT of the object's columns.
+
+    :ivar has_checked_head: the engine has read all whole rows of the head as this reads them, and
+        has found no fault.
+    """
+
+    text: str
+    has_checked_head: bool = False
+
+
+@dataclass(frozen=True)
 class Head:
     """The first MiB of the object, and its format."""
 
@@ -152,7 +170,7 @@ class Head:
     @cached_property
     def line_end(self) -> bytes:
         """The end of each row of CSV for the engine: that of the first line."""
-        has_cr = not self.form.has_line_feeds and b"\r\n" in self.data.partition(b"\n")[0] + b"\n"
+        has_cr = not self.form.has_line_feeds and first_line(self.data).endswith(b"\r\n")
         return b"\r\n" if has_cr else b"\n"
 
     @cached_property
@@ -202,24 +220,26 @@ class Head:
 
 def select_of(
     engine: Engine, head: Head, used: Collection[str] | None, sample: Path, inlet: Inlet
-) -> str:
+) -> Select:
     """The SELECT of the object's columns from ``inlet``.
 
     :param used: the columns that need a type, in lower case; None: all of them.
     :param sample: a file that this makes for the inference of types, and removes.
     """
-    if not head.data.strip():
+    if not head.data or head.data.isspace():
         raise SqlError("the object is empty: it has no columns")
-    first_line = head.data.partition(b"\n")[0]
-    if head.form.is_csv and not first_line.removeprefix(BOM_UTF8).strip(b" \r"):
+    is_empty = not first_line(head.data).removeprefix(BOM_UTF8).strip(b" \r\n")
+    if head.form.is_csv and is_empty:
         raise SqlError("the object begins with an empty line: want the first row")
     inference = _Inference(engine, head, used, sample)
     try:
-        found = inference.ways()
+        by_first = inference.by_first_rows()
+        found = by_first or inference.by_all_rows()
     finally:
         sample.unlink(missing_ok=True)
     values = ", ".join(f"{way.value} AS {identifier(name)}" for name, way in found)
-    return f"SELECT {values} FROM {head.call(inlet, _declared(found))}"  # noqa: S608
+    text = f"SELECT {values} FROM {head.call(inlet, _declared(found))}"  # noqa: S608
+    return Select(text, has_checked_head=bool(by_first))
 
 
 def _declared(ways: Sequence[tuple[str, Way]]) -> list[tuple[str, str]]:
@@ -240,12 +260,9 @@ class _Inference:
         self._sample = sample
         self._rows = head.whole_rows()
 
-    def ways(self) -> list[tuple[str, Way]]:
-        """Names and ways of all columns."""
-        return self._by_first_rows() or self._by_all_rows()
-
-    def _by_first_rows(self) -> list[tuple[str, Way]]:
-        """The ways that the first rows show, if they are those of all rows; nothing: maybe not.
+    def by_first_rows(self) -> list[tuple[str, Way]]:
+        """The ways to read each column that the first rows show, if they are those of all rows;
+        nothing: maybe not.
 
         The inference takes several times as long as a check.  It gives a column the first type, in
         a fixed order, that fits all values; so a type of the first values that fits the others is
@@ -255,8 +272,9 @@ class _Inference:
         """
         if not self._form.is_csv or self._form.is_text or self._form.columns:
             return []
-        end = self._rows.rfind(b"\n", 0, FIRST_BYTES) + 1
-        first = self._rows[: _end_of_rows(self._rows[:end], self._form)]
+        lines = self._rows[:FIRST_BYTES].split(b"\n", FIRST_LINES)
+        first = b"".join(line + b"\n" for line in lines[:-1])
+        first = first[: _end_of_rows(first, self._form)]
         if not first or len(first) > len(self._rows) // 2:
             return []
         try:
@@ -270,11 +288,15 @@ class _Inference:
             self._sample.write_bytes(self._rows)
             found = sql_types.chosen(self._engine, ways, self._call)
             is_same = all(way is each[0] for (_, way), (_, each) in zip(found, ways))
-            return found if is_same and self._without_values(ways, empty) == empty else []
+            # A type that is checked has read all rows.
+            is_read = not empty and any(way.fits for _, way in found)
+            is_same = is_same and (is_read or self._without_values(ways, empty) == empty)
+            return found if is_same else []
         except SqlError:
             return []  # the inference from all rows finds the reason
 
-    def _by_all_rows(self) -> list[tuple[str, Way]]:
+    def by_all_rows(self) -> list[tuple[str, Way]]:
+        """The ways that all rows show."""
         self._sample.write_bytes(self._rows)
         path = str(self._sample)
         if self._form.is_csv:

@@ -10,7 +10,6 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from sql_check import TABLE
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes
 
@@ -60,9 +59,7 @@ class Work(threading.Thread):
     def run(self) -> None:
         try:
             if self._kept:
-                table = identifier(TABLE)
-                self._engine.rows(f"DROP VIEW {table}")
-                self._engine.rows(f"CREATE TABLE {table} AS {self._kept}")
+                self._engine.keep(self._kept)
             query = self._query
             if self._output in ("parquet", ARROW):
                 query = with_types(self._engine, query, _HUGE, _decimal_of)

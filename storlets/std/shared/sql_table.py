@@ -41,6 +41,7 @@ class Table:
         self._made: Any = None
         self._form: Any = None
         self._select = ""
+        self._has_checked_head = False
         self._used: frozenset[str] | None = None
         self._inlet = object_stream.piped(pipes)
         self._missing: Mapping[str, str] = {}
@@ -86,9 +87,11 @@ class Table:
             with tempfile.TemporaryDirectory(prefix="sql-") as folder:
                 sample = Path(folder, "sample")
                 self._used = names_in(engine.tree(query))
-                select = sql_input.select_of(engine, head, self._used, sample, self._inlet)
+                found = sql_input.select_of(engine, head, self._used, sample, self._inlet)
+            select, self._has_checked_head = found.text, found.has_checked_head
         engine.close_in([self._inlet.path, pipes.paths["output"]])
-        engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {select}")
+        # A stream of Arrow has its columns, and not the SELECT.
+        engine.show(select, has_columns=self._format != sql_run.ARROW)
         self._select = select
 
     def kept(self) -> str:
@@ -122,9 +125,7 @@ class Table:
                 f"{f'CAST(NULL AS {kind})' if kind else 'NULL'} AS {identifier(name)}"
                 for name, kind in self._missing.items()
             )
-            self.engine.rows(
-                f"CREATE OR REPLACE VIEW {table} AS SELECT *, {more} FROM ({self._select})"  # noqa: S608
-            )
+            self.engine.show(f"SELECT *, {more} FROM ({self._select})")  # noqa: S608
             try:
                 self.engine.columns(query)
             except SqlError as error:
@@ -138,7 +139,10 @@ class Table:
 
     def feeder(self, query: str) -> Feeder:
         """The thread that gives the engine the object."""
-        return self._inlet.feeder(self._watched(query), self.head, self._pipes)
+        source, head = self._watched(query), self.head
+        if self._has_checked_head and source is not self._source:
+            head = source.kept_head()
+        return self._inlet.feeder(source, head, self._pipes)
 
     def _watched(self, query: str) -> Any:
         """The rest of the object, which fails where ``query`` would show a key without a column."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from typing import Any
@@ -145,6 +146,31 @@ def test_the_start_of_a_value_is_after_a_delimiter_or_a_quote() -> None:
 def test_after_a_doubtful_line_nothing_is_dropped() -> None:
     data = b'1,drop\n2,"a\n3,drop\n4,"\n5,drop\n'
     assert sieved(data, {b"keep"}, block=7) == data.removeprefix(b"1,drop\n")
+
+
+@pytest.mark.parametrize("start", [b"", codecs.BOM_UTF8])
+@pytest.mark.parametrize(("head", "left"), [
+    (b"id,kind\n1,drop\n2,keep\n3,dr", b"id,kind\n2,keep\n3,dr"),
+    (b"1,drop\n2,drop\n", b"1,drop\n"),
+    (b"1,dr", b"1,dr"),
+    (b'1,"a\n2,drop\n3,dr', b'1,"a\n2,drop\n3,dr'),
+])  # fmt: skip
+def test_a_checked_head_has_its_first_line_and_those_with_a_needle(
+    start: bytes, head: bytes, left: bytes
+) -> None:
+    sieve = SIEVE.Sieve(frozenset([NEEDLES.Needle(b"keep")]), b"\n", b",", b'"')
+    file = SIEVE.Sieved(Blocks(b"op\n4,keep\n", 7), start + head, sieve, 1 << 20)
+    assert file.kept_head() == start + left
+
+
+@given(data=st.text(st.sampled_from("ek\r\n"), max_size=30), size=st.integers(1, 5))
+def test_lines_are_those_of_all_blocks_together(data: str, size: int) -> None:
+    sieve = SIEVE.Sieve(frozenset([NEEDLES.Needle(b"k")]), b"\r\n", b",", b'"')
+    rest, lines = b"", b""
+    for at in range(0, len(data), size):
+        found, rest = sieve.divided(data[at : at + size].encode(), rest)
+        lines += found
+    assert (lines, rest) == sieve.divided(data.encode())
 
 
 def test_a_long_line_reaches_the_reader() -> None:
@@ -367,9 +393,13 @@ def test_only_lines_with_a_needle_reach_the_engine(monkeypatch: pytest.MonkeyPat
     data = ("id,kind\n" + "".join(lines)).encode()
     query = "SELECT count(*) AS n, sum(id) AS s FROM input WHERE kind = 'keep'"
     assert sql.rows(data, query) == [{"n": 300, "s": sum(range(7, 300_000, 1000))}]
-    head, *rest = written
-    assert len(head) == 1 << 20
-    assert 0 < sum(map(len, rest)) < 10_000
+    assert 0 < sum(map(len, written)) < 10_000
+    # A head whose rows only the inference of all types has read reaches the engine whole.
+    written.clear()
+    assert sql.rows(data, query, columns='{"id": "int64"}') == [
+        {"n": 300, "s": sum(range(7, 300_000, 1000))}
+    ]
+    assert len(written[0]) == 1 << 20
 
 
 # --- faults ---------------------------------------------------------------------------------------

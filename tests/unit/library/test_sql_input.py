@@ -69,8 +69,8 @@ def test_types_of_the_first_rows_are_those_of_all(data: bytes, size: int) -> Non
     ):
         patch.setattr("sql_input.FIRST_BYTES", size)
         found = inference(engine, data, Path(place, "sample"))
-        by_first = found._by_first_rows()
-        assert by_first in ([], found._by_all_rows())
+        by_first = found.by_first_rows()
+        assert by_first in ([], found.by_all_rows())
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_first_rows_are_enough_if_all_others_have_their_types(
     monkeypatch.setattr("sql_input.FIRST_BYTES", 60)
     data = b"n,t,d,e\n" + b"7,x,2024-01-02,\n" * 20
     found = inference(engine, data + late, tmp_path / "sample")
-    assert bool(found._by_first_rows()) is is_first
+    assert bool(found.by_first_rows()) is is_first
 
 
 @pytest.mark.parametrize(
@@ -115,8 +115,8 @@ def test_other_objects_are_left_to_the_inference(
     form = shared("sql_input").format_of(SQL.values(_PARAMETERS | changes), given_types)
     head = shared("sql_input").Head(data, form)
     found = shared("sql_input")._Inference(engine, head, None, tmp_path / "sample")
-    assert found._by_first_rows() == []
-    assert found.ways()
+    assert found.by_first_rows() == []
+    assert found.by_all_rows()
 
 
 _DATA = b"a,b,i,value,input\n" + b"".join(

@@ -74,7 +74,8 @@ class Convert:
                 folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="convert-"))
                 formed = sql_input.Head(head, form)
                 inlet = formed.inlet(engine, pipes)
-                select = sql_input.select_of(engine, formed, None, Path(folder, "sample"), inlet)
+                sample = Path(folder, "sample")
+                select = sql_input.select_of(engine, formed, None, sample, inlet).text
             engine.close_in([inlet.path, pipes.paths["output"]])
             table = identifier(TABLE)
             engine.rows(f"CREATE VIEW {table} AS {select}")

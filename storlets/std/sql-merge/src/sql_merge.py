@@ -11,8 +11,7 @@ from typing import Any
 
 import sql_partial
 import sql_run
-from sql_check import TABLE
-from sql_engine import Engine, identifier
+from sql_engine import Engine
 from sql_pipes import BLOCK_BYTES, Feeder, opened_pipes
 from sql_split import plan_of
 
@@ -53,8 +52,7 @@ class SqlMerge:
                 while rows := inputs.read(BLOCK_BYTES):
                     target.write(rows)
                 return
-            table = sql_partial.table_of(header, pipes.paths["input"])
-            engine.rows(f"CREATE VIEW {identifier(TABLE)} AS {table}")
+            engine.show(sql_partial.table_of(header, pipes.paths["input"]))
             plan = plan_of(engine, query, [name for name, _ in header.read], header.result)
             part = plan.last if is_last else plan.inner
             sql_partial.require_types(engine, header, part, is_last=is_last)
