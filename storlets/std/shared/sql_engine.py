@@ -85,9 +85,17 @@ class Engine:
     _known_columns: ClassVar[dict[tuple[str, str], list[tuple[str, str]]]] = {}
 
     def __init__(
-        self, memory_mib: int, most_threads: int = MOST_THREADS, *, few_rows_wait: bool = False
+        self,
+        memory_mib: int,
+        most_threads: int = MOST_THREADS,
+        *,
+        few_rows_wait: bool = False,
+        database: Any = None,
     ) -> None:
-        """``few_rows_wait``: for an output whose reader needs few rows at a time."""
+        """
+        :param few_rows_wait: for an output whose reader needs few rows at a time.
+        :param database: a ``kept_database.Database`` in place of a new one.
+        """
         if duckdb is None:
             raise SqlError(reason(self.storlet, "duckdb"))
         self.threads = min(most_threads, len(os.sched_getaffinity(0)))
@@ -96,15 +104,23 @@ class Engine:
         self._memory_mib = memory_mib
         self._few_rows_wait = few_rows_wait
         self._table = ""
+        self._database = database
+        if database is not None:
+            self._connection = database.session()
+            return
         self._connection = duckdb.connect(":memory:", config=_SETTINGS | limits)
         self._begin_session()
 
     def session(self) -> Engine:
         """Another session of the database, for another thread; made before :meth:`close_in`."""
         made = copy.copy(self)
-        made._connection = self._connection.cursor()
+        made._connection = self.cursor()
         made._begin_session()
         return made
+
+    def cursor(self) -> Any:
+        """Another connection to the database."""
+        return self._connection.cursor()
 
     def _begin_session(self) -> None:
         """The settings that each session has of its own."""
@@ -181,6 +197,9 @@ class Engine:
 
     def close_in(self, paths: list[str]) -> None:
         """Leave ``paths`` as the only files that can be opened, for good."""
+        if self._database is not None:
+            self._database.require(paths)
+            return
         allowed = ", ".join(map(literal, paths))
         self.rows(f"SET allowed_paths = [{allowed}]")
         self.rows("SET enable_external_access = false")
@@ -246,7 +265,8 @@ class Engine:
         :param select: reads the object.
         :param has_columns: its text alone decides on names and types of its columns.
         """
-        self.rows(f"CREATE OR REPLACE VIEW {identifier(TABLE)} AS {select}")
+        # A temporary view ends with the session.
+        self.rows(f"CREATE OR REPLACE TEMPORARY VIEW {identifier(TABLE)} AS {select}")
         self._table = select if has_columns else ""
 
     def keep(self, select: str) -> None:

@@ -13,7 +13,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import object_stream
@@ -23,7 +22,7 @@ from parameters import is_true, shown
 from sql_check import SqlError
 from sql_engine import Engine, identifier, literal
 from sql_keys import Keys
-from sql_pipes import Pipes
+from sql_pipes import Pipes, Sample
 from sql_types import Way
 
 #: Types are inferred from this much, which also bounds the first line.
@@ -219,12 +218,12 @@ class Head:
 
 
 def select_of(
-    engine: Engine, head: Head, used: Collection[str] | None, sample: Path, inlet: Inlet
+    engine: Engine, head: Head, used: Collection[str] | None, sample: Sample, inlet: Inlet
 ) -> Select:
     """The SELECT of the object's columns from ``inlet``.
 
     :param used: the columns that need a type, in lower case; None: all of them.
-    :param sample: a file that this makes for the inference of types, and removes.
+    :param sample: a file for the inference of types.
     """
     if not head.data or head.data.isspace():
         raise SqlError("the object is empty: it has no columns")
@@ -232,11 +231,8 @@ def select_of(
     if head.form.is_csv and is_empty:
         raise SqlError("the object begins with an empty line: want the first row")
     inference = _Inference(engine, head, used, sample)
-    try:
-        by_first = inference.by_first_rows()
-        found = by_first or inference.by_all_rows()
-    finally:
-        sample.unlink(missing_ok=True)
+    by_first = inference.by_first_rows()
+    found = by_first or inference.by_all_rows()
     values = ", ".join(f"{way.value} AS {identifier(name)}" for name, way in found)
     text = f"SELECT {values} FROM {head.call(inlet, _declared(found))}"  # noqa: S608
     return Select(text, has_checked_head=bool(by_first))
@@ -251,7 +247,7 @@ class _Inference:
     """The way to read each column, by the values of the head."""
 
     def __init__(
-        self, engine: Engine, head: Head, used: Collection[str] | None, sample: Path
+        self, engine: Engine, head: Head, used: Collection[str] | None, sample: Sample
     ) -> None:
         self._engine = engine
         self._head = head
@@ -278,27 +274,30 @@ class _Inference:
         if not first or len(first) > len(self._rows) // 2:
             return []
         try:
-            self._sample.write_bytes(first)
-            columns, formats = _csv_columns(self._engine, self._form, str(self._sample))
+            self._sample.write(first)
+            columns, formats = _csv_columns(self._engine, self._form, self._sample.path)
             ways = self._ways(columns, formats)
             if formats not in _CLEAR:
                 return []
             texts = [name for name, kind in columns if kind == "VARCHAR" and self._is_used(name)]
             empty = self._without_values(ways, texts)
-            self._sample.write_bytes(self._rows)
-            found = sql_types.chosen(self._engine, ways, self._call)
-            is_same = all(way is each[0] for (_, way), (_, each) in zip(found, ways))
-            # A type that is checked has read all rows.
-            is_read = not empty and any(way.fits for _, way in found)
-            is_same = is_same and (is_read or self._without_values(ways, empty) == empty)
-            return found if is_same else []
+            found = [(name, each[0]) for name, each in ways]
+            checks = [sql_types.certain(name, way) for name, way in found if way.fits]
+            checks += [f"count({identifier(name)}) = 0" for name in empty]
+            self._sample.write(self._rows)
+            # Without a check, the count reads all rows for their faults.
+            shown = ", ".join(checks) or "count(*) >= 0"
+            call = self._call(_declared(found))
+            answers = self._engine.rows(f"SELECT {shown} FROM {call}")[0]  # noqa: S608
+            # A column without a value has no answer.
+            return [] if False in answers else found
         except SqlError:
             return []  # the inference from all rows finds the reason
 
     def by_all_rows(self) -> list[tuple[str, Way]]:
         """The ways that all rows show."""
-        self._sample.write_bytes(self._rows)
-        path = str(self._sample)
+        self._sample.write(self._rows)
+        path = self._sample.path
         if self._form.is_csv:
             columns, formats = _csv_columns(self._engine, self._form, path)
         else:
@@ -333,7 +332,7 @@ class _Inference:
         return [name for name, count in zip(names, found) if not count]
 
     def _call(self, declared: Sequence[tuple[str, str]]) -> str:
-        return self._head.call(Inlet(str(self._sample)), declared)
+        return self._head.call(Inlet(self._sample.path), declared)
 
 
 def _require_columns(form: Format, names: Sequence[str]) -> None:

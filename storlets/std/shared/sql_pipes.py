@@ -13,23 +13,45 @@ BLOCK_BYTES = 256 * 1024
 PIPE_BYTES = 1 << 20
 
 
+class Place:
+    """The descriptors that the engine opens by their paths."""
+
+    def adopt(self, name: str, descriptor: int) -> int:
+        """Take ownership of the file ``name``; return the descriptor that it has from now on."""
+        return descriptor
+
+    def release(self, descriptor: int) -> None:
+        """Close a descriptor of this place, or another one."""
+        os.close(descriptor)
+
+    @staticmethod
+    def path_of(descriptor: int) -> str:
+        """The path by which the engine opens a descriptor."""
+        return f"/proc/self/fd/{descriptor}"
+
+
 class Pipes:
     """Pipes that the engine opens by their paths; each of our ends is closed once.
 
     :param names: ``input``, which the engine reads, and ``output``, which it writes.
+    :param place: of the ends of the engine.
     :ivar paths: the path of each, for the engine.
     """
 
-    def __init__(self, *names: str) -> None:
+    def __init__(self, *names: str, place: Place | None = None) -> None:
+        self.place = place or Place()
         self._ends: dict[str, int] = {}
         self.paths: dict[str, str] = {}
         for name in names:
             reader, writer = os.pipe()
+            is_input = name == "input"
+            engine = self.place.adopt(name, reader if is_input else writer)
+            reader, writer = (engine, writer) if is_input else (reader, engine)
             self._ends |= {f"{name}_reader": reader, f"{name}_writer": writer}
             with suppress(OSError):  # a larger pipe is only faster
                 fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, PIPE_BYTES)
             # Opening the path of a pipe never waits, unlike that of a named one.
-            self.paths[name] = f"/proc/self/fd/{reader if name == 'input' else writer}"
+            self.paths[name] = self.place.path_of(engine)
 
     def read(self, name: str, size: int) -> bytes:
         """Up to ``size`` bytes, and none only at the end.
@@ -53,7 +75,7 @@ class Pipes:
         """Close an end; idempotent."""
         descriptor = self._ends.pop(name, None)
         if descriptor is not None:
-            os.close(descriptor)
+            self.place.release(descriptor)
 
     def close_all(self) -> None:
         """Close the ends that are still open."""
@@ -66,10 +88,32 @@ class Pipes:
             yield data
 
 
+class Sample:
+    """A file in memory that the engine opens by its path; use with ``with``."""
+
+    def __init__(self, place: Place | None = None) -> None:
+        self._place = place or Place()
+        self._descriptor = self._place.adopt("sample", os.memfd_create("sample"))
+        self.path = self._place.path_of(self._descriptor)
+
+    def __enter__(self) -> Sample:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self._place.release(self._descriptor)
+
+    def write(self, data: bytes) -> None:
+        """Replace the content."""
+        os.ftruncate(self._descriptor, 0)
+        at, view = 0, memoryview(data)
+        while at < len(view):
+            at += os.pwrite(self._descriptor, view[at:], at)
+
+
 @contextmanager
-def opened_pipes(*names: str) -> Iterator[Pipes]:
+def opened_pipes(*names: str, place: Place | None = None) -> Iterator[Pipes]:
     """The pipes of one run; see :class:`Pipes`."""
-    pipes = Pipes(*names)
+    pipes = Pipes(*names, place=place)
     try:
         yield pipes
     finally:

@@ -32,13 +32,22 @@ def run(
     :param opened: gives the object for the engine and the pipes ``input`` and ``output``.
     :raises SqlError: with all faults of the parameters, or of the object.
     """
-    output = params["output"]
+    output, memory_mib = params["output"], int(params["memory-mib"])
     with ExitStack() as stack:
-        few = output == sql_run.ARROW
-        engine = stack.enter_context(kind(int(params["memory-mib"]), few_rows_wait=few))
+        if output == sql_run.PARTIAL:
+            import kept_database
+
+            # There are more parts, each of which starts soon after another one.
+            kept = stack.enter_context(kept_database.opened(kind, memory_mib))
+            engine = stack.enter_context(kind(memory_mib, database=kept))
+            pipes = stack.enter_context(opened_pipes("input", "output", place=kept.place))
+        else:
+            kept, (engine, pipes) = None, _own(stack, kind, params)
         query = engine.checked(params["query"])
-        pipes = stack.enter_context(opened_pipes("input", "output"))
         table = opened(engine, pipes)
+        if kept is not None and not (table.is_piped and kept.allows(engine.tree(query))):
+            engine, pipes = _own(stack, kind, params)
+            table.move(engine, pipes)
         target.set_metadata({"Content-Type": sql_run.TYPES[output]})
         kept = ""
         if output != sql_run.PARTIAL:
@@ -57,6 +66,13 @@ def run(
             query = plan.split
         work = sql_run.Work(engine, query, pipes, output, kept)
         sql_run.run(work, table.feeder(query), pipes, target)
+
+
+def _own(stack: ExitStack, kind: type[Engine], params: dict[str, str]) -> tuple[Engine, Pipes]:
+    """An engine with a database of its own, and its pipes."""
+    few = params["output"] == sql_run.ARROW
+    engine = stack.enter_context(kind(int(params["memory-mib"]), few_rows_wait=few))
+    return engine, stack.enter_context(opened_pipes("input", "output"))
 
 
 def _without_rows(table: Table, query: str) -> bytes:

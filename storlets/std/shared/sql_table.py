@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import object_stream
@@ -15,7 +13,7 @@ from column_types import types_of
 from parameters import shown
 from sql_check import TABLE, SqlError, names_in
 from sql_engine import Engine, identifier
-from sql_pipes import Feeder, Pipes
+from sql_pipes import Feeder, Pipes, Sample
 
 RECORDS = "records"
 #: Lines of logs (``log_input``).
@@ -68,6 +66,19 @@ class Table:
 
             found = line_feeds.unified(self._source, self.head, self._form)
             self._source, self.head, self._form = found
+        self._head = sql_input.Head(self.head, self._form)
+
+    @property
+    def is_piped(self) -> bool:
+        """Whether the engine reads the object from a pipe, and nothing else of it."""
+        if self._made:
+            return self._format != sql_run.ARROW
+        return self._form.is_csv and self._head.has_threads
+
+    def move(self, engine: Engine, pipes: Pipes) -> None:
+        """Use another engine, before :meth:`open`."""
+        self.engine, self._pipes = engine, pipes
+        self._inlet = object_stream.piped(pipes)
 
     def open(self, query: str) -> None:
         """Make the table for a checked query.
@@ -82,12 +93,10 @@ class Table:
 
             select = csv_table.select_of(self._made.columns, self._inlet.path)
         else:
-            head = sql_input.Head(self.head, self._form)
-            self._inlet = head.inlet(engine, pipes)
-            with tempfile.TemporaryDirectory(prefix="sql-") as folder:
-                sample = Path(folder, "sample")
-                self._used = names_in(engine.tree(query))
-                found = sql_input.select_of(engine, head, self._used, sample, self._inlet)
+            self._inlet = self._head.inlet(engine, pipes)
+            self._used = names_in(engine.tree(query))
+            with Sample(pipes.place) as sample:
+                found = sql_input.select_of(engine, self._head, self._used, sample, self._inlet)
             select, self._has_checked_head = found.text, found.has_checked_head
         engine.close_in([self._inlet.path, pipes.paths["output"]])
         # A stream of Arrow has its columns, and not the SELECT.
@@ -178,7 +187,7 @@ class Table:
         if not found:
             return source
         self.engine.has_all_lines = False
-        line_end = sql_input.Head(self.head, self._form).line_end
+        line_end = self._head.line_end
         marks = reader["delimiter"].encode(), quote.encode()
         sieve = Sieve(found, line_end, *marks, are_rows=are_rows)
         return Sieved(source, head, sieve, sql_input.MOST_LINE_BYTES)

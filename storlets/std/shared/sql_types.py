@@ -116,6 +116,16 @@ def _decimal(column: str, kind: str, is_csv: bool) -> str:
     return f"CASE WHEN {condition} THEN TRY_CAST({text} AS {kind}) END"
 
 
+def certain(name: str, way: Way) -> str:
+    """The aggregate that is false unless the inference would give all values the type of a way.
+
+    It takes numbers with a plus or with zeros before them, and truth values with spaces, for texts.
+    """
+    pattern = "^ *([+]|-?0[0-9])|^ *[a-zA-Z]+ +$|^ +[a-zA-Z]"
+    doubt = f"regexp_matches({identifier(name)}, {literal(pattern)})"
+    return f"bool_and(({way.fits}) AND {doubt} IS NOT TRUE)"
+
+
 def chosen(
     engine: Engine, columns: Sequence[tuple[str, list[Way]]], reader: Any
 ) -> list[tuple[str, Way]]:

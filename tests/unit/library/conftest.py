@@ -12,9 +12,11 @@ from tests.unit.library.support import close_earlier, in_use, shared
 @pytest.fixture
 def leftovers() -> Iterator[None]:
     """No run leaves a thread or a descriptor."""
+    shared("kept_database").close_idle()
     close_earlier()
     before = in_use()
     yield
+    shared("kept_database").close_idle()
     assert in_use() == before
 
 

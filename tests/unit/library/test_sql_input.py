@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,12 +13,16 @@ from hypothesis import strategies as st
 from tests.unit.library.support import LibraryStorlet, shared
 
 SQL = LibraryStorlet("sql")
+SAMPLE: Any = shared("sql_pipes").Sample
 _PARAMETERS = {"query": "SELECT 1"}
 #: Texts of each kind of value; the last two have two readings.
 _VALUES = {
-    "whole": ["0", "1", "-7", "+12", "123456789012345678"],
-    "number": ["1.5", "2", ".5", "1e3"],
-    "truth": ["true", "false", "t"],
+    "whole": ["0", "1", "-7", "123456789012345678", " 3", "4 "],
+    "number": ["1.5", "2", ".5", "1e3", "0.5", "-0.25", "7."],
+    "zeros": ["00", "007", "-01", "0", "01.5", "00.5"],
+    "plus": ["+12", "1", "+1.5", "+.5"],
+    "truth": ["true", "false", "t", "F"],
+    "spaced truth": ["true", " true", "false "],
     "day": ["2024-01-02", "2023-12-31"],
     "moment": ["2024-01-02 10:11:12", "2024-01-02T10:11"],
     "zoned": ["2024-01-02 10:11:12Z", "2024-01-02 10:11:12+02"],
@@ -38,10 +40,16 @@ def engine() -> Iterator[Any]:
         yield opened
 
 
-def inference(engine: Any, data: bytes, place: Path, **changes: Any) -> Any:
+@pytest.fixture
+def sample() -> Iterator[Any]:
+    with SAMPLE() as opened:
+        yield opened
+
+
+def inference(engine: Any, data: bytes, sample: Any, **changes: Any) -> Any:
     form = shared("sql_input").format_of(SQL.values(_PARAMETERS | changes))
     head = shared("sql_input").Head(data, form)
-    return shared("sql_input")._Inference(engine, head, None, place)
+    return shared("sql_input")._Inference(engine, head, None, sample)
 
 
 @st.composite
@@ -64,11 +72,11 @@ def tables(draw: st.DrawFn) -> bytes:
 def test_types_of_the_first_rows_are_those_of_all(data: bytes, size: int) -> None:
     with (
         pytest.MonkeyPatch.context() as patch,
-        tempfile.TemporaryDirectory() as place,
+        SAMPLE() as sample,
         shared("sql_engine").Engine(64) as engine,
     ):
         patch.setattr("sql_input.FIRST_BYTES", size)
-        found = inference(engine, data, Path(place, "sample"))
+        found = inference(engine, data, sample)
         by_first = found.by_first_rows()
         assert by_first in ([], found.by_all_rows())
 
@@ -84,11 +92,11 @@ def test_types_of_the_first_rows_are_those_of_all(data: bytes, size: int) -> Non
     ],
 )
 def test_first_rows_are_enough_if_all_others_have_their_types(
-    engine: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, late: bytes, is_first: bool
+    engine: Any, sample: Any, monkeypatch: pytest.MonkeyPatch, late: bytes, is_first: bool
 ) -> None:
     monkeypatch.setattr("sql_input.FIRST_BYTES", 60)
     data = b"n,t,d,e\n" + b"7,x,2024-01-02,\n" * 20
-    found = inference(engine, data + late, tmp_path / "sample")
+    found = inference(engine, data + late, sample)
     assert bool(found.by_first_rows()) is is_first
 
 
@@ -105,7 +113,7 @@ def test_first_rows_are_enough_if_all_others_have_their_types(
 )
 def test_other_objects_are_left_to_the_inference(
     engine: Any,
-    tmp_path: Path,
+    sample: Any,
     monkeypatch: pytest.MonkeyPatch,
     data: bytes,
     changes: dict[str, str],
@@ -114,7 +122,7 @@ def test_other_objects_are_left_to_the_inference(
     given_types = shared("column_types").types_of(changes.get("columns", ""))
     form = shared("sql_input").format_of(SQL.values(_PARAMETERS | changes), given_types)
     head = shared("sql_input").Head(data, form)
-    found = shared("sql_input")._Inference(engine, head, None, tmp_path / "sample")
+    found = shared("sql_input")._Inference(engine, head, None, sample)
     assert found.by_first_rows() == []
     assert found.by_all_rows()
 

@@ -7,9 +7,7 @@ with the value, and never another value.
 
 from __future__ import annotations
 
-import tempfile
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import arrow_input
@@ -26,7 +24,7 @@ from outputs import select_for
 from packed import Unpacked
 from sql_check import TABLE, SqlError
 from sql_engine import OBJECT, Engine, identifier
-from sql_pipes import opened_pipes
+from sql_pipes import Sample, opened_pipes
 
 RECORDS = "records"
 
@@ -71,10 +69,9 @@ class Convert:
                 form = sql_input.format_of(params, types)
                 head = sql_input.head_of(source)
                 source, head, form = line_feeds.unified(source, head, form)
-                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="convert-"))
+                sample = stack.enter_context(Sample())
                 formed = sql_input.Head(head, form)
                 inlet = formed.inlet(engine, pipes)
-                sample = Path(folder, "sample")
                 select = sql_input.select_of(engine, formed, None, sample, inlet).text
             engine.close_in([inlet.path, pipes.paths["output"]])
             table = identifier(TABLE)
@@ -110,6 +107,8 @@ def require_sense(params: dict[str, str]) -> None:
         faults.append("struct: is for records only")
     has_types = is_input or params["format"] == sql_run.ARROW
     if has_types and (params["columns"] or params["types"] == "text"):
-        faults.append("columns and types: are for CSV and JSON lines; others have types of their own")
+        faults.append(
+            "columns and types: are for CSV and JSON lines; others have types of their own"
+        )
     if faults:
         raise SqlError("; ".join(faults))
