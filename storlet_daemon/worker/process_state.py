@@ -34,6 +34,12 @@ _HANDLED_SIGNALS = (
 # The C function below the library's, which spends most of its time on making enumeration members.
 _get_handler: Callable[[int], object] = importlib.import_module("_signal").getsignal
 _DESCRIPTORS = "/proc/self/fd"
+_PAUSES = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032)
+"""Seconds until a thread that was joined has ended.
+
+It has to run once more to end, for which it waits while other processes use the processors. A new
+worker takes more of their time than the pauses.
+"""
 
 
 class ProcessState:
@@ -72,10 +78,10 @@ class ProcessState:
         return has_more and not donated.isdisjoint(files_in(_DESCRIPTORS))
 
     def _has_new_threads(self) -> bool:
-        if _count_threads() <= self._threads:
-            return False
-        # The kernel may take a moment to remove a thread that was joined.
-        time.sleep(0.001)
+        for pause in _PAUSES:
+            if _count_threads() <= self._threads:
+                return False
+            time.sleep(pause)
         return _count_threads() > self._threads
 
     def _restore_settings(self) -> None:

@@ -160,6 +160,17 @@ def test_threads_and_children_that_have_ended_are_no_remains() -> None:
     assert not in_child(run)
 
 
+def test_a_thread_that_is_about_to_end_is_no_remain() -> None:
+    """On a busy machine the kernel removes a thread some time after it was joined."""
+
+    def run() -> bool:
+        state = ProcessState()
+        threading.Thread(target=time.sleep, args=[0.02]).start()
+        return state.restore(set())
+
+    assert not in_child(run)
+
+
 @pytest.mark.parametrize(("is_donated", "is_left"), [(True, True), (False, False)])
 def test_a_duplicate_of_a_donated_file_ends_the_worker(is_donated: bool, is_left: bool) -> None:
     """Other files may stay open, such as those that a module caches."""
