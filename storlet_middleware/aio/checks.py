@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
 
-from . import cache, java, native, packages, sessions, venv
+from . import cache, java, native, packages, programs, sessions, venv
 from .home import CHECKOUT
 from .progress import AioError, say
 
@@ -172,7 +172,8 @@ def _passes(name: str, done: subprocess.CompletedProcess[bytes], seconds: float)
 
 
 def _environment(tools: Path) -> dict[str, str]:
-    """The tools first on the path; byte code in the cache; Maven without an optimizing compiler.
+    """The tools first on the path; byte code in the cache; Maven without an optimizing compiler;
+    eventlet without a resolver.
 
     Without byte code each worker and each process of a test compiles all that it imports.
     """
@@ -180,4 +181,4 @@ def _environment(tools: Path) -> dict[str, str]:
     bytecode = cache.made("bytecode", cache.digest([str(tools)]), lambda _place: None)
     ours = {"PATH": path, "PYTHONPATH": str(CHECKOUT), "PYTHONPYCACHEPREFIX": str(bytecode)}
     other = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    return {"MAVEN_OPTS": MAVEN} | other | ours
+    return {"MAVEN_OPTS": MAVEN} | programs.SWIFT_ENV | other | ours

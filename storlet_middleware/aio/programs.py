@@ -28,6 +28,9 @@ DOCKERD: Final = "dockerd"
 KEY: Final = "STORLETS_AIO_KEY"
 """Environment variable with the hash of command, configuration and code; outdated: restart."""
 
+#: All addresses of a cluster are numbers, and the import of a resolver takes a fifth of the start.
+SWIFT_ENV: Final = {"EVENTLET_NO_GREENDNS": "yes"}
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -78,6 +81,7 @@ def table(home: Home, venv: Path, *, with_sandboxd: bool) -> list[Entry]:
                     USER,
                     port=home.ports[name],
                     config=str(config),
+                    env=dict(SWIFT_ENV),
                 ),
                 "proxy-server.conf" if name == "proxy" else conf,
             )

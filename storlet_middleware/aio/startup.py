@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -51,7 +52,8 @@ def build_rings(home: Home, environment: Path, database_replicas: int = rings.RE
     new = plan.with_suffix(".new")
     new.write_text(text, encoding="utf-8")
     python = environment / "bin/python3"
-    run([python, "-m", "storlet_middleware.aio.rings", new], home.logs / "setup.log")
+    env = os.environ | programs.SWIFT_ENV
+    run([python, "-m", "storlet_middleware.aio.rings", new], home.logs / "setup.log", env)
     new.replace(plan)
 
 

@@ -44,6 +44,11 @@ def test_a_checkout_without_sandboxd_starts_none(place: Home) -> None:
     assert SANDBOXD not in {entry.name for entry in entries}
 
 
+def test_the_servers_of_swift_start_without_a_resolver_of_names(place: Home) -> None:
+    servers = {entry.name for entry in table(place).values() if "EVENTLET_NO_GREENDNS" in entry.env}
+    assert servers == {"account-1", "container-1", "object-1", "object-2", "proxy"}
+
+
 @pytest.mark.parametrize(
     ("file", "restarted"),
     [

@@ -44,7 +44,7 @@ def test_the_rings_are_built_by_the_python_of_the_cluster(
     place: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     commands: list[list[Any]] = []
-    monkeypatch.setattr(startup, "run", lambda command, _log: commands.append(command))
+    monkeypatch.setattr(startup, "run", lambda command, _log, _env: commands.append(command))
     startup.build_rings(place, Path("/venv"))
     ((python, *words, plan),) = commands
     assert (str(python), words) == ("/venv/bin/python3", ["-m", "storlet_middleware.aio.rings"])
@@ -57,7 +57,7 @@ def test_rings_are_built_again_only_for_another_plan_or_if_one_is_missing(
 ) -> None:
     built: list[str] = []
 
-    def build(command: list[Any], _log: Path) -> None:
+    def build(command: list[Any], _log: Path, _env: object) -> None:
         built.append(Path(command[-1]).read_text())
         for file in rings.FILES:
             (place.real_conf / f"{file}.ring.gz").touch()
