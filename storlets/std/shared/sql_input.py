@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -279,10 +280,15 @@ class _Inference:
             ways = self._ways(columns, formats)
             if formats not in _CLEAR:
                 return []
-            texts = [name for name, kind in columns if kind == "VARCHAR" and self._is_used(name)]
-            empty = self._without_values(ways, texts)
+            filled = _with_values(first, self._form)
+            empty = [
+                name
+                for place, (name, kind) in enumerate(columns)
+                if kind == "VARCHAR" and self._is_used(name) and place not in filled
+            ]
             found = [(name, each[0]) for name, each in ways]
-            checks = [sql_types.certain(name, way) for name, way in found if way.fits]
+            kinds = {name: str(kind) for name, kind in columns}
+            checks = [sql_types.certain(name, kinds[name], way) for name, way in found if way.fits]
             checks += [f"count({identifier(name)}) = 0" for name in empty]
             self._sample.write(self._rows)
             # Without a check, the count reads all rows for their faults.
@@ -323,13 +329,6 @@ class _Inference:
 
     def _is_used(self, name: str) -> bool:
         return self._used is None or name.casefold() in self._used
-
-    def _without_values(self, ways: list[tuple[str, list[Way]]], names: list[str]) -> list[str]:
-        """Those of the columns that have no value in the sample, whose rows are all read."""
-        call = self._call([(name, "VARCHAR") for name, _ in ways])
-        counts = ", ".join(f"count({identifier(name)})" for name in names) or "count(*)"
-        found = self._engine.rows(f"SELECT {counts} FROM {call}")[0]  # noqa: S608
-        return [name for name, count in zip(names, found) if not count]
 
     def _call(self, declared: Sequence[tuple[str, str]]) -> str:
         return self._head.call(Inlet(self._sample.path), declared)
@@ -372,6 +371,21 @@ def _end_of_rows(lines: bytes, form: Format) -> int:
     except csv.Error:
         return len(lines)
     return end
+
+
+def _with_values(rows: bytes, form: Format) -> set[int]:
+    """The places of the columns that have a value in whole rows.
+
+    A value without bytes is none: in quotes it is one for the engine.
+    """
+    found: set[int] = set()
+    with suppress(csv.Error):
+        lines = csv.reader(
+            io.StringIO(rows.removeprefix(BOM_UTF8).decode("latin-1"), newline=""), **form.reader
+        )
+        for row in itertools.islice(lines, int(form.has_header), None):
+            found.update(place for place, value in enumerate(row) if value)
+    return found
 
 
 def _csv_columns(

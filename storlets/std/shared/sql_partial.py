@@ -207,7 +207,7 @@ def completed(engine: Engine, header: Header) -> Header:
         f"CAST(NULL AS {engine.type_of(kind)}) AS {identifier(name)}"
         for name, kind in header.read
     )
-    engine.rows(f"CREATE VIEW {table} AS SELECT {columns}")
+    engine.rows(f"CREATE TEMPORARY VIEW {table} AS SELECT {columns}")
     found, _ = split(engine, header.query)
     engine.rows(f"DROP VIEW {table}")
     return replace(header, result=found.result, kinds=found.kinds)

@@ -31,6 +31,8 @@ SHAPES = {
     "TIMESTAMP": _STAMP,
     ZONED: rf"{_STAMP} ?(Z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)",
 }
+#: Short numbers, which fit their types in any case.
+_PLAIN = {"BIGINT": "-?(0|[1-9][0-9]{0,14})", "DOUBLE": r"-?(0|[1-9][0-9]{0,7})(\.[0-9]{1,5})?"}
 #: Integers whose ranges only a given type has.
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER")
 _DECIMAL = re.compile(r"DECIMAL\([0-9]+,([0-9]+)\)")
@@ -116,14 +118,20 @@ def _decimal(column: str, kind: str, is_csv: bool) -> str:
     return f"CASE WHEN {condition} THEN TRY_CAST({text} AS {kind}) END"
 
 
-def certain(name: str, way: Way) -> str:
+def certain(name: str, kind: str, way: Way) -> str:
     """The aggregate that is false unless the inference would give all values the type of a way.
 
     It takes numbers with a plus or with zeros before them, and truth values with spaces, for texts.
     """
+    column = identifier(name)
     pattern = "^ *([+]|-?0[0-9])|^ *[a-zA-Z]+ +$|^ +[a-zA-Z]"
-    doubt = f"regexp_matches({identifier(name)}, {literal(pattern)})"
-    return f"bool_and(({way.fits}) AND {doubt} IS NOT TRUE)"
+    doubt = f"regexp_matches({column}, {literal(pattern)})"
+    check = f"({way.fits}) AND {doubt} IS NOT TRUE"
+    if kind in _PLAIN:
+        # Most values need one match and no cast.
+        plain = f"regexp_full_match({column}, {literal(_PLAIN[kind])})"
+        check = f"CASE WHEN {plain} THEN true ELSE {check} END"
+    return f"bool_and({check})"
 
 
 def chosen(

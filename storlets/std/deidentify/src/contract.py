@@ -46,9 +46,7 @@ class Action:
     finder: Finder | None = None
 
 
-def contract_of(
-    text: str, key: bytes | None, declared: Sequence[Kind] = ()
-) -> dict[str, Action]:
+def contract_of(text: str, key: bytes | None, declared: Sequence[Kind] = ()) -> dict[str, Action]:
     """The action of each column; ``declared`` are kinds of text beside the known ones.
 
     :raises ContractError: with every fault.

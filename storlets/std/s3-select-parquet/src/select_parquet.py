@@ -117,9 +117,7 @@ class ParquetSchema:
                 # An object of JSON with a key twice loses a value in most readers.
                 name = f"_{number}" if name == column.name else f"_{name}"
             names[name] = number
-        return [
-            (name, _value(f"c{number}", self._type(number))) for name, number in names.items()
-        ]
+        return [(name, _value(f"c{number}", self._type(number))) for name, number in names.items()]
 
 
 def schema_of(engine: Engine, alias: str) -> ParquetSchema:
@@ -236,9 +234,7 @@ def _text_of_bytes(sql: str) -> str:
 def _microseconds(sql: str) -> str:
     """A timestamp with nanoseconds, if they are 0."""
     failed = raised("UnsupportedParquetType", "has nanoseconds, timestamps have microseconds", sql)
-    return (
-        f"CASE WHEN epoch_ns({sql}) % 1000 <> 0 THEN {failed} ELSE CAST({sql} AS TIMESTAMP) END"
-    )
+    return f"CASE WHEN epoch_ns({sql}) % 1000 <> 0 THEN {failed} ELSE CAST({sql} AS TIMESTAMP) END"
 
 
 def _json(sql: str, kind: Any, depth: int) -> str:

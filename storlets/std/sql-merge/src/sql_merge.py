@@ -9,6 +9,7 @@ from __future__ import annotations
 from contextlib import ExitStack
 from typing import Any
 
+import kept_database
 import sql_partial
 import sql_run
 from sql_engine import Engine
@@ -34,12 +35,16 @@ class SqlMerge:
         inputs = sql_partial.Inputs(in_files)
         header = sql_partial.common(inputs.headers)
         with ExitStack() as stack:
-            few = output == sql_run.ARROW
-            engine = stack.enter_context(
-                MergeEngine(int(params["memory-mib"]), few_rows_wait=few)
-            )
+            few, memory_mib, kept = output == sql_run.ARROW, int(params["memory-mib"]), None
+            if output == sql_run.PARTIAL:
+                kept = stack.enter_context(kept_database.opened(MergeEngine, memory_mib))
+            engine = MergeEngine(memory_mib, few_rows_wait=few, database=kept)
+            engine = stack.enter_context(engine)
             query = engine.checked(header.query)
-            pipes = stack.enter_context(opened_pipes("input", "output"))
+            if kept is not None and not kept.allows(engine.tree(query)):
+                engine, kept = stack.enter_context(MergeEngine(memory_mib)), None
+            place = kept.place if kept is not None else None
+            pipes = stack.enter_context(opened_pipes("input", "output", place=place))
             engine.close_in([pipes.paths["input"], pipes.paths["output"]])
             header = sql_partial.completed(engine, header)
             target.set_metadata({"Content-Type": sql_run.TYPES[output]})
