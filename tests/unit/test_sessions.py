@@ -52,10 +52,14 @@ def session(folder: Path, arguments: list[str], **modules: str) -> tuple[int, st
 
 
 @WORKERS
-def test_a_session_in_which_all_tests_pass_succeeds(tmp_path: Path, workers: list[str]) -> None:
-    code, output = session(tmp_path, workers, one=GOOD, two=GOOD)
+def test_a_session_in_which_all_tests_pass_succeeds_with_one_line_for_each_module(
+    tmp_path: Path, workers: list[str]
+) -> None:
+    code, output = session(tmp_path, workers, one=GOOD + GOOD.replace("good", "too"), two=GOOD)
     assert code == 0, output
-    assert "2 passed" in output.splitlines()[-1]
+    assert "3 passed" in output.splitlines()[-1]
+    lines = [line for line in output.splitlines() if " tests " in line]
+    assert sorted(line.split(" tests ")[0] for line in lines) == ["test_one.py 2", "test_two.py 1"]
 
 
 @WORKERS
@@ -69,28 +73,15 @@ def test_a_skipped_test_fails_the_session_where_skips_are_forbidden(
 
 
 @WORKERS
-def test_a_forbidden_skip_is_reported_beside_a_failure(tmp_path: Path, workers: list[str]) -> None:
-    code, output = session(tmp_path, workers, one=BAD, two=SKIPPED)
-    assert code == 1, output
-    assert "STORLETS_FORBID_SKIPS: there are skipped tests" in output
-
-
-@WORKERS
-def test_a_failure_fails_the_session_and_is_one_line_in_the_output(
+def test_a_failure_is_one_line_in_the_output_also_beside_a_forbidden_skip(
     tmp_path: Path, workers: list[str]
 ) -> None:
-    code, output = session(tmp_path, workers, one=GOOD, two=BAD)
+    code, output = session(tmp_path, workers, one=GOOD, two=BAD, three=SKIPPED)
     assert code == 1, output
+    assert "STORLETS_FORBID_SKIPS: there are skipped tests" in output
     assert "test_two.py::test_bad failed in call: " in output
     assert "one is not two" in output
-    assert "1 failed, 1 passed" in output.splitlines()[-1]
-
-
-@WORKERS
-def test_each_module_is_one_line_in_the_output(tmp_path: Path, workers: list[str]) -> None:
-    _, output = session(tmp_path, workers, one=GOOD + GOOD.replace("good", "too"), two=GOOD)
-    lines = [line for line in output.splitlines() if " tests " in line]
-    assert sorted(line.split(" tests ")[0] for line in lines) == ["test_one.py 2", "test_two.py 1"]
+    assert "1 failed, 1 passed, 1 skipped" in output.splitlines()[-1]
 
 
 def test_the_sessions_of_make_test_run_each_test_once() -> None:

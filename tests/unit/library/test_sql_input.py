@@ -67,7 +67,7 @@ def tables(draw: st.DrawFn) -> bytes:
     return "\n".join([names, *map(",".join, zip(*columns, strict=True)), ""]).encode()
 
 
-@settings(max_examples=150)
+@settings(max_examples=4 * settings().max_examples)
 @given(data=tables(), size=st.integers(8, 120))
 def test_types_of_the_first_rows_are_those_of_all(data: bytes, size: int) -> None:
     with (
