@@ -15,6 +15,7 @@ from storlet_client.cli.output import legible
 from storlet_client.cli.progress import bundle_of, working
 from storlet_client.local import check as checks
 from storlet_client.local import subject as subjects
+from storlet_client.local.sandbox import LocalNode
 
 
 def declare(group: Group) -> None:
@@ -42,9 +43,11 @@ def declare(group: Group) -> None:
             subject = subjects.read(source)
             with ExitStack() as opened:
                 output = opened.enter_context(tempfile.TemporaryFile())
+                # First: a machine without sandboxes builds no bundle.
+                node = opened.enter_context(LocalNode(output.fileno(), checks.BY_CLUSTER))
                 bundle = opened.enter_context(bundle_of(subject))
                 opened.enter_context(working(f"check {subject.document['name']}"))
-                faults = checks.faults_of(bundle, subject.document, output)
+                faults = checks.faults_of(bundle, subject.document, node, output)
         except ProjectError as error:
             faults = error.faults
         for fault in faults:

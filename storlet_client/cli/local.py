@@ -230,8 +230,9 @@ def _run(
             return run_here(subject, inputs, os.dup(output.fileno()), parameters, tell, further)
     limits = pairs(options["limits"], "--limit")
     with ExitStack() as opened:
-        bundle = opened.enter_context(bundle_of(subject))
+        # First: a machine without sandboxes builds no bundle.
         node = opened.enter_context(LocalNode(output.fileno()))
+        bundle = opened.enter_context(bundle_of(subject))
         opened.enter_context(running(subject, options["output"], output, is_here=False))
         return node.run(bundle, inputs, parameters, limits, further)
 
@@ -395,8 +396,8 @@ def _results(subject: Subject, selected: str, *, is_isolated: bool) -> list[case
             opened.enter_context(working(text, is_shared=True))
             return list(cases.results(project, selected, cases.InProcesses(project, subject.path)))
         output = opened.enter_context(tempfile.TemporaryFile())
-        bundle = opened.enter_context(bundle_of(subject))
         node = opened.enter_context(LocalNode(output.fileno()))
+        bundle = opened.enter_context(bundle_of(subject))
         opened.enter_context(working(text))
         runner = cases.InSandbox(project, bundle, node, output)
         return list(cases.results(project, selected, runner))

@@ -27,7 +27,7 @@ from storlet_client.local.run import Input
 from storlet_client.local.sandbox import LocalNode
 
 #: The alternative for a user without the server's package.
-_BY_CLUSTER = "let the cluster check it: 'storlet deploy' does, before the code takes effect"
+BY_CLUSTER = "let the cluster check it: 'storlet deploy' does, before the code takes effect"
 _MODULE, _CLASS = "storlet_import_check", "ImportCheck"
 #: Imports the modules of its parameter; the log names each before its import.
 _SOURCE = f"""\
@@ -59,10 +59,12 @@ _CPYTHON = re.compile(r"\.cpython-(\d+)")
 _SKIPPED = ("test", "tests", "testing", "docs", "examples", "benchmarks")
 
 
-def faults_of(bundle: Path, document: Mapping[str, Any], output: BinaryIO) -> list[str]:
+def faults_of(
+    bundle: Path, document: Mapping[str, Any], node: LocalNode, output: BinaryIO
+) -> list[str]:
     """All faults of a verified bundle.
 
-    :param output: a file that can be truncated, for the output of runs.
+    :param output: the file of the node's output, which can be truncated.
     :raises ConfigurationError: no sandbox can be started.
     """
     with zipfile.ZipFile(bundle) as zipped:
@@ -73,10 +75,9 @@ def faults_of(bundle: Path, document: Mapping[str, Any], output: BinaryIO) -> li
         if path.startswith(archive.CODE)
     }
     faults = list(native_faults(code, platform.machine()))
-    with LocalNode(output.fileno(), _BY_CLUSTER) as node:
-        if document["language"] == "python":
-            faults += _import_faults(node, document, code, output)
-        loaded = node.load(bundle)
+    if document["language"] == "python":
+        faults += _import_faults(node, document, code, output)
+    loaded = node.load(bundle)
     if not loaded.is_ok:
         faults.append(f"{loaded.code}: {loaded.message}\n{loaded.traceback}".rstrip())
     return faults

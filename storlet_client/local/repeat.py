@@ -17,6 +17,8 @@ from storlet_client.operations import Invocation
 from storlet_client.replay import Passing, Ran, unwatched
 from storlet_client.storlets import Storlets
 
+#: The alternative for a user without the server's package.
+_BY_CLUSTER = "replay it on the cluster, without --local"
 _CONDITION = 412
 _METADATA = "x-object-meta-"
 _DECLARED = "x-object-meta-storlet-"
@@ -41,7 +43,8 @@ def here(
         faults.append(f"{record['id']}: it read a part of its object, which only a cluster does")
     if faults:
         raise NotRepeatable("; ".join(faults))
-    with TemporaryDirectory() as folder:
+    # First: a machine without sandboxes fetches nothing.
+    with LocalNode(output.fileno(), _BY_CLUSTER) as node, TemporaryDirectory() as folder:
         bundle = Path(folder, "bundle")
         _fetch_bundle(storlets, record, invocation, bundle, passing)
         places = [invocation.path, *invocation.resources]
@@ -50,8 +53,7 @@ def here(
             _fetch(storlets, record, (path, etag), Path(folder, str(number)), passing)
             for number, (path, etag) in enumerate(zip(places, etags))
         ]
-        with LocalNode(output.fileno(), "replay it on the cluster, without --local") as node:
-            outcome = node.run(bundle, inputs, invocation.parameters, invocation.limits)
+        outcome = node.run(bundle, inputs, invocation.parameters, invocation.limits)
     if not outcome.is_ok:
         return Ran(outcome.code, outcome.message)
     output.seek(0)

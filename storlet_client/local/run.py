@@ -10,11 +10,12 @@ import functools
 import importlib
 import json
 import os
+import shlex
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +102,7 @@ def run(
         values = checked(document, len(inputs), parameters, len(targets))
         opened.enter_context(_importing(project))
         log = opened.enter_context(tempfile.TemporaryFile())
-        storlet_class, failure = _load(document["main"])
+        storlet_class, failure = _load(document)
         if failure is not None:
             return failure
         sources = []
@@ -280,14 +281,22 @@ def _importing(project: Project) -> Iterator[None]:
                 del sys.modules[name]
 
 
-def _load(main: str) -> tuple[Any, Outcome | None]:
+def _load(document: Mapping[str, Any]) -> tuple[Any, Outcome | None]:
     """The class of the storlet, or why it cannot be loaded."""
-    module_name, _, class_name = main.rpartition(".")
+    module_name, _, class_name = document["main"].rpartition(".")
     services.offer()
     try:
         found = getattr(importlib.import_module(module_name), class_name, None)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything
-        return None, _failure(LOAD, error)
+        failure = _failure(LOAD, error)
+        wanted = document.get("requirements")
+        if wanted and isinstance(error, ModuleNotFoundError):
+            text = (
+                f"{failure.message}; without a sandbox, libraries are those of this Python:"
+                f" pip install {shlex.join(wanted)}"
+            )
+            failure = replace(failure, message=text)
+        return None, failure
     if not callable(found):
         return None, Outcome(LOAD, f"LoadError: module {module_name} has no class {class_name}")
     return found, None

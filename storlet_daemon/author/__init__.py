@@ -107,7 +107,10 @@ class StorletInputFile(io.BufferedReader):
 
     def flush(self) -> None:
         """Not for an input."""
-        _unsupported("an input cannot be flushed")
+        _unsupported(
+            'an input cannot be flushed: for text, give codecs.getreader("utf-8")(in_files[0])'
+            " to the library that reads it"
+        )
 
     def set_metadata(self, metadata: Any) -> NoReturn:
         """Not for an input."""

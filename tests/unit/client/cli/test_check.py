@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,6 +38,8 @@ def test_a_default_that_does_not_fit_its_type_is_named(command: Command, folder:
 def test_faults_found_in_the_sandbox_are_printed(
     command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    ends_with_its_input = [sys.executable, "-c", "import sys; sys.stdin.read()"]
+    monkeypatch.setattr(sandbox, "command", lambda: ends_with_its_input)
     monkeypatch.setattr(checks, "faults_of", lambda *_: ["library a: no", "storlet.load: no"])
     result = command("check", str(folder))
     assert (result.code, result.out) == (1, "")
@@ -51,4 +54,5 @@ def test_without_the_servers_package_it_says_what_to_install(
     monkeypatch.setattr(sandbox, "command", list)
     result = command("check", str(folder))
     assert (result.code, "install swift-storlets" in result.err) == (3, True)
+    assert not (folder / "dist").exists(), "it says so before it builds anything"
     assert ("storlet deploy" in result.err, "--no-sandbox" in result.err) == (True, False)

@@ -121,6 +121,9 @@ def test_the_cases_of_a_project_are_run(command: Command, folder: Path, tmp_path
 def test_without_the_servers_package_a_run_says_what_to_install(
     command: Command, folder: Path
 ) -> None:
+    source = folder / "storlet.toml"
+    # A library that does not exist would be the error of a build.
+    source.write_text(source.read_text().replace("= []", '= ["no-such-package-1"]'))
     result = command("run", str(folder), str(folder / "sample.txt"))
     assert result.code == 3
     assert "install swift-storlets" in result.err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import final
+from typing import TYPE_CHECKING, cast, final
 
 import pytest
 
@@ -12,6 +12,9 @@ from storlet_client.bundle import archive, manifest
 from storlet_client.local import check
 from storlet_client.local.run import Input, Outcome
 from tests.support.bundles import tool
+
+if TYPE_CHECKING:
+    from storlet_client.local.sandbox import LocalNode
 
 X86 = b"\x7fELF\x02\x01\x01" + bytes(11) + b"\x3e\x00" + bytes(40)
 ARM = b"\x7fELF\x02\x01\x01" + bytes(11) + b"\xb7\x00" + bytes(40)
@@ -23,14 +26,8 @@ class Node:
 
     ends = False
 
-    def __init__(self, output: int, _otherwise: str = "") -> None:
+    def __init__(self, output: int) -> None:
         self._output = output
-
-    def __enter__(self) -> Node:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
 
     def run(self, bundle: Path, inputs: list[Input], parameters: dict[str, str]) -> Outcome:
         with bundle.open("rb") as packed:
@@ -56,12 +53,8 @@ def faults(tmp_path: Path) -> list[str]:
         {"name": "tool", "version": "1", "language": "python", "main": "tool.Tool"}
     )
     with (tmp_path / "out").open("w+b") as output:
-        return check.faults_of(bundle, document, output)
-
-
-@pytest.fixture(autouse=True)
-def node(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "LocalNode", Node)
+        node = cast("LocalNode", Node(output.fileno()))
+        return check.faults_of(bundle, document, node, output)
 
 
 def test_faults_of_libraries_and_of_the_storlet_come_together(tmp_path: Path) -> None:

@@ -134,6 +134,17 @@ def test_code_that_does_not_load_is_named(
     assert outcome.message.startswith(message)
 
 
+def test_a_library_that_is_missing_here_is_named_with_its_remedy(
+    project: Project, tmp_path: Path
+) -> None:
+    (project.folder / "src/fruit.py").write_text("import nothing_of_that_name\n")
+    wanted = Project(project.folder, {**project.document, "requirements": ["nothing>=2", "more"]})
+    outcome, _ = outcome_of(wanted, tmp_path)
+    assert outcome.message.endswith(
+        "; without a sandbox, libraries are those of this Python: pip install 'nothing>=2' more"
+    )
+
+
 def test_each_run_imports_the_source_again(project: Project, tmp_path: Path) -> None:
     path = list(sys.path)
     first, _ = outcome_of(project, tmp_path)
