@@ -12,7 +12,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, ClassVar
 
 from packages import reason
@@ -62,6 +62,26 @@ _MOST_KNOWN = 100
 _MOST_KNOWN_CHARACTERS = 30_000
 _SHOWN = 60
 _MOST_MESSAGE = 600
+
+
+#: Facts about queries, by their kind, the query, and all else on which they depend.
+_facts: dict[tuple[str, str, tuple[Any, ...]], Any] = {}
+
+
+def once(kind: str, query: str, given: tuple[Any, ...], find: Callable[[], Any]) -> Any:
+    """A fact about a query, which nothing changes; a process keeps some for its next runs.
+
+    :param given: all else on which it depends.
+    """
+    key = (kind, query, given)
+    if key not in _facts:
+        fact = find()
+        if len(query) > _MOST_KNOWN_CHARACTERS or len(given) > _MOST_KNOWN:
+            return fact
+        if len(_facts) >= _MOST_KNOWN:
+            _facts.clear()
+        _facts[key] = fact
+    return _facts[key]
 
 
 class Engine:
@@ -211,7 +231,8 @@ class Engine:
         :raises SqlError: it is not one SELECT over the table.
         """
         kept = trimmed(query, most_characters)
-        check(kept, self._rewritten("json_serialize_sql(?::VARCHAR)", kept))
+        serialized = self._rewritten("json_serialize_sql(?::VARCHAR)", kept)
+        once("check", kept, (), lambda: check(kept, serialized))
         return kept
 
     def tree(self, query: str) -> Any:

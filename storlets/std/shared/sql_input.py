@@ -280,7 +280,7 @@ class _Inference:
             ways = self._ways(columns, formats)
             if formats not in _CLEAR:
                 return []
-            filled = _with_values(first, self._form)
+            filled = _with_values(first, self._form, len(columns))
             empty = [
                 name
                 for place, (name, kind) in enumerate(columns)
@@ -373,8 +373,8 @@ def _end_of_rows(lines: bytes, form: Format) -> int:
     return end
 
 
-def _with_values(rows: bytes, form: Format) -> set[int]:
-    """The places of the columns that have a value in whole rows.
+def _with_values(rows: bytes, form: Format, count: int) -> set[int]:
+    """The places of those of ``count`` columns that have a value in whole rows.
 
     A value without bytes is none: in quotes it is one for the engine.
     """
@@ -385,6 +385,8 @@ def _with_values(rows: bytes, form: Format) -> set[int]:
         )
         for row in itertools.islice(lines, int(form.has_header), None):
             found.update(place for place, value in enumerate(row) if value)
+            if len(found) >= count:
+                break
     return found
 
 

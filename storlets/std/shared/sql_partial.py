@@ -21,7 +21,7 @@ from typing import Any
 
 from parameters import shown
 from sql_check import TABLE, SqlError
-from sql_engine import Engine, identifier, literal
+from sql_engine import Engine, identifier, literal, once
 from sql_split import Columns, Plan, column_names, plan_of
 
 VERSION = 1
@@ -79,8 +79,18 @@ def split(
     :raises SqlError: the query cannot be split, or has a column whose type has no partial result.
     """
     missing = missing or {}
-    columns = engine.columns(query)
     table = engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
+    facts = (*table, None, *missing.items(), None, *given)
+    found: tuple[Header, Plan] = once(
+        "split", query, facts, lambda: _split(engine, query, table, missing, given)
+    )
+    return found
+
+
+def _split(
+    engine: Engine, query: str, table: Columns, missing: Mapping[str, str], given: Collection[str]
+) -> tuple[Header, Plan]:
+    columns = engine.columns(query)
     names = [name for name, _ in table]
     plan = plan_of(engine, query, names, columns)
     if missing and plan.has_all:

@@ -45,7 +45,7 @@ def run(
             kept, (engine, pipes) = None, _own(stack, kind, params)
         query = engine.checked(params["query"])
         table = opened(engine, pipes)
-        if kept is not None and not (table.is_piped and kept.allows(engine.tree(query))):
+        if kept is not None and not (table.is_piped and kept.allows(engine, query)):
             engine, pipes = _own(stack, kind, params)
             table.move(engine, pipes)
         target.set_metadata({"Content-Type": sql_run.TYPES[output]})

@@ -12,7 +12,7 @@ import sql_run
 from column_types import types_of
 from parameters import shown
 from sql_check import TABLE, SqlError, names_in
-from sql_engine import Engine, identifier
+from sql_engine import Engine, identifier, once
 from sql_pipes import Feeder, Pipes, Sample
 
 RECORDS = "records"
@@ -94,7 +94,7 @@ class Table:
             select = csv_table.select_of(self._made.columns, self._inlet.path)
         else:
             self._inlet = self._head.inlet(engine, pipes)
-            self._used = names_in(engine.tree(query))
+            self._used = once("names", query, (), lambda: names_in(engine.tree(query)))
             with Sample(pipes.place) as sample:
                 found = sql_input.select_of(engine, self._head, self._used, sample, self._inlet)
             select, self._has_checked_head = found.text, found.has_checked_head

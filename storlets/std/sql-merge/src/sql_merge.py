@@ -41,7 +41,7 @@ class SqlMerge:
             engine = MergeEngine(memory_mib, few_rows_wait=few, database=kept)
             engine = stack.enter_context(engine)
             query = engine.checked(header.query)
-            if kept is not None and not kept.allows(engine.tree(query)):
+            if kept is not None and not kept.allows(engine, query):
                 engine, kept = stack.enter_context(MergeEngine(memory_mib)), None
             place = kept.place if kept is not None else None
             pipes = stack.enter_context(opened_pipes("input", "output", place=place))
