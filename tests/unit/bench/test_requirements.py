@@ -69,5 +69,5 @@ def test_every_package_that_the_benchmark_imports_is_required() -> None:
             re.sub(r"[-_.]+", "-", name).lower() for name in distributions.get(package, [package])
         )
     }
-    assert {"matplotlib", "httpx"} <= needed().keys()
+    assert {"matplotlib", "duckdb"} <= needed().keys()
     assert missing == {}

@@ -104,7 +104,7 @@ def test_a_bundle_is_unpacked_and_its_zip_is_not_kept(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("real_processes")
 def test_a_bundle_is_synced_after_it_has_its_name(tmp_path: Path) -> None:
-    before = open_descriptors()
+    before, others = open_descriptors(), _children()
     for number in range(5):
         data = tool("tool", str(number))
         wanted = bundle_version(data)
@@ -112,25 +112,29 @@ def test_a_bundle_is_synced_after_it_has_its_name(tmp_path: Path) -> None:
         assert wait_until(partial(_is_on_disk, tmp_path / wanted.key))
     # Each process was reaped, and the descriptor that waited for it is closed.
     assert wait_until(lambda: open_descriptors() == before)
-    assert wait_until(_is_without_children)
+    assert wait_until(lambda: _children() == others)
     assert sorted(left(tmp_path)) == sorted({path.name for path in tmp_path.glob("[0-9a-f]*")})
 
 
 @pytest.mark.usefixtures("real_processes")
 def test_process_that_does_not_end_its_rest_is_killed(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "input(); print(flush=True); import time; time.sleep(600)"]
+    others = _children()
     with concurrency.conversation(command, os.environ, 0.5, has_rest=True) as ask:
         assert ask(b"") == b"\n"
-    assert not _is_without_children()
-    assert wait_until(_is_without_children)
+    assert _children() != others
+    assert wait_until(lambda: _children() == others)
 
 
 def _is_on_disk(version: Path) -> bool:
     return code_folders.is_on_disk(version.stat().st_mode)
 
 
-def _is_without_children() -> bool:
-    return not Path(f"/proc/self/task/{os.getpid()}/children").read_text().strip()
+def _children() -> set[str]:
+    """The processes of this one; other tests may have left some, such as one that multiprocessing
+    keeps.
+    """
+    return set(Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
 
 
 def test_a_bundle_with_another_hash_leaves_nothing(tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def raising(error: Exception) -> Callable[..., Any]:
     """A conversation with a process that ends, or never answers."""
 
     @contextmanager
-    def conversation(*_: Any) -> Iterator[Callable[[bytes], bytes]]:
+    def conversation(*_: Any, **__: Any) -> Iterator[Callable[[bytes], bytes]]:
         yield Mock(side_effect=error)
 
     return conversation
