@@ -226,3 +226,10 @@ def test_a_kept_database_has_no_thread() -> None:
     while len(list(tasks.iterdir())) > before:
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_an_object_may_be_larger_than_its_memory() -> None:
+    count = 6_000_000
+    data = b"k,v\n" + b"abcdefghij,1\n" * count
+    assert b'"abcdefghij","%d"' % count in part(data, **{"memory-mib": "64"})
+    assert kept()[0].memory_mib == 64
