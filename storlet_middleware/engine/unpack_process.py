@@ -85,11 +85,17 @@ def keep(code: Path) -> None:
 
     Files that are links too: the version that has them already may not be on the disk yet.
     """
-    every = [Path(folder, name) for folder, _, names in os.walk(code) for name in (*names, ".")]
+    walk = os.walk(code, onerror=_fail)
+    every = [Path(folder, name) for folder, _, names in walk for name in (*names, ".")]
     with ThreadPoolExecutor(_SYNC_THREADS) as threads:
         for _ in threads.map(_sync, every):
             pass
     code.chmod(code_folders.ON_DISK)
+
+
+def _fail(error: OSError) -> None:
+    """A folder that cannot be listed has files that are not synced."""
+    raise error
 
 
 def keep_or_remove(folder: int) -> None:

@@ -7,6 +7,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import stat
 import zipfile
 from pathlib import Path
@@ -150,17 +151,39 @@ def test_files_that_another_version_has_not_synced_yet_are_synced(
     assert (one / "lib/helper.py").stat().st_ino in synced
 
 
+@pytest.mark.parametrize("call", ["fsync", "scandir"])
 def test_code_is_removed_when_the_disk_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    code = unpacked(tmp_path, "a", tool("tool"))
+    folder = os.open(code, os.O_RDONLY)
+
+    def failing(_: object) -> None:
+        raise OSError(errno.EIO, "")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(os, call, failing)
+        # The removal lists the folders, too.
+        removed: list[Path] = []
+        broken.setattr(shutil, "rmtree", removed.append)
+        unpack_process.keep_or_remove(folder)
+    os.close(folder)
+    assert not code.exists()
+    (gone,) = removed
+    assert code_folders.TEMPORARY in gone.name
+    assert not code_folders.is_on_disk(gone.stat().st_mode)
+
+
+def test_code_of_a_disk_that_fails_leaves_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     code = unpacked(tmp_path, "a", tool("tool"))
+    folder = os.open(code, os.O_RDONLY)
 
     def failing(_: int) -> None:
         raise OSError(errno.EIO, "")
 
-    monkeypatch.setattr(unpack_process.os, "fsync", failing)
-    folder = os.open(code, os.O_RDONLY)
+    monkeypatch.setattr(os, "fsync", failing)
     unpack_process.keep_or_remove(folder)
     os.close(folder)
-    assert not code.exists()
     assert [each.name for each in tmp_path.iterdir()] == [".tmp-a"]
