@@ -19,6 +19,7 @@ import pytest
 from storlet_client.builder import project
 from storlet_client.bundle import manifest
 from storlet_client.local import cases, run
+from storlet_client.local.author import services
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets" / "std"
 SHARED = ROOT / "shared"
@@ -50,16 +51,19 @@ class InThisProcess:
 @pytest.fixture
 def _new_modules() -> Iterator[None]:
     """The modules of the storlets are imported again: other tests have those that they imported
-    with the interface of sandboxes.
+    with the interface of sandboxes, and that interface itself.
     """
     theirs = {
         name: module
         for name, module in sys.modules.items()
-        if (getattr(module, "__file__", None) or "").startswith(f"{ROOT}{os.sep}")
+        if name in services.OFFERED
+        or (getattr(module, "__file__", None) or "").startswith(f"{ROOT}{os.sep}")
     }
     for name in theirs:
         del sys.modules[name]
     yield
+    for name in services.OFFERED:
+        sys.modules.pop(name, None)
     sys.modules.update(theirs)
 
 
