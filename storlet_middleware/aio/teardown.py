@@ -54,8 +54,10 @@ def purge(home: Home) -> None:
 def release_uids(home: Home) -> None:
     """Let other clusters use the uids of a cluster whose data is deleted."""
     for claim in configs.identities().glob("[0-9]*"):
-        if json.loads(claim.read_text("utf-8"))["state_dir"] == str(home.state):
-            claim.unlink()
+        # Another cluster may be deleted at the same time, with its claims.
+        with contextlib.suppress(FileNotFoundError):
+            if json.loads(claim.read_text("utf-8"))["state_dir"] == str(home.state):
+                claim.unlink()
 
 
 def interrupt(home: Home) -> None:

@@ -107,10 +107,12 @@ def test_a_purge_deletes_the_home_and_releases_the_uids_of_this_cluster_only(
     for uid, state in ((1000001, place.state), (1000002, "/other/state")):
         (claims / str(uid)).write_text(json.dumps({"state_dir": str(state)}))
     (claims / "lock").touch()
+    # A claim that another cluster removes after the folder was listed.
+    (claims / "1000000").symlink_to(claims / "gone")
     monkeypatch.setattr(teardown.configs, "identities", lambda: claims)
     teardown.purge(place)
     assert not place.real.exists()
-    assert sorted(path.name for path in claims.iterdir()) == ["1000002", "lock"]
+    assert sorted(path.name for path in claims.iterdir()) == ["1000000", "1000002", "lock"]
 
 
 def test_a_running_command_of_the_cluster_is_ended(
