@@ -16,8 +16,6 @@ import stat
 from pathlib import Path
 from typing import Final
 
-#: The name of the folder of a version.
-VERSION: Final = re.compile("[0-9a-f]{64}")
 #: The beginning of a name that nothing runs.
 TEMPORARY: Final = ".tmp-"
 #: The mode of the folder of a version.  Some of its files may be in memory only, and are damaged
@@ -25,6 +23,12 @@ TEMPORARY: Final = ".tmp-"
 IN_MEMORY: Final = 0o755
 #: The mode of the folder of a version when all of it is on the disk.
 ON_DISK: Final = stat.S_ISVTX | IN_MEMORY
+_VERSION: Final = re.compile("[0-9a-f]{64}")
+
+
+def is_version(path: Path) -> bool:
+    """Whether ``path`` has the name of the folder of a version."""
+    return _VERSION.fullmatch(path.name) is not None
 
 
 def temporary(path: Path) -> Path:
@@ -35,3 +39,12 @@ def temporary(path: Path) -> Path:
 def is_on_disk(mode: int) -> bool:
     """Whether ``st_mode`` is that of a folder whose files are all on the disk."""
     return bool(mode & stat.S_ISVTX)
+
+
+def sync(path: Path) -> None:
+    """Return when the content of a file, or the names in a folder, are on the disk."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -93,7 +93,7 @@ class CodeCache:
                 else:
                     for file in version.files:
                         self._write(temp, version.account, file, fetcher, is_kept=True)
-                    _sync_directory(temp)
+                    code_folders.sync(temp)
                     temp.chmod(code_folders.ON_DISK)
                     temp.rename(final)
                 lock_path.unlink()  # tasks that wait for it find the directory
@@ -184,11 +184,3 @@ class CodeCache:
                     and time.time() - entry.stat().st_mtime > _STALE_TEMP_SECONDS
                 ):
                     shutil.rmtree(entry.path, ignore_errors=True)
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

@@ -88,7 +88,7 @@ def keep(code: Path) -> None:
     walk = os.walk(code, onerror=_fail)
     every = [Path(folder, name) for folder, _, names in walk for name in (*names, ".")]
     with ThreadPoolExecutor(_SYNC_THREADS) as threads:
-        for _ in threads.map(_sync, every):
+        for _ in threads.map(code_folders.sync, every):
             pass
     code.chmod(code_folders.ON_DISK)
 
@@ -118,7 +118,7 @@ def _rows_of_code(lock: bytes) -> list[dict[str, Any]]:
 def _known_files(home: Path) -> dict[tuple[str, str], Path]:
     """Files of other versions of the account, by hash and mode."""
     known: dict[tuple[str, str], Path] = {}
-    folders = [each for each in home.iterdir() if code_folders.VERSION.fullmatch(each.name)]
+    folders = [each for each in home.iterdir() if code_folders.is_version(each)]
     with contextlib.suppress(OSError):  # evicted meanwhile
         folders.sort(key=lambda each: -each.stat().st_mtime)
     for folder in folders[:_NEIGHBOURS]:
@@ -185,14 +185,6 @@ def _make_folder(path: Path) -> None:
             _make_folder(path.parent)
         path.mkdir()
         path.chmod(0o755)
-
-
-def _sync(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def main() -> None:

@@ -6,6 +6,7 @@ import contextlib
 import os
 import pwd
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -37,19 +38,24 @@ class CodeDirs:
         Filters write a version and sync it later: a crash of the node in between may leave files
         that are empty or cut.  Nothing is removed while the kernel ``boot`` runs that wrote them.
         """
-        note, removed = self.root / _BOOT_NOTE, 0
+        note = self.root / _BOOT_NOTE
         with filesystem.path_faults(self.root):
             written_by = note.read_text("utf-8") if note.exists() else boot
-            if written_by != boot:
-                for account in filesystem.folders(self.root):
-                    for path in filesystem.folders(account):
-                        if _may_be_damaged(path):
-                            path.rename(code_folders.temporary(path))
-                            removed += 1
-        filesystem.replace_text(note, boot, 0o600)
-        filesystem.sync(note)
-        filesystem.sync(self.root)
-        return removed
+            damaged = [] if written_by == boot else list(self._unsynced())
+            for path in damaged:
+                path.rename(code_folders.temporary(path))
+            filesystem.replace_text(note, boot, 0o600)
+            for path in (note, self.root):
+                code_folders.sync(path)
+        return len(damaged)
+
+    def _unsynced(self) -> Iterator[Path]:
+        for account in filesystem.folders(self.root):
+            for path in filesystem.folders(account):
+                if code_folders.is_version(path) and not code_folders.is_on_disk(
+                    path.lstat().st_mode
+                ):
+                    yield path
 
     def path_of(self, account: str) -> Path:
         """The directory of an account's code, which need not exist."""
@@ -103,8 +109,3 @@ class CodeDirs:
             if user.pw_gid == self._gid and user.pw_uid != 0:
                 return user.pw_uid
         return self._owner
-
-
-def _may_be_damaged(path: Path) -> bool:
-    is_version = code_folders.VERSION.fullmatch(path.name) is not None
-    return is_version and not code_folders.is_on_disk(path.lstat().st_mode)

@@ -51,7 +51,7 @@ class Copy:
     @property
     def is_version(self) -> bool:
         """Whether it is complete; else it is a partial fetch or a partial deletion."""
-        return code_folders.VERSION.fullmatch(self.path.name) is not None
+        return code_folders.is_version(self.path)
 
 
 class CodeSpace:
@@ -94,9 +94,7 @@ class CodeSpace:
         found = []
         for account in _folders(self._root):
             for path in _folders(account):
-                if code_folders.VERSION.fullmatch(path.name) or path.name.startswith(
-                    code_folders.TEMPORARY
-                ):
+                if code_folders.is_version(path) or path.name.startswith(code_folders.TEMPORARY):
                     with contextlib.suppress(OSError):  # removed meanwhile
                         found.append(Copy(path, path.lstat().st_mtime, _bytes_of(path)))
         return found

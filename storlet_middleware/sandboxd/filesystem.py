@@ -81,16 +81,6 @@ def folders(path: Path) -> list[Path]:
     return [Path(entry.path) for entry in os.scandir(path) if entry.is_dir(follow_symlinks=False)]
 
 
-def sync(path: Path) -> None:
-    """Return when a file or the names in a directory are on the disk."""
-    with path_faults(path):
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-
-
 def replace_text(path: Path, text: str, mode: int) -> None:
     """Write a file; a reader sees the old text or the new one, never half of it."""
     temporary = temporary_name(path)

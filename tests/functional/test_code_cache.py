@@ -115,9 +115,7 @@ def test_code_that_a_crash_of_the_node_has_damaged_is_fetched_again(
         assert account.put(f"storlet/{name}.storlet", tool(name, name)).status == 201
         assert account.get("c/o", {"X-Run-Storlet": name}).body == f"{name} 9 ".encode()
         (found[name],) = {
-            path
-            for path in set(root.glob("*/*")) - earlier
-            if code_folders.VERSION.fullmatch(path.name)
+            path for path in set(root.glob("*/*")) - earlier if code_folders.is_version(path)
         }
     wait_for(
         lambda: all(code_folders.is_on_disk(path.stat().st_mode) for path in found.values()),

@@ -21,4 +21,5 @@ def test_temporary_names_are_distinct_and_never_those_of_a_version() -> None:
     for path in found:
         assert path.parent == version.parent
         assert path.name.startswith(code_folders.TEMPORARY)
-        assert not code_folders.VERSION.fullmatch(path.name)
+        assert not code_folders.is_version(path)
+    assert code_folders.is_version(version)
