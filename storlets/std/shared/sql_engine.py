@@ -64,8 +64,31 @@ _SHOWN = 60
 _MOST_MESSAGE = 600
 
 
+class _Last:
+    """The last facts of a kind that a process has found: many runs have the same queries."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Any, ...], Any] = {}
+
+    def get(
+        self, key: tuple[Any, ...], find: Callable[[], Any], is_small: Callable[[Any], bool]
+    ) -> Any:
+        """The fact of ``key``, which nothing changes.
+
+        :param is_small: whether a fact is kept.
+        """
+        if key in self._found:
+            return self._found[key]
+        fact = find()
+        if is_small(fact):
+            if len(self._found) >= _MOST_KNOWN:
+                self._found.clear()
+            self._found[key] = fact
+        return fact
+
+
 #: Facts about queries, by their kind, the query, and all else on which they depend.
-_facts: dict[tuple[str, str, tuple[Any, ...]], Any] = {}
+_facts = _Last()
 
 
 def once(kind: str, query: str, given: tuple[Any, ...], find: Callable[[], Any]) -> Any:
@@ -73,15 +96,8 @@ def once(kind: str, query: str, given: tuple[Any, ...], find: Callable[[], Any])
 
     :param given: all else on which it depends.
     """
-    key = (kind, query, given)
-    if key not in _facts:
-        fact = find()
-        if len(query) > _MOST_KNOWN_CHARACTERS or len(given) > _MOST_KNOWN:
-            return fact
-        if len(_facts) >= _MOST_KNOWN:
-            _facts.clear()
-        _facts[key] = fact
-    return _facts[key]
+    is_small = len(query) <= _MOST_KNOWN_CHARACTERS and len(given) <= _MOST_KNOWN
+    return _facts.get((kind, query, given), find, lambda _fact: is_small)
 
 
 class Engine:
@@ -100,9 +116,9 @@ class Engine:
     #: Those of DuckDB, read once in a process: that takes half of a small run.
     _aggregates: frozenset[str] = frozenset()
     #: Texts and syntax trees of queries, by the call that made them and its argument.
-    _known: ClassVar[dict[tuple[str, str], str]] = {}
+    _known: ClassVar = _Last()
     #: The columns of queries, by the SELECT of their table and the query.
-    _known_columns: ClassVar[dict[tuple[str, str], list[tuple[str, str]]]] = {}
+    _known_columns: ClassVar = _Last()
 
     def __init__(
         self,
@@ -247,19 +263,13 @@ class Engine:
         return self._rewritten("json_deserialize_sql(?::JSON)", json.dumps(tree))
 
     def _rewritten(self, call: str, text: str) -> str:
-        """The text that a function of ours makes of ``text``, and of nothing else.
-
-        A query over many objects runs many times in a process, so a process keeps the last ones.
-        """
-        known = Engine._known
-        found = known.get((call, text))
-        if found is None:
-            found = str(self.rows(f"SELECT {call}", [text])[0][0])
-            if len(text) + len(found) <= _MOST_KNOWN_CHARACTERS:
-                if len(known) >= _MOST_KNOWN:
-                    known.clear()
-                known[call, text] = found
-        return found
+        """The text that a function of ours makes of ``text``, and of nothing else."""
+        made: str = Engine._known.get(
+            (call, text),
+            lambda: str(self.rows(f"SELECT {call}", [text])[0][0]),
+            lambda found: len(text) + len(found) <= _MOST_KNOWN_CHARACTERS,
+        )
+        return made
 
     def aggregates(self) -> frozenset[str]:
         """The names of all aggregates, and of the macros that use one; no query adds any."""
@@ -300,20 +310,19 @@ class Engine:
     def columns(self, query: str) -> list[tuple[str, str]]:
         """Names and types in SQL of the columns of a checked query.
 
-        Those of many objects of one kind are the same, so a process keeps some.
+        Those of many objects of one kind are the same.
 
         :raises SqlError: the query names unknown columns or functions, or has wrong types.
         """
-        known, key = Engine._known_columns, (self._table, query)
-        if key not in known:
-            found = self._read_columns(query)
-            is_short = len(self._table) + len(query) <= _MOST_KNOWN_CHARACTERS
-            if not self._table or not is_short or len(found) > _MOST_KNOWN:
-                return found
-            if len(known) >= _MOST_KNOWN:
-                known.clear()
-            known[key] = found
-        return list(known[key])
+        if not self._table:
+            return self._read_columns(query)
+        is_short = len(self._table) + len(query) <= _MOST_KNOWN_CHARACTERS
+        found = Engine._known_columns.get(
+            (self._table, query),
+            lambda: self._read_columns(query),
+            lambda columns: is_short and len(columns) <= _MOST_KNOWN,
+        )
+        return list(found)
 
     def _read_columns(self, query: str) -> list[tuple[str, str]]:
         try:

@@ -38,14 +38,14 @@ def run(
             import kept_database
 
             # There are more parts, each of which starts soon after another one.
-            kept = stack.enter_context(kept_database.opened(kind, memory_mib))
-            engine = stack.enter_context(kind(memory_mib, database=kept))
-            pipes = stack.enter_context(opened_pipes("input", "output", place=kept.place))
+            database = stack.enter_context(kept_database.opened(kind, memory_mib))
+            engine = stack.enter_context(kind(memory_mib, database=database))
+            pipes = stack.enter_context(opened_pipes("input", "output", place=database.place))
         else:
-            kept, (engine, pipes) = None, _own(stack, kind, params)
+            database, (engine, pipes) = None, _own(stack, kind, params)
         query = engine.checked(params["query"])
         table = opened(engine, pipes)
-        if kept is not None and not (table.is_piped and kept.allows(engine, query)):
+        if database is not None and not (table.is_piped and database.allows(engine, query)):
             engine, pipes = _own(stack, kind, params)
             table.move(engine, pipes)
         target.set_metadata({"Content-Type": sql_run.TYPES[output]})
