@@ -17,6 +17,9 @@ from storlet_client.local import check as checks
 from storlet_client.local import subject as subjects
 from storlet_client.local.sandbox import LocalNode
 
+#: The alternative for a user without the server's package.
+_BY_CLUSTER = "let the cluster check it: 'storlet deploy' does, before the code takes effect"
+
 
 def declare(group: Group) -> None:
     """Add the command to ``group``."""
@@ -44,7 +47,7 @@ def declare(group: Group) -> None:
             with ExitStack() as opened:
                 output = opened.enter_context(tempfile.TemporaryFile())
                 # First: a machine without sandboxes builds no bundle.
-                node = opened.enter_context(LocalNode(output.fileno(), checks.BY_CLUSTER))
+                node = opened.enter_context(LocalNode(output.fileno(), _BY_CLUSTER))
                 bundle = opened.enter_context(bundle_of(subject))
                 opened.enter_context(working(f"check {subject.document['name']}"))
                 faults = checks.faults_of(bundle, subject.document, node, output)

@@ -26,8 +26,6 @@ from storlet_client.bundle import archive, manifest
 from storlet_client.local.run import Input
 from storlet_client.local.sandbox import LocalNode
 
-#: The alternative for a user without the server's package.
-BY_CLUSTER = "let the cluster check it: 'storlet deploy' does, before the code takes effect"
 _MODULE, _CLASS = "storlet_import_check", "ImportCheck"
 #: Imports the modules of its parameter; the log names each before its import.
 _SOURCE = f"""\
