@@ -118,7 +118,7 @@ def test_a_bundle_is_synced_after_it_has_its_name(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("real_processes")
 def test_process_that_does_not_end_its_rest_is_killed(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", "input(); print(flush=True); import time; time.sleep(600)"]
+    command = [sys.executable, "-c", "input(); print(flush=True); import signal; signal.pause()"]
     others = _children()
     with concurrency.conversation(command, os.environ, 0.5, has_rest=True) as ask:
         assert ask(b"") == b"\n"
