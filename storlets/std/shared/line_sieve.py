@@ -11,6 +11,7 @@ from codecs import BOM_UTF8
 from collections.abc import Callable
 from typing import Any
 
+from byte_search import Search
 from needles import Needles
 from sql_pipes import no_report
 
@@ -96,18 +97,18 @@ class Sieve:
             return lines
         # Without quotes, the first bytes of a value are after a delimiter.
         before_start = b"" if self._quote and self._quote in lines else self._delimiter
-        # A loop without calls of functions of Python: they would take longer than the search.
         mark, size, spans = self._line_end, len(self._line_end), dict[int, int]()
         for content, is_start in self._needles:
             needle = before_start + content if is_start else content
-            count, at = 0, lines.find(needle)
+            search = Search(lines, needle)
+            count, at = 0, search.after(0)
             while at >= 0:
                 count += 1
                 if count > FREE_LINES + at // SPARSE_BYTES:
                     return lines
                 before, end = lines.rfind(mark, 0, at), lines.index(mark, at) + size
                 spans[before + size if before >= 0 else 0] = end
-                at = lines.find(needle, end)
+                at = search.after(end)
         return b"".join([lines[start:end] for start, end in sorted(spans.items())])
 
     def _finds_all(self, lines: bytes) -> bool:
