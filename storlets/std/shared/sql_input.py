@@ -288,17 +288,38 @@ class _Inference:
             ]
             found = [(name, each[0]) for name, each in ways]
             kinds = {name: str(kind) for name, kind in columns}
-            checks = [sql_types.certain(name, kinds[name], way) for name, way in found if way.fits]
-            checks += [f"count({identifier(name)}) = 0" for name in empty]
             self._sample.write(self._rows)
-            # Without a check, the count reads all rows for their faults.
-            shown = ", ".join(checks) or "count(*) >= 0"
-            call = self._call(_declared(found))
-            answers = self._engine.rows(f"SELECT {shown} FROM {call}")[0]  # noqa: S608
-            # A column without a value has no answer.
-            return [] if False in answers else found
+            return found if self._are_certain(found, kinds, empty) else []
         except SqlError:
             return []  # the inference from all rows finds the reason
+
+    def _are_certain(
+        self, found: Sequence[tuple[str, Way]], kinds: Mapping[str, str], empty: Sequence[str]
+    ) -> bool:
+        """Whether all rows have the types of the first ones, and no faults.
+
+        :param empty: the columns that have no value in the first rows.
+        """
+        checks, further = [], []
+        for name, way in found:
+            if way.fits:
+                exact = sql_types.certain(name, kinds[name], way)
+                plain = sql_types.plain(name, kinds[name])
+                checks.append(plain or exact)
+                further.append(exact if plain else "")
+        checks += [f"count({identifier(name)}) = 0" for name in empty]
+        further += [""] * len(empty)
+        # Without a check, the count reads all rows for their faults.
+        answers = self._answers(checks or ["count(*) >= 0"], found)
+        # A column without a value has no answer.
+        left = [check for check, answer in zip(further, answers) if answer is False]
+        if left and all(left):
+            return False not in self._answers(left, found)
+        return not left
+
+    def _answers(self, checks: Sequence[str], ways: Sequence[tuple[str, Way]]) -> Sequence[Any]:
+        shown = ", ".join(checks)
+        return self._engine.rows(f"SELECT {shown} FROM {self._call(_declared(ways))}")[0]  # noqa: S608
 
     def by_all_rows(self) -> list[tuple[str, Way]]:
         """The ways that all rows show."""
