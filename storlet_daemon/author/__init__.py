@@ -167,15 +167,20 @@ class StorletOutputFile(io.BufferedWriter):
     """The output: metadata first, at most once, then bytes."""
 
     def __init__(
-        self, fd: int, metadata_max: int, send_metadata: Callable[[Mapping[str, str]], None]
+        self,
+        fd: int,
+        metadata_max: int,
+        send_metadata: Callable[[Mapping[str, str]], None],
+        *,
+        closefd: bool = True,
     ) -> None:
-        """Take ownership of ``fd``.
+        """Take ownership of ``fd``; without ``closefd``, the caller keeps it and closes it later.
 
         ``metadata_max`` is in bytes of JSON. ``send_metadata`` sends the metadata to the filter; it
         is called once, before any byte is written.
         """
         # Kept because ``raw`` is None once a storlet has detached the output.
-        self._file = io.FileIO(fd, "w")
+        self._file = io.FileIO(fd, "w", closefd=closefd)
         super().__init__(self._file, WRITE_BYTES)
         self._metadata_max = metadata_max
         self._send_metadata = send_metadata

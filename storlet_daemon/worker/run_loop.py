@@ -32,6 +32,7 @@ BEGIN_SECONDS = 5
 """Deadline for sending ``begin`` while the kernel refuses to pass a descriptor."""
 
 # The messages of nearly every invocation, encoded once.
+_BEGIN = framing.encode(Begin())
 _STARTED = framing.encode(messages.Started())
 _NO_METADATA = framing.encode(Metadata({}))
 _END = framing.encode(End())
@@ -171,7 +172,7 @@ class _Worker:
             if invoke.log is not None:
                 log = author.LogFile(descriptors.filenos()[invoke.log.fd], invoke.log.limit)
                 failures.log_error(log, self._config.main, failure.traceback or failure.message)
-        _send(connection, Done.error(messages.LOAD, failure.message, failure.traceback))
+            _send(connection, Done.error(messages.LOAD, failure.message, failure.traceback))
 
     def _invoke(self, connection: socket.socket) -> None:
         received = self._receive(connection)
@@ -188,6 +189,7 @@ class _Worker:
             if refusal is not None:
                 streams.abandon()
                 _send(connection, refusal)
+                streams.end_outputs()
                 return
             _send_bytes(connection, _STARTED)
             before = cpu_seconds()
@@ -197,6 +199,7 @@ class _Worker:
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         usage = Usage(round(cpu_seconds() - before, 6), peak, streams.bytes_read)
         _send(connection, Done(done.outcome, done.code, done.message, done.traceback, usage))
+        streams.end_outputs()
         # The filter does not wait for what follows. It still counts as the run: the supervisor
         # kills a worker that hangs here like one whose storlet hangs.
         is_over = self._runs_left <= 0 or time.monotonic() > self._serves_until
@@ -212,12 +215,12 @@ class _Worker:
             streams.open()
         except InputError as error:
             return Done.error(messages.PROTOCOL, str(error))
-        if not self._send_begin(streams.invoke, connection):
+        if not self._send_begin(connection):
             reason = "the account's storlets hold too many descriptors in messages"
             return Done.error(messages.FAILED, reason)
         return None
 
-    def _send_begin(self, invoke: Invoke, connection: socket.socket) -> bool:
+    def _send_begin(self, connection: socket.socket) -> bool:
         """Report ``begin`` to the supervisor; return False if the kernel refuses for too long.
 
         The kernel limits the descriptors in flight in messages per user, so another storlet of the
@@ -226,7 +229,7 @@ class _Worker:
         deadline = time.monotonic() + BEGIN_SECONDS
         while True:
             try:
-                framing.send(self._channel, Begin(invoke.id), [connection.fileno()])
+                framing.send_bytes(self._channel, _BEGIN, [connection.fileno()])
             except OSError as error:
                 if error.errno != errno.ETOOMANYREFS:
                     raise

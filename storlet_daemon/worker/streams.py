@@ -51,6 +51,7 @@ class Streams:
         self._send_metadata = send_metadata
         self._inputs: list[author.StorletInputFile] = []
         self._outputs: list[author.StorletOutputFile] = []
+        self._output_fds = Descriptors()
         self._donated: set[FileId] = set()
         self._output_files: set[FileId] = set()
         # The storlet's own lists: it may change them, and everything is closed all the same.
@@ -71,9 +72,11 @@ class Streams:
         metadata_max = min(invoke.limits.metadata_bytes or METADATA_MAX, METADATA_MAX)
         for number, each in enumerate(invoke.outputs):
             output = self._descriptors.take(each.fd)
+            self._output_fds.add(output)
             self._output_files.add(files[each.fd])
             send = functools.partial(self._send_metadata, number)
-            self._outputs.append(author.StorletOutputFile(output, metadata_max, send))
+            file = author.StorletOutputFile(output, metadata_max, send, closefd=False)
+            self._outputs.append(file)
         for number, wanted_input in enumerate(invoke.inputs):
             try:
                 self._inputs.append(_open_input(wanted_input, self._descriptors))
@@ -145,6 +148,14 @@ class Streams:
                 pass
         if self.services is not None:
             self.services.close()
+
+    def end_outputs(self) -> None:
+        """Close the descriptors of the outputs, after ``done`` was sent.
+
+        The filter waits for the end of the output, and finds ``done`` when it has that.  In the
+        other order it would wake, and preempt this process, for each of the two.
+        """
+        self._output_fds.close()
 
 
 def _open_input(given: messages.Input, descriptors: Descriptors) -> author.StorletInputFile:

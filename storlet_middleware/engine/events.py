@@ -102,6 +102,7 @@ class Events:
         a storage node that stalls), is no time of the storlet's: it gets the deadline again.
         """
         due = self._progress.deadline(self._count.total)
+        self._is_new = False
         is_short = until is not None and until < due
         end = until if until is not None and is_short else due
         # A byte of a further output, which a task of its own reads, changes the deadline.

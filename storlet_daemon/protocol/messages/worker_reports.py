@@ -31,8 +31,6 @@ class Begin(Message):
     TYPE = "begin"
     DESCRIPTORS = 1
 
-    id: str = wire(read_text)
-
 
 @dataclass(frozen=True)
 class End(Message):

@@ -408,3 +408,14 @@ def test_the_raw_file_of_an_output_is_closed_even_if_the_storlet_detached_it() -
     raw = target.out.detach()
     target.out.abandon()
     assert raw.closed
+
+
+def test_a_descriptor_that_the_caller_keeps_is_not_closed() -> None:
+    reading, writing = os.pipe()
+    out = author.StorletOutputFile(writing, 4096, lambda _metadata: None, closefd=False)
+    out.write(b"all")
+    out.close()
+    os.write(writing, b" of it")
+    os.close(writing)
+    with os.fdopen(reading, "rb") as source:
+        assert source.read() == b"all of it"

@@ -33,11 +33,11 @@ def send_raw(connection: socket.socket, data: bytes, fds: list[int]) -> None:
 
 def test_descriptors_arrive_as_duplicates_that_no_child_inherits(pair: Pair) -> None:
     reading, writing = os.pipe()
-    framing.send(pair[0], messages.Begin("x"), [writing])
+    framing.send(pair[0], messages.Begin(), [writing])
     received = framing.receive(pair[1])
     assert received is not None
     with received.descriptors as descriptors:
-        assert received.message(messages.WORKER_REPORTS) == messages.Begin("x")
+        assert received.message(messages.WORKER_REPORTS) == messages.Begin()
         fd = descriptors.filenos()[0]
         assert fd != writing
         assert not os.get_inheritable(fd)

@@ -134,10 +134,12 @@ class Run:
         framing.send(connection, invoke, [source, target, log])
         os.close(source)
         os.close(target)
-        with connection:
-            self.events = list(_events(connection))
         with os.fdopen(reading, "rb") as file:
             self.output = file.read()
+        # As for the filter, all events of a worker are there at the end of the output.
+        connection.setblocking(False)
+        with connection:
+            self.events = list(_events(connection))
         self.log = os.pread(log, 1000, 0).rstrip(b"\0").decode()
         os.close(log)
 
@@ -180,13 +182,13 @@ def test_an_invocation_from_its_begin_to_its_end(worker: Worker) -> None:
     assert run.done.usage is not None
     assert run.done.usage.peak_memory_bytes > 1 << 20
     assert run.log == "sample.Sample INFO: running\n"
-    assert [worker.report(), worker.report()] == [Begin("tx-1"), End()]
+    assert [worker.report(), worker.report()] == [Begin(), End()]
 
 
 def test_a_worker_serves_one_run_after_another(worker: Worker) -> None:
     for number in range(5):
         assert worker.run(b"x%d" % number).output == b"X%d" % number
-        assert [worker.report(), worker.report()] == [Begin("tx-1"), End()]
+        assert [worker.report(), worker.report()] == [Begin(), End()]
 
 
 def test_parameters_and_the_folder_of_the_code_reach_the_storlet(
@@ -211,7 +213,7 @@ def test_a_failed_run_is_reported_and_its_worker_replaced(
     assert (run.done.code, run.done.message) == (messages.FAILED, message)
     assert run.done.traceback is not None
     assert message.partition(":")[0] in run.log or "SystemExit" in run.log
-    assert worker.report() == Begin("tx-1")
+    assert worker.report() == Begin()
     assert worker.report() == End(recycle=True, failed=True)
     assert worker.exit_code() == 0
 
@@ -227,14 +229,14 @@ def test_a_failed_run_is_reported_and_its_worker_replaced(
 def test_a_storlet_may_damage_its_own_files(worker: Worker, code: str) -> None:
     run = worker.run(code=code)
     assert (run.done.outcome, run.output) == ("ok", b"DATA")
-    assert worker.report() == Begin("tx-1")
+    assert worker.report() == Begin()
     assert isinstance(worker.report(), End)
 
 
 def test_a_storlet_that_detaches_its_output_fails(worker: Worker) -> None:
     run = worker.run(code="target.detach()")
     assert run.done.message == "ValueError: raw stream has been detached"
-    assert worker.report() == Begin("tx-1")
+    assert worker.report() == Begin()
     assert worker.report() == End(recycle=True, failed=True)
 
 
@@ -243,7 +245,7 @@ def test_a_run_that_leaves_a_thread_ends_its_worker(worker: Worker) -> None:
         "import threading, time; threading.Thread(target=time.sleep, args=[9], daemon=True).start()"
     )
     assert worker.run(code=code).done.is_ok
-    assert [worker.report(), worker.report()] == [Begin("tx-1"), End(recycle=True)]
+    assert [worker.report(), worker.report()] == [Begin(), End(recycle=True)]
     assert worker.exit_code() == 0
 
 
@@ -253,7 +255,7 @@ def test_a_worker_is_recycled_after_its_number_of_runs(folder: Path) -> None:
     ends = []
     for _ in range(2):
         assert worker.run().done.is_ok
-        assert worker.report() == Begin("tx-1")
+        assert worker.report() == Begin()
         ends.append(worker.report())
     assert ends == [End(), End(recycle=True)]
     assert worker.exit_code() == 0
@@ -266,7 +268,7 @@ def test_a_copy_of_the_worker_that_leaves_the_storlet_reports_nothing(worker: Wo
         "data = str(os.waitstatus_to_exitcode(os.wait()[1])).encode()"
     )
     assert worker.run(code=code).output == b"1"
-    assert [worker.report(), worker.report()] == [Begin("tx-1"), End()]
+    assert [worker.report(), worker.report()] == [Begin(), End()]
 
 
 def test_an_invalid_message_is_answered_and_not_reported(worker: Worker) -> None:
@@ -277,7 +279,7 @@ def test_an_invalid_message_is_answered_and_not_reported(worker: Worker) -> None
     with worker.connect():
         pass  # a filter that disconnects before it sends anything
     assert worker.run().output == b"DATA"
-    assert worker.report() == Begin("tx-1")
+    assert worker.report() == Begin()
 
 
 def test_the_end_of_the_channel_ends_a_worker_after_the_queued_invocations(
@@ -319,7 +321,7 @@ SECRET = {"api-token": base64.b64encode(b"the value of a secret").decode()}
 def test_a_run_has_its_secrets_and_the_next_one_does_not(worker: Worker) -> None:
     code = "from storlet import secrets; data = secrets.get('api-token')"
     assert worker.run_with(SECRET, code).output == b"THE VALUE OF A SECRET"
-    assert [worker.report(), worker.report()] == [Begin("tx-1"), End()]
+    assert [worker.report(), worker.report()] == [Begin(), End()]
     run = worker.run(code=code)
     assert run.done.code == messages.FAILED
     assert run.done.message is not None

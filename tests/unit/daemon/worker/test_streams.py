@@ -37,7 +37,10 @@ class Run:
         self.metadata.append(metadata)
 
     def output(self) -> bytes:
-        """All bytes of the output; fails if it is still open."""
+        """All bytes of the output, after the end of the run was reported; fails if it is still
+        open.
+        """
+        self.streams.end_outputs()
         data = b""
         while part := os.read(self.reading, 65536):
             data += part
@@ -45,6 +48,7 @@ class Run:
 
     def close(self) -> None:
         self.streams.abandon()
+        self.streams.end_outputs()
         self.descriptors.close()
         os.close(self.reading)
 
@@ -129,6 +133,24 @@ def test_a_run_reads_its_inputs_and_writes_its_output(
     out.write(streams.inputs[0].read(3) + streams.inputs[1].read())
     streams.finish()
     assert (run.output(), run.metadata) == (b"0120123456789", [{"k": "1"}])
+
+
+def test_an_output_ends_after_the_end_of_the_run_was_reported(
+    make_run: MakeRun, source: Callable[[], int]
+) -> None:
+    """The filter waits for the end of the output, and finds the report when it has that."""
+    run = make_run(source())
+    run.streams.open()
+    out = run.streams.outputs[0]
+    out.write(b"all")
+    out.close()
+    run.streams.finish()
+    run.streams.abandon()
+    assert os.read(run.reading, 10) == b"all"
+    with pytest.raises(BlockingIOError):
+        os.read(run.reading, 10)
+    run.streams.end_outputs()
+    assert os.read(run.reading, 10) == b""
 
 
 def test_a_run_writes_further_outputs_with_metadata_of_their_own(

@@ -44,7 +44,7 @@ def started(world: World, **changes: Any) -> tuple[WorkerGroup, WorkerProcess]:
 def running(world: World, group: WorkerGroup, one: WorkerProcess) -> socket.socket:
     """Begin an invocation; return the filter's end."""
     ours, filters = world.pair()
-    world.report(one, messages.Begin("tx"), fd=ours.fileno())
+    world.report(one, messages.Begin(), fd=ours.fileno())
     world.poller.wait(1)
     ours.close()
     assert one.state is State.BUSY

@@ -56,12 +56,12 @@ def test_the_reports_of_a_worker_from_its_load_to_its_recycling(world: World, gr
     one = world.add(group.state, State.LOADING)
     group.report(one, Ready())
     assert (one.state, one.has_loaded) == (State.IDLE, True)
-    group.report(one, Begin("tx-1"), fd=group.connection())
+    group.report(one, Begin(), fd=group.connection())
     assert one.state is State.BUSY
     assert one.connection is not None
     group.report(one, End())
     assert (one.state, one.connection, one.runs) == (State.IDLE, None, 1)
-    group.report(one, Begin("tx-2"), fd=group.connection())
+    group.report(one, Begin(), fd=group.connection())
     group.report(one, End(recycle=True, failed=True))
     assert (one.state, one.has_failed) == (State.ENDING, True)
     assert one.deadline < math.inf
@@ -72,8 +72,8 @@ def test_the_reports_of_a_worker_from_its_load_to_its_recycling(world: World, gr
 
 def test_several_reports_are_applied_at_once_up_to_a_number(world: World, group: Group) -> None:
     one = world.add(group.state, State.IDLE)
-    for number in range(3):
-        world.report(one, Begin(f"tx-{number}"), fd=group.connection())
+    for _ in range(3):
+        world.report(one, Begin(), fd=group.connection())
         world.report(one, End())
     group.reports.read(one, 3)
     assert (one.state, one.runs) == (State.BUSY, 1)
@@ -121,9 +121,9 @@ def test_the_end_of_the_channel_gives_the_worker_a_deadline(world: World, group:
 def test_a_connection_that_was_reported_before_kills_the_worker(world: World, group: Group) -> None:
     one = world.add(group.state, State.IDLE)
     fd = group.connection()
-    group.report(one, Begin("tx-1"), fd=fd)
+    group.report(one, Begin(), fd=fd)
     group.report(one, End())
-    group.report(one, Begin("tx-2"), fd=fd)
+    group.report(one, Begin(), fd=fd)
     assert world.killed == [one.pid]
     assert one.kill_reason is not None
     assert "does not exist" in one.kill_reason[1]
@@ -148,7 +148,7 @@ def test_a_connection_that_the_filter_has_not_made_kills_the_worker(
     group.reports.listener_uid = os.getuid() + 1
     one = world.add(group.state, State.IDLE)
     fd = make()
-    group.report(one, Begin("tx-1"), fd=fd)
+    group.report(one, Begin(), fd=fd)
     os.close(fd)
     assert world.killed == [one.pid]
 
@@ -156,9 +156,9 @@ def test_a_connection_that_the_filter_has_not_made_kills_the_worker(
 def test_a_worker_that_does_not_recycle_itself_is_killed(world: World) -> None:
     group = Group(world, world.state(runs_per_worker=2))
     one = world.add(group.state, State.IDLE)
-    for number in range(3):
+    for _ in range(3):
         assert world.killed == []
-        group.report(one, Begin(f"tx-{number}"), fd=group.connection())
+        group.report(one, Begin(), fd=group.connection())
         group.report(one, End())
     assert world.killed == [one.pid]
 
@@ -170,7 +170,7 @@ def test_a_worker_that_does_not_leave_at_its_age_is_killed(world: World, overtim
     one = world.add(group.state, State.LOADING)
     group.report(one, Ready())
     one.loaded_at -= group.state.load.worker_seconds + OVERTIME_SECONDS + overtime
-    group.report(one, Begin("tx-1"), fd=group.connection())
+    group.report(one, Begin(), fd=group.connection())
     assert world.killed == [], "its last run is undisturbed"
     group.report(one, End())
     assert world.killed == ([one.pid] if overtime > 0 else [])

@@ -42,6 +42,48 @@ def test_an_end_that_is_at_hand_is_seen_without_waiting_and_loses_nothing(
     invocation.close()
 
 
+@pytest.mark.parametrize("pause", [0.0, 0.1])
+def test_output_that_comes_soon_costs_one_wait(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch, pause: float
+) -> None:
+    """The events before the first byte cause no wake-up, unless the output is not there soon."""
+
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        time.sleep(pause)
+        worker.write(b"x")
+        worker.succeed()
+
+    def wait(self: Events, fd: int, until: float | None) -> bool:
+        waits.append(fd)
+        return original(self, fd, until)
+
+    original, waits = Events.wait, list[int]()
+    monkeypatch.setattr(Events, "wait", wait)
+    workers.script = script
+    invocation = make()
+    invocation.start(workers.connect())
+    assert invocation.output.first()
+    assert (len(waits) == 1) == (not pause)
+    assert invocation.has_started
+    assert b"".join(iter(invocation.output.read, b"")) == b"x"
+    invocation.close()
+
+
+def test_a_failure_that_comes_soon_is_raised_in_order(workers: Workers) -> None:
+    def script(worker: WorkerRun) -> None:
+        worker.begin()
+        worker.fail()
+
+    workers.script = script
+    invocation = make()
+    invocation.start(workers.connect())
+    with pytest.raises(StorletError):
+        invocation.output.first()
+    assert invocation.has_started
+    invocation.close()
+
+
 def test_an_end_that_is_not_at_hand_is_not_waited_for(workers: Workers) -> None:
     def script(worker: WorkerRun) -> None:
         worker.begin()

@@ -15,7 +15,7 @@ from tests.unit.daemon.protocol.messages.parsing import (
 EXAMPLES: list[Example] = [
     (messages.Ready(), messages.WORKER_REPORTS, 0),
     (messages.LoadFailed("why", "where"), messages.WORKER_REPORTS, 0),
-    (messages.Begin("tx-1"), messages.WORKER_REPORTS, 1),
+    (messages.Begin(), messages.WORKER_REPORTS, 1),
     (messages.End(recycle=True, failed=True), messages.WORKER_REPORTS, 0),
 ]
 
@@ -30,7 +30,7 @@ def test_every_message_has_an_example() -> None:
 
 
 def test_begin_comes_with_the_connection() -> None:
-    fields = messages.Begin("tx").fields()
+    fields = messages.Begin().fields()
     for count in (0, 2):
         (fault,) = faults_of(fields, messages.WORKER_REPORTS, count)
         assert fault == f"begin came with {count} descriptors, it needs 1"

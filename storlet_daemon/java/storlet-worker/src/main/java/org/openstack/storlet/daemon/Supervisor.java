@@ -28,8 +28,8 @@ final class Supervisor {
      * Reports the begin of an invocation; the supervisor watches its copy of the connection for a
      * disconnect.
      */
-    void sendBegin(String id, int connection) throws IOException {
-        writer.clear().raw("{\"type\":\"begin\",\"id\":").string(id).raw("}");
+    void sendBegin(int connection) throws IOException {
+        writer.clear().raw("{\"type\":\"begin\"}");
         send(connection);
     }
 

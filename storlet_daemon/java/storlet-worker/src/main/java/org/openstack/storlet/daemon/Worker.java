@@ -153,7 +153,7 @@ public final class Worker {
                 return true;
             }
             try {
-                supervisor.sendBegin(invocation.id(), socket);
+                supervisor.sendBegin(socket);
             } catch (IOException gone) {
                 // Without a supervisor the run cannot be cancelled, so it does not start.
                 return false;
