@@ -364,7 +364,8 @@ def _storlet(name: str, answer: Answer) -> Storlet:
     listed = declared.pop("dependency", "")
     return Storlet(
         name=name,
-        language=declared.pop("language", ""),
+        # The engine ignores the case, too.
+        language=declared.pop("language", "").lower(),
         main=declared.pop("main", ""),
         size=int(answer.headers.get("content-length") or 0),
         modified=_utc(answer.headers.get("last-modified", "")),

@@ -43,6 +43,15 @@ def test_a_language_and_a_dependency_that_are_missing_are_found(
     }
 
 
+def test_the_case_of_a_language_is_ignored_as_the_engine_does(
+    server: Server, problems: Problems
+) -> None:
+    server.on("GET", "/storlet", Reply(body=b'[{"name": "a.py"}]'))
+    meta = {**PLAIN, "X-Object-Meta-Storlet-Language": "Python"}
+    server.on("HEAD", "/storlet/a.py", Reply(200, meta))
+    assert problems() == []
+
+
 def test_a_version_of_a_language_that_the_cluster_lacks_is_found(
     server: Server, problems: Problems
 ) -> None:
