@@ -58,6 +58,8 @@ def install(
     with tempfile.TemporaryDirectory() as place:
         target = Path(place) / archive.LIBRARY
         options = ["--target", str(target), "--no-deps", "--require-hashes", "--no-compile"]
+        # The lock was resolved for the sandbox's Python; an older pip compares with its own here.
+        options.append("--ignore-requires-python")
         _pip(["install", *options, *sandbox.arguments(), "-r", str(lock)])
         return _files(target), tuple(line for line in lines if line)
 

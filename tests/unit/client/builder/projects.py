@@ -24,12 +24,15 @@ def make(folder: Path, more: str = "") -> Path:
     return folder
 
 
-def make_wheel(folder: Path, name: str, tag: str = "py3-none-any") -> Path:
+def make_wheel(
+    folder: Path, name: str, tag: str = "py3-none-any", requires_python: str = ">=3"
+) -> Path:
     """A wheel with one module and one script."""
     info = f"{name}-1.0.dist-info"
+    metadata = f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n"
     files = {
         f"{name}.py": "VALUE = 5\n",
-        f"{info}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{info}/METADATA": f"{metadata}Requires-Python: {requires_python}\n",
         f"{info}/WHEEL": f"Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: {tag}\n",
         f"{info}/entry_points.txt": f"[console_scripts]\n{name} = {name}:main\n",
     }

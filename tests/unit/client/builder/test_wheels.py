@@ -48,6 +48,17 @@ def test_wheels_are_those_of_the_sandbox(index: Path, tmp_path: Path) -> None:
     assert "lib/helper.py" in files
 
 
+def test_libraries_are_for_the_python_of_the_sandbox_and_not_for_this_one(
+    index: Path, tmp_path: Path
+) -> None:
+    """The client may run under an older Python than the sandbox."""
+    make_wheel(index, "helper", requires_python=">=3.50")
+    with pytest.raises(ProjectError, match=r"requires a different Python|No matching"):
+        wheels.install(tmp_path, ["helper"], Sandbox("3.49"))
+    files, _ = wheels.install(tmp_path, ["helper"], Sandbox("3.50"))
+    assert "lib/helper.py" in files
+
+
 def test_project_without_requirements_needs_no_pip(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
