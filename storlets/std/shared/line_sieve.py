@@ -54,72 +54,63 @@ class Sieve:
         delimited = b"(?:" + re.escape(delimiter) + value + b")*"
         self._line = re.compile(value + delimited + re.escape(line_end))
 
-    def divided(self, data: bytes, before: bytes = b"") -> tuple[bytes, bytes]:
-        """The whole lines of ``before`` and ``data``, and the begin of the next one.
-
-        :param before: has no whole line.
+    def whole_lines(self, data: bytes, start: int = 0) -> tuple[int, int]:
+        """The end of the first line that ends after ``start``, and that of the last one; both are
+        ``start`` if none does.
         """
-        found = data.rfind(self._line_end)
-        if found < 0 and before:
-            # Its last byte may be the first one of a line end.
-            return self.divided(before + data)
-        end = found + len(self._line_end) if found >= 0 else 0
-        return b"".join((before, memoryview(data)[:end])), data[end:]
+        last = data.rfind(self._line_end, start)
+        if last < 0:
+            return start, start
+        size = len(self._line_end)
+        return data.index(self._line_end, start) + size, last + size
 
-    def parted(self, lines: bytes) -> tuple[bytes, bytes]:
-        """The first line, and the others."""
-        _, end = self._bounds(lines, 0)
-        return lines[:end], lines[end:]
-
-    def has_rows(self, lines: bytes) -> bool:
+    def has_rows(self, data: bytes, start: int, end: int) -> bool:
         """Whether each line is known to be whole rows.
 
-        :param lines: whole lines, of which the first one begins a row.
+        :param start: where the first of some whole lines begins, and with it a row.
+        :param end: where the last one ends.
         """
         if self._are_rows or not self._quote:
             return True
-        count, at = 0, lines.find(self._quote)
+        count, at = 0, data.find(self._quote, start, end)
         while at >= 0:
-            start, end = self._bounds(lines, at)
+            before, after = data.rfind(self._line_end, start, at), data.index(self._line_end, at)
+            begin = before + len(self._line_end) if before >= 0 else start
+            after += len(self._line_end)
             count += 1
-            are_many = count > FREE_LINES + at // SPARSE_BYTES
-            if are_many or not self._line.fullmatch(lines, start, end):
+            are_many = count > FREE_LINES + (at - start) // SPARSE_BYTES
+            if are_many or not self._line.fullmatch(data, begin, after):
                 return False
-            at = lines.find(self._quote, end)
+            at = data.find(self._quote, after, end)
         return True
 
-    def kept(self, lines: bytes) -> bytes:
+    def kept(self, data: bytes, start: int, end: int) -> bytes:
         """The lines with a needle, or all of them.
 
-        :param lines: whole lines, each of whole rows.
+        :param start: where the first of some whole lines of whole rows begins.
+        :param end: where the last one ends.
         """
-        if not self._finds_all(lines):
-            return lines
+        if start == end or not self._finds_all(data, start, end):
+            return data[start:end]
         # Without quotes, the first bytes of a value are after a delimiter.
-        before_start = b"" if self._quote and self._quote in lines else self._delimiter
+        has_quotes = self._quote and data.find(self._quote, start, end) >= 0
+        before_start = b"" if has_quotes else self._delimiter
         mark, size, spans = self._line_end, len(self._line_end), dict[int, int]()
         for content, is_start in self._needles:
-            needle = before_start + content if is_start else content
-            search = Search(lines, needle)
-            count, at = 0, search.after(0)
-            while at >= 0:
+            search = Search(data, before_start + content if is_start else content)
+            count, at = 0, search.after(start)
+            while 0 <= at < end:
                 count += 1
-                if count > FREE_LINES + at // SPARSE_BYTES:
-                    return lines
-                before, end = lines.rfind(mark, 0, at), lines.index(mark, at) + size
-                spans[before + size if before >= 0 else 0] = end
-                at = search.after(end)
-        return b"".join([lines[start:end] for start, end in sorted(spans.items())])
+                if count > FREE_LINES + (at - start) // SPARSE_BYTES:
+                    return data[start:end]
+                before, after = data.rfind(mark, start, at), data.index(mark, at) + size
+                spans[before + size if before >= 0 else start] = after
+                at = search.after(after)
+        return b"".join([data[first:after] for first, after in sorted(spans.items())])
 
-    def _finds_all(self, lines: bytes) -> bool:
+    def _finds_all(self, data: bytes, start: int, end: int) -> bool:
         """Whether needles, which are UTF-8, are found by their bytes."""
-        return self._is_ascii or lines.isascii() or _is_utf8(lines)
-
-    def _bounds(self, lines: bytes, at: int) -> tuple[int, int]:
-        """The begin and the end of the line with a place."""
-        start, end = lines.rfind(self._line_end, 0, at), lines.find(self._line_end, at)
-        size = len(self._line_end)
-        return start + size if start >= 0 else 0, end + size if end >= 0 else len(lines)
+        return self._is_ascii or data.isascii() or _is_utf8(data[start:end])
 
 
 def _is_utf8(text: bytes) -> bool:
@@ -154,21 +145,21 @@ class Sieved:
         self._most = most_line_bytes
         self._report = report
         self._head = head
-        lines, self._rest = sieve.divided(head.removeprefix(BOM_UTF8))
-        #: The bytes of the rest that the reader has.
+        self._begin = len(BOM_UTF8) if head.startswith(BOM_UTF8) else 0
+        self._first, self._end = sieve.whole_lines(head, self._begin)
+        #: The begin of a line, and how much of it the reader has.
+        self._rest = head[self._end :]
         self._given = len(self._rest)
-        self._is_sieving = sieve.has_rows(lines)
+        self._is_sieving = sieve.has_rows(head, self._begin, self._end)
 
     def kept_head(self) -> bytes:
         """The head for a reader that has found no fault in it: its first line, and those that the
-        sieve does not drop; before the first :meth:`read`.
+        sieve does not drop.
         """
         if not self._is_sieving:
             return self._head
-        end = len(self._head) - self._given
-        start = BOM_UTF8 if self._head.startswith(BOM_UTF8) else b""
-        first, lines = self._sieve.parted(self._head[len(start) : end])
-        return start + first + self._sieve.kept(lines) + self._head[end:]
+        kept = self._sieve.kept(self._head, self._first, self._end)
+        return self._head[: self._first] + kept + self._head[self._end :]
 
     def read(self, size: int) -> bytes:
         """Up to ``size`` bytes and a line; none only at the end."""
@@ -183,23 +174,27 @@ class Sieved:
         if not self._is_sieving:
             self._rest += data
             return self._ungiven()
-        lines, rest = self._sieve.divided(data, self._rest)
-        if not lines and len(rest) <= self._most:
+        sieve = self._sieve
+        start, end = sieve.whole_lines(data)
+        if end and not self._rest:
+            start = 0
+        # The line that an earlier block begins; a CR LF may be in both.
+        begun = self._rest + (data[:start] if end else data)
+        first, last = sieve.whole_lines(begun)
+        rest = data[end:] if end else begun[last:]
+        if not last and not end and len(rest) <= self._most:
             self._rest = rest
             return b""
-        if len(rest) > self._most or not self._sieve.has_rows(lines):
+        are_rows = sieve.has_rows(begun, 0, last) and sieve.has_rows(data, start, end)
+        if len(rest) > self._most or not are_rows:
             self._is_sieving = False
-            self._rest = lines + rest
+            self._rest += data
             return self._ungiven()
-        if not self._given:
-            self._rest = rest
-            return self._sieve.kept(lines)
-        # The reader has the begin of the first line.
-        first, lines = self._sieve.parted(lines)
-        self._rest = first
-        begun = self._ungiven()
-        self._rest = rest
-        return begun + self._sieve.kept(lines)
+        # The first line is whole for a reader that has its begin.
+        taken = begun[self._given : first] if self._given else b""
+        kept = sieve.kept(begun, first if self._given else 0, last)
+        self._rest, self._given = rest, 0
+        return taken + kept + sieve.kept(data, start, end)
 
     def _ungiven(self) -> bytes:
         """All of the rest that the reader does not have."""

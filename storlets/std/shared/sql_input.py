@@ -18,6 +18,7 @@ from typing import Any
 
 import object_stream
 import sql_types
+from byte_search import Search
 from object_stream import Inlet
 from parameters import is_true, shown
 from sql_check import SqlError
@@ -140,7 +141,7 @@ def has_plain_lines(head: bytes, form: Format) -> bool:
 
     Threads of the engine begin at line ends; at another one it refuses the object.
     """
-    if head.startswith(b"\n") or b"\n\n" in head:
+    if head.startswith(b"\n") or Search(head, b"\n\n").after(0) >= 0:
         return False
     quote = (form.reader["quotechar"] or "").encode()
     if not quote or quote not in head:
@@ -192,15 +193,17 @@ class Head:
             engine.use_one_thread()
         return object_stream.framed(engine, pipes)
 
-    def whole_rows(self) -> bytes:
+    def whole_rows(self) -> memoryview:
         """The head without a row that it cuts; a row of CSV may have several lines."""
-        if len(self.data) < HEAD_BYTES:
-            return self.data
-        lines = self.data[: self.data.rfind(b"\n") + 1]
-        whole = lines[: _end_of_rows(lines, self.form)] if self.form.is_csv else lines
-        if not whole:
+        view = memoryview(self.data)
+        if len(view) < HEAD_BYTES:
+            return view
+        end = self.data.rfind(b"\n") + 1
+        if self.form.is_csv and _has_marks(self.data, self.form):
+            end = _end_of_rows(self.data[:end], self.form)
+        if not end:
             raise SqlError(f"the first line has more than {HEAD_BYTES} bytes")
-        return whole
+        return view[:end]
 
     def call(self, inlet: Inlet, declared: Sequence[tuple[str, str]]) -> str:
         """The call, in SQL, that reads the columns from ``inlet``."""
@@ -269,7 +272,7 @@ class _Inference:
         """
         if not self._form.is_csv or self._form.is_text or self._form.columns:
             return []
-        lines = self._rows[:FIRST_BYTES].split(b"\n", FIRST_LINES)
+        lines = bytes(self._rows[:FIRST_BYTES]).split(b"\n", FIRST_LINES)
         first = b"".join(line + b"\n" for line in lines[:-1])
         first = first[: _end_of_rows(first, self._form)]
         if not first or len(first) > len(self._rows) // 2:
@@ -328,7 +331,7 @@ class _Inference:
         if self._form.is_csv:
             columns, formats = _csv_columns(self._engine, self._form, path)
         else:
-            keys = Keys(self._rows, self._form.is_text)
+            keys = Keys(bytes(self._rows), self._form.is_text)
             columns, formats = _json_columns(self._engine, self._form, keys, path), {}
         return sql_types.chosen(self._engine, self._ways(columns, formats), self._call)
 
@@ -369,10 +372,15 @@ def _require_columns(form: Format, names: Sequence[str]) -> None:
 _JSON = f"format='newline_delimited', records='true', maximum_object_size={MOST_LINE_BYTES}"
 
 
+def _has_marks(text: bytes, form: Format) -> bool:
+    """Whether a CSV has a character because of which a line end may be one of a value."""
+    marks = (form.reader["quotechar"], form.reader.get("escapechar"))
+    return any(mark and mark.encode() in text for mark in marks)
+
+
 def _end_of_rows(lines: bytes, form: Format) -> int:
     """Where the last row ends that is whole."""
-    marks = (form.reader["quotechar"], form.reader.get("escapechar"))
-    if not any(mark and mark.encode() in lines for mark in marks):
+    if not _has_marks(lines, form):
         return len(lines)
     taken, end, is_over = 0, 0, False
 

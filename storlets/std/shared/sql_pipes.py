@@ -102,7 +102,7 @@ class Sample:
     def __exit__(self, *_exc: object) -> None:
         self._place.release(self._descriptor)
 
-    def write(self, data: bytes) -> None:
+    def write(self, data: bytes | memoryview) -> None:
         """Replace the content."""
         os.ftruncate(self._descriptor, 0)
         at, view = 0, memoryview(data)

@@ -139,8 +139,25 @@ def test_the_start_of_a_value_is_after_a_delimiter_or_a_quote() -> None:
     data = b"1,a\n2,ba\n3,c\n"
     found = frozenset([NEEDLES.Needle(b"a", is_start=True)])
     sieve = SIEVE.Sieve(found, b"\n", b",", b'"')
-    assert sieve.kept(data) == b"1,a\n"
-    assert sieve.kept(data + b'4,"a"\n') == b'1,a\n2,ba\n4,"a"\n'
+    assert sieve.kept(data, 0, len(data)) == b"1,a\n"
+    data += b'4,"a"\n'
+    assert sieve.kept(data, 0, len(data)) == b'1,a\n2,ba\n4,"a"\n'
+
+
+@given(
+    lines=st.lists(RAW.filter(lambda line: b"\n" not in line), max_size=6),
+    skipped=st.integers(0, 3),
+)
+def test_only_a_part_of_the_data_counts(lines: list[bytes], skipped: int) -> None:
+    lines = [line + b"\n" for line in lines]
+    data = b"".join(lines)
+    start = len(b"".join(lines[:skipped]))
+    for needle in (b"k", b"ee", "é€".encode()):
+        sieve = SIEVE.Sieve(frozenset([NEEDLES.Needle(needle)]), b"\n", b",", b'"')
+        for after in (b"", b"k", b'"', b"\xe2\x82", b"keep\n"):
+            part, place = data[start:], (start, len(data))
+            assert sieve.kept(data + after, *place) == sieve.kept(part, 0, len(part))
+            assert sieve.has_rows(data + after, *place) == sieve.has_rows(part, 0, len(part))
 
 
 def test_after_a_doubtful_line_nothing_is_dropped() -> None:
@@ -163,14 +180,15 @@ def test_a_checked_head_has_its_first_line_and_those_with_a_needle(
     assert file.kept_head() == start + left
 
 
-@given(data=st.text(st.sampled_from("ek\r\n"), max_size=30), size=st.integers(1, 5))
-def test_lines_are_those_of_all_blocks_together(data: str, size: int) -> None:
-    sieve = SIEVE.Sieve(frozenset([NEEDLES.Needle(b"k")]), b"\r\n", b",", b'"')
-    rest, lines = b"", b""
-    for at in range(0, len(data), size):
-        found, rest = sieve.divided(data[at : at + size].encode(), rest)
-        lines += found
-    assert (lines, rest) == sieve.divided(data.encode())
+@given(
+    data=st.text(st.sampled_from("ek\r\n"), max_size=30).map(str.encode),
+    head=st.integers(0, 8),
+    size=st.integers(1, 5),
+)
+def test_lines_are_those_of_all_blocks_together(data: bytes, head: int, size: int) -> None:
+    given_ = {"line_end": b"\r\n"}
+    whole = sieved(data, {b"k"}, head, len(data) + 1, **given_)
+    assert sieved(data, {b"k"}, head, size, **given_) == whole
 
 
 def test_a_long_line_reaches_the_reader() -> None:

@@ -1,0 +1,1 @@
+../../shared/byte_search.py
