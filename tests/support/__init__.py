@@ -5,6 +5,7 @@
 :mod:`.brief`          short output of pytest for CI
 :mod:`.bundles`        bundles of storlets
 :mod:`.client_package` the client's wheel, and environments with nothing else of the project
+:mod:`.code`           Python code as a command of ``forking``, with the client imported
 :mod:`.cluster`        a cluster: bring up, attach, configure, stop, kill, logs, ``cluster.json``
 :mod:`.forking`        commands of a package, without the time of its imports
 :mod:`.freezing`       processes that are stopped, and continue later

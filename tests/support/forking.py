@@ -76,13 +76,24 @@ class Commands:
         assert ended.code == code, ended.out + ended.err
         return ended.err if code else ended.out
 
-    def ended(self, words: Sequence[str], variables: Mapping[str, str], folder: str = ".") -> Ended:
-        """Run a command in ``folder``."""
+    def ended(
+        self,
+        words: Sequence[str],
+        variables: Mapping[str, str],
+        folder: str = ".",
+        terminal: str = "",
+    ) -> Ended:
+        """Run a command in ``folder``.
+
+        :param terminal: a device that its standard error is; the result has none of it.
+        """
         number, files = next(self._numbers), [str(file) for file in self._files]
         assert self._process.stdin
         assert self._process.stdout
         with self._lock:
-            asked = json.dumps([number, [*words], dict(variables), files, folder])
+            given = [files[0], terminal or files[1], files[2]]
+            self._files[1].write_text("")
+            asked = json.dumps([number, [*words], dict(variables), given, folder])
             print(asked, file=self._process.stdin, flush=True)
             # A test that was interrupted has left the answer to its command.
             answers = (map(int, line.split()) for line in self._process.stdout)

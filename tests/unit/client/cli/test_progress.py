@@ -7,9 +7,9 @@ import io
 import os
 import pty
 import re
-import subprocess
 import sys
-import tempfile
+import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from storlet_client.builder import template
 from storlet_client.cli.main import main
 from storlet_client.cli.progress import FileBody, chunks_of, size_of, watched, working, written
 from tests.support.cluster import CHECKOUT
+from tests.support.forking import Commands, commands_of
 from tests.unit.client.server import Reply, Server
 
 
@@ -78,22 +79,45 @@ class Shown:
     err: str
 
 
-def on_terminal(code: str, *words: str, **environment: str) -> Shown:
-    """Run Python code, whose standard error is a terminal, and its standard output is not."""
-    parent, child = pty.openpty()
-    command = [sys.executable, "-c", f"import sys; sys.path.insert(0, {str(CHECKOUT)!r})\n{code}"]
-    given = {"TERM": "xterm", "COLUMNS": "200", "NO_COLOR": "1", **environment}
-    variables = {name: value for name, value in {**os.environ, **given}.items() if value}
-    text = b""
-    with tempfile.TemporaryFile() as out:
-        with subprocess.Popen([*command, *words], stdout=out, stderr=child, env=variables) as ran:
-            os.close(child)
+Terminal = Callable[..., Shown]
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    """Runs code in processes that begin with the client imported."""
+    inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
+    variables = {**inherited, "PYTHONPATH": str(CHECKOUT), "TERM": "xterm", "COLUMNS": "200"}
+    with commands_of(Path(sys.prefix), "code", "tests.support.code", variables) as made:
+        yield made
+
+
+@pytest.fixture
+def on_terminal(commands: Commands) -> Terminal:
+    """Runs Python code, whose standard error is a terminal, and its standard output is not."""
+
+    def run(code: str, *words: str, **environment: str) -> Shown:
+        parent, child = pty.openpty()
+        text = b""
+
+        def read() -> None:
+            nonlocal text
             with contextlib.suppress(OSError):  # the end of a terminal
                 while chunk := os.read(parent, 65536):
                     text += chunk
-        os.close(parent)
-        out.seek(0)
-        return Shown(ran.returncode, out.read(), text.decode())
+
+        given = {"NO_COLOR": "1", **environment}
+        variables = {name: value for name, value in given.items() if value}
+        reader = threading.Thread(target=read)
+        reader.start()
+        try:
+            ended = commands.ended([code, *words], variables, terminal=os.ttyname(child))
+        finally:
+            os.close(child)
+            reader.join()
+            os.close(parent)
+        return Shown(ended.code, ended.out.encode(), text.decode())
+
+    return run
 
 
 MAIN = "from storlet_client.cli.main import main; sys.exit(main(sys.argv[1:]))"
@@ -101,7 +125,9 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][;m]")
 
 
 @pytest.mark.parametrize(("total", "shown"), [(6, "6/6 bytes"), (None, "6 bytes")])
-def test_a_terminal_shows_the_size_if_it_is_known(total: int | None, shown: str) -> None:
+def test_a_terminal_shows_the_size_if_it_is_known(
+    total: int | None, shown: str, on_terminal: Terminal
+) -> None:
     code = (
         "from storlet_client.cli.progress import watched\n"
         f"list(watched([b'abc', b'def'], 'up [red]\\nx', {total}))"
@@ -115,7 +141,7 @@ def test_a_terminal_shows_the_size_if_it_is_known(total: int | None, shown: str)
     assert COLOUR.search(on_terminal(code, NO_COLOR="").err)
 
 
-def test_a_long_name_leaves_room_for_the_figures() -> None:
+def test_a_long_name_leaves_room_for_the_figures(on_terminal: Terminal) -> None:
     code = (
         "from storlet_client.cli.progress import watched\n"
         "list(watched([bytes(900_000_000)] * 2, 'upload c/' + 'x' * 100 + 'end', 2_700_000_000))"
@@ -134,7 +160,7 @@ def test_without_a_terminal_nothing_is_shown(capfd: pytest.CaptureFixture[str]) 
 
 
 def test_tasks_in_others_have_a_line_each_and_the_bytes_of_a_file_are_counted(
-    tmp_path: Path,
+    tmp_path: Path, on_terminal: Terminal
 ) -> None:
     code = (
         "import time\n"
@@ -153,7 +179,7 @@ def test_tasks_in_others_have_a_line_each_and_the_bytes_of_a_file_are_counted(
     assert err.rstrip().endswith("end")
 
 
-def test_a_display_that_an_error_leaves_is_ended_before_the_error() -> None:
+def test_a_display_that_an_error_leaves_is_ended_before_the_error(on_terminal: Terminal) -> None:
     code = (
         "from storlet_client.cli.progress import ended, watched\n"
         "chunks = watched([b'abc'] * 3, 'up', 9)\n"
@@ -174,7 +200,7 @@ def login(server: Server) -> dict[str, str]:
 
 
 def test_an_upload_and_the_wait_for_its_answer_are_shown(
-    server: Server, login: dict[str, str], tmp_path: Path
+    server: Server, login: dict[str, str], tmp_path: Path, on_terminal: Terminal
 ) -> None:
     file = tmp_path / "in"
     file.write_bytes(bytes(1_000_000))
@@ -195,7 +221,7 @@ def test_an_upload_and_the_wait_for_its_answer_are_shown(
 
 
 def test_a_build_and_a_download_are_shown(
-    server: Server, login: dict[str, str], tmp_path: Path
+    server: Server, login: dict[str, str], tmp_path: Path, on_terminal: Terminal
 ) -> None:
     folder = template.make(tmp_path / "fruit")
     found = on_terminal(MAIN, "build", str(folder))
@@ -234,7 +260,9 @@ def slow(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("is_binary", [False, True], ids=["python", "native"])
-def test_a_run_without_a_sandbox_shows_bytes_rate_and_time(slow: Path, *, is_binary: bool) -> None:
+def test_a_run_without_a_sandbox_shows_bytes_rate_and_time(
+    slow: Path, on_terminal: Terminal, *, is_binary: bool
+) -> None:
     sample, output = str(slow / "sample.txt"), slow / "out"
     words = ["run", "--no-sandbox", "-o", str(output)]
     if is_binary:
@@ -259,7 +287,9 @@ def test_a_run_without_a_sandbox_and_a_terminal_shows_nothing(
 
 
 @pytest.mark.parametrize("prompt", ["breakpoint()", "pdb.Pdb()", "input()"])
-def test_a_debugger_has_the_terminal_for_itself(slow: Path, prompt: str) -> None:
+def test_a_debugger_has_the_terminal_for_itself(
+    slow: Path, prompt: str, on_terminal: Terminal
+) -> None:
     source = slow / "src/fruit.py"
     text = (
         f"try:\n            {prompt}\n        except EOFError:\n            pass\n"
@@ -273,14 +303,14 @@ def test_a_debugger_has_the_terminal_for_itself(slow: Path, prompt: str) -> None
     assert shown < found.err.rindex("\x1b[?25h") < found.err.index("after the prompt")
 
 
-def test_cases_without_a_sandbox_show_the_time(slow: Path) -> None:
+def test_cases_without_a_sandbox_show_the_time(slow: Path, on_terminal: Terminal) -> None:
     found = on_terminal(MAIN, "test", "--no-sandbox", str(slow))
     assert found.code == 1
     assert "test fruit" in found.err
     assert "from the storlet" in found.err
 
 
-def test_the_lines_of_a_difference_have_colours(tmp_path: Path) -> None:
+def test_the_lines_of_a_difference_have_colours(tmp_path: Path, on_terminal: Terminal) -> None:
     folder = template.make(tmp_path / "fruit")
     (folder / "expected.txt").write_text("one apple\npears\n")
     words = ("test", "--no-sandbox", str(folder))
