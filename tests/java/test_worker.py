@@ -41,7 +41,7 @@ def test_bytes_and_metadata_are_copied(worker: Worker) -> None:
     assert outcome.done["usage"]["cpu_seconds"] >= 0
     assert outcome.done["usage"]["peak_memory_bytes"] > 1 << 20
     assert worker.reports() == [
-        {"type": "begin", "id": "tx0-1"},
+        {"type": "begin"},
         {"type": "end", "recycle": False, "failed": False},
     ]
 
