@@ -72,10 +72,11 @@ FOR_ERRORS: Final = Rates(judged=3, traffic=1)
 
 @dataclass(frozen=True)
 class Sample:
-    """One request: its due time, the time from then to the complete response, and its fault if
-    any."""
+    """One request: its kind, the number of its thread among those of the kind, its due time, the
+    time from then to the complete response, and its fault if any."""
 
     kind: str
+    thread: int
     due: float
     seconds: float
     fault: str
@@ -143,9 +144,14 @@ class Neighbour:
             self._process.wait(60)
 
     def is_served(self) -> bool:
-        """Return True if requests of each kind have had the right response."""
-        served = {one.kind for one in self.between(0, math.inf).samples if not one.fault}
-        return served == {*KINDS, *TRAFFIC}
+        """Return True if a request of each thread has had the right response.
+
+        Each thread keeps its connection to the proxy, which a test would otherwise take for a
+        leftover of what it did while the last of them connected.
+        """
+        samples = self.between(0, math.inf).samples
+        served = {(one.kind, one.thread) for one in samples if not one.fault}
+        return served == {(kind, n) for kind in (*KINDS, *TRAFFIC) for n in range(THREADS)}
 
     def since(self, begin: float) -> Window:
         """The requests due from ``begin`` on; waits until one of each judged kind has ended."""
@@ -241,7 +247,7 @@ class _Load:
                 connection = self._connect()
             now = time.monotonic()
             with self._lock:
-                self._target.write(json.dumps([kind, due, now - due, fault]) + "\n")
+                self._target.write(json.dumps([kind, number, due, now - due, fault]) + "\n")
                 self._target.flush()
             # After a delay of more than a second the schedule starts again: the delay has been
             # counted.

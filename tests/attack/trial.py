@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tests.attack import leftovers
-from tests.attack.arena import Arena
+from tests.attack.arena import Arena, must
 from tests.attack.attack import Attack
 from tests.attack.neighbour import Neighbour
 
@@ -38,5 +38,5 @@ def try_row(arena: Arena, load: Neighbour, attack: Attack, language: str) -> Non
         before = leftovers.take(arena.host)
         begin = time.monotonic()
         attack.run(attacker)
-        assert leftovers.left(arena.host, before) == []
-        assert load.since(begin).faults == []
+        must(not (left := leftovers.left(arena.host, before)), left)
+        must(not (faults := load.since(begin).faults), faults)

@@ -20,7 +20,7 @@ from tests.attack.table import TABLE
 
 
 def window(*seconds: float, kind: str = "plain", fault: str = "") -> Window:
-    return Window([Sample(kind, 0.0, one, fault) for one in seconds])
+    return Window([Sample(kind, 0, 0.0, one, fault) for one in seconds])
 
 
 def nothing(_: Attacker) -> str:
@@ -63,14 +63,33 @@ def test_every_way_to_attack_is_used() -> None:
     assert [way for way in ways if f'"{way}"' not in rows] == []
 
 
+def add_sample(file: Path, kind: str, thread: int, due: float, fault: str = "") -> None:
+    with file.open("a") as lines:
+        lines.write(json.dumps([kind, thread, due, 0.1, fault]) + "\n")
+
+
+def test_a_neighbour_is_served_when_each_of_its_threads_has_had_a_right_response(
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "samples"
+    for kind in (*neighbour.KINDS, *neighbour.TRAFFIC):
+        for thread in range(neighbour.THREADS):
+            add_sample(file, kind, thread, 1.0, "503" if (kind, thread) == ("read", 1) else "")
+    load = neighbour.Neighbour(file)
+    assert not load.is_served()
+    add_sample(file, "read", 0, 2.0)
+    assert not load.is_served()
+    add_sample(file, "read", 1, 2.0)
+    assert load.is_served()
+
+
 def test_an_attack_is_judged_with_a_request_of_each_kind_that_began_after_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "samples"
 
     def ended(kind: str, due: float, fault: str = "") -> None:
-        with file.open("a") as lines:
-            lines.write(json.dumps([kind, due, 0.1, fault]) + "\n")
+        add_sample(file, kind, 0, due, fault)
 
     def waited(is_over: Callable[[], bool], _seconds: float, _what: str) -> None:
         assert not is_over()
