@@ -43,9 +43,9 @@ SHELL: Final = ("*.sh", ".ci/run")
 #: processor time.
 MAVEN: Final = "-XX:TieredStopAtLevel=1"
 #: Arguments of pytest: first the tests that may run beside others, a module at a time in each of
-#: two workers, then those that need the machine for themselves.  A third worker makes two
-#: processors the bottleneck.
-WORKERS: Final = ("-n", "2", "--dist", "loadfile", "--no-loadscope-reorder")
+#: three workers, then those that need the machine for themselves.  With two workers, two processors
+#: are idle for a fifth of the time, in which tests wait for servers, sandboxes and deadlines.
+WORKERS: Final = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
 #: All tests with the marker ``alone`` are probes: the collection of all others would take longer
 #: than some of them.
 ALONE: Final = ("tests/probe", "-m", "alone")
