@@ -23,7 +23,7 @@ import pytest
 from tests.coverage import selection
 from tests.support import brief
 from tests.support.accounts import users_of
-from tests.support.cluster import LOG_LINES, Cluster, attach, close_commands
+from tests.support.cluster import LOG_LINES, Cluster, attach, close_commands, fork_servers
 from tests.support.http import Client
 from tests.support.own_cluster import in_memory, own_cluster
 from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_libraries
@@ -126,6 +126,8 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     given = os.environ.get("STORLETS_TEST_HOME")
     if given and is_worker(request.config):
         pytest.fail("STORLETS_TEST_HOME names one cluster, and each worker of -n needs its own")
+    if not given:
+        fork_servers()
     with _attached(Path(given)) if given else own_cluster(parent=in_memory(), **CHOICES) as found:
         _running["cluster"] = found
         yield found
@@ -136,6 +138,7 @@ def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
 def other_cluster() -> Iterator[Cluster]:
     """A second cluster with encryption; tests may change its options with
     :meth:`Cluster.configured`."""
+    fork_servers()
     with own_cluster("2-", in_memory(), **CHOICES, STORLETS_ENCRYPTION="1") as found:
         _running["other_cluster"] = found
         yield found

@@ -7,6 +7,7 @@
 :mod:`.client_package` the client's wheel, and environments with nothing else of the project
 :mod:`.code`           Python code as a command of ``forking``, with the client imported
 :mod:`.cluster`        a cluster: bring up, attach, configure, stop, kill, logs, ``cluster.json``
+:mod:`.forked_servers` Swift's servers, without the time of their imports
 :mod:`.forking`        commands of a package, without the time of its imports
 :mod:`.freezing`       processes that are stopped, and continue later
 :mod:`.host`           the host's view of a cluster: sandboxes, processes, descriptors, logs

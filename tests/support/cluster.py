@@ -16,13 +16,16 @@ import json
 import os
 import re
 import signal
+import subprocess
 import sys
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from storlet_middleware.aio.cache import cache_root
+from tests.support import forked_servers
 from tests.support.forking import Commands, commands_of
 from tests.support.http import Client, log_in
 from tests.support.waiting import wait_for
@@ -191,14 +194,35 @@ class Cluster:
     def run(self, *arguments: str) -> str:
         """A command of the tooling on this cluster; its output."""
         if self._commands is None:
-            place, module = Path(sys.prefix), "storlet_middleware.aio.__main__"
-            variables = {**self.environment, "PYTHONPATH": str(CHECKOUT)}
+            place, module = Path(sys.prefix), forked_servers.__name__
+            variables = {**self.environment, "PYTHONPATH": str(CHECKOUT), **_variables()}
             self._commands = _open.enter_context(commands_of(place, "aio", module, variables))
         return self._commands.run(arguments, {})
 
 
+#: The result of :func:`fork_servers`.
+_parent: list[forked_servers.Parent] = []
 #: Processes of commands, and their folders.
 _open: Final = contextlib.ExitStack()
+
+
+def fork_servers() -> None:
+    """Start Swift's servers as forks of a parent of this process, from now on."""
+    if not _parent:
+        folder = _open.enter_context(tempfile.TemporaryDirectory(prefix="storlets-servers-"))
+        _parent.append(forked_servers.Parent(Path(folder), os.getpid()))
+
+
+def start_server(
+    command: Sequence[str], **options: Any
+) -> forked_servers.Forked | subprocess.Popen[bytes]:
+    """:class:`subprocess.Popen`, or a fork if servers are forked."""
+    popen = _parent[0].popen if _parent else subprocess.Popen
+    return popen(command, **options)
+
+
+def _variables() -> dict[str, str]:
+    return _parent[0].variables if _parent else {}
 
 
 @atexit.register

@@ -13,7 +13,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, start_server
+from tests.support.forked_servers import Forked
 from tests.support.http import Client
 from tests.support.waiting import wait_for
 
@@ -23,7 +24,7 @@ class OtherProxy:
     """A running proxy server."""
 
     port: int
-    process: subprocess.Popen[bytes]
+    process: Forked | subprocess.Popen[bytes]
     log: Path
 
     @property
@@ -75,7 +76,7 @@ def other_proxy(
         command = [str(cluster.venv / "bin/python3"), "-m", "storlet_middleware.aio.serve",
                    directory, "swift-proxy-server", str(path), "-v"]  # fmt: skip
         with log.open("wb") as output:
-            process = subprocess.Popen(command, cwd="/", stdout=output, stderr=subprocess.STDOUT)
+            process = start_server(command, cwd="/", stdout=output, stderr=subprocess.STDOUT)
         try:
             wait_for(
                 lambda: process.poll() is not None or _listens(port), 30, f"a proxy on port {port}"
