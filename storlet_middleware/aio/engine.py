@@ -45,12 +45,12 @@ class Engine:
     pid: int | None
 
 
-def find() -> Engine | None:
-    """The engine that answers, or ``None``."""
+def find(known: int | None = None) -> Engine | None:
+    """The engine that answers, or ``None``; ``known`` is that of :func:`our_pid`."""
     for host in dict.fromkeys([os.environ.get("DOCKER_HOST") or DEFAULT_HOST, DEFAULT_HOST]):
         api = DockerApi(host)
         if api.answers():
-            return Engine(api, our_pid())
+            return Engine(api, our_pid(known))
     return None
 
 

@@ -75,7 +75,10 @@ def test_our_engine_is_known_by_its_pid(machine: Machine, monkeypatch: pytest.Mo
     monkeypatch.setattr(engine.processes, "is_leader", lambda _owner, _name, pid: pid in leaders)
     monkeypatch.setattr(engine, "_command", {7: "containerd", 8: "dockerd"}.__getitem__)
     machine.processes = []
+    machine.answering = {engine.DEFAULT_HOST}
     assert engine.our_pid(8) == 8
+    assert (found := engine.find(8))
+    assert found.pid == 8
     assert engine.our_pid(7) is None
     leaders.clear()
     assert engine.our_pid(8) is None

@@ -85,7 +85,7 @@ class ObservedEngine:
         self.now, self.pid, self.answers, self.ended = 1000.0, 7, True, 0
         monkeypatch.setattr(keeper.time, "monotonic", lambda: self.now)
         monkeypatch.setattr(keeper.engine, "our_pid", lambda _known: self.pid)
-        monkeypatch.setattr(keeper.engine, "find", lambda: self.answers or None)
+        monkeypatch.setattr(keeper.engine, "find", lambda _known: self.answers or None)
         monkeypatch.setattr(keeper.engine, "halt", self._halt)
         self.health = EngineHealth()
 
@@ -128,6 +128,21 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     made = homes.open_home({"STORLETS_HOME": str(tmp_path / "home"), "STORLETS_PORT": "0"})
     made.run.mkdir(parents=True)
     return made
+
+
+def test_the_pid_of_an_engine_that_another_keeper_restarted_is_noted(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The noted pid is looked at first."""
+    monkeypatch.setattr(keeper.engine, "our_pid", {7: 7, 8: 9}.__getitem__)
+    for noted, found in ((7, 7), (8, 9)):
+        engine = {"name": programs.DOCKERD, "pid": noted}
+        programs.save_cluster(home, {"processes": [{"name": "proxy", "pid": 1}, engine]})
+        keeper._note_engine(home)
+        pids = [process["pid"] for process in programs.load_cluster(home)["processes"]]
+        assert pids == [1, found]
+    programs.save_cluster(home, {"processes": []})
+    keeper._note_engine(home)
 
 
 def test_a_keeper_answers_only_once_it_is_monitoring(home: Home) -> None:
