@@ -235,13 +235,11 @@ def _read(pid: int) -> Process | None:
     """A process with a mark; ``None``: without mark, ended, a zombie, or unreadable."""
     try:
         environ = Path(f"/proc/{pid}/environ").read_bytes()
-        needle = MARK.encode() + b"="
-        if needle not in environ:
+        _, needle, rest = (b"\0" + environ).partition(b"\0" + MARK.encode() + b"=")
+        if not needle:
             return None
-        marks = [item[len(needle) :] for item in environ.split(b"\0") if item.startswith(needle)]
-        if not marks:
-            return None
-        owner, _, name = marks[0].decode(errors="replace").partition("/")
+        mark = rest.partition(b"\0")[0]
+        owner, _, name = mark.decode(errors="replace").partition("/")
         return Process(pid, owner, name, leader=os.getsid(pid) == pid)
     except OSError:
         return None
