@@ -62,7 +62,6 @@ class Cluster:
     home: Path
     environment: Mapping[str, str]
     _clients: dict[str, Client] = field(default_factory=dict)
-    _commands: Commands | None = None
 
     @property
     def description(self) -> dict[str, Any]:
@@ -193,16 +192,19 @@ class Cluster:
 
     def run(self, *arguments: str) -> str:
         """A command of the tooling on this cluster; its output."""
-        if self._commands is None:
-            place, module = Path(sys.prefix), forked_servers.__name__
-            variables = {**self.environment, "PYTHONPATH": str(CHECKOUT), **_variables()}
-            self._commands = _open.enter_context(commands_of(place, "aio", module, variables))
-        return self._commands.run(arguments, {})
+        variables = {**self.environment, "PYTHONPATH": str(CHECKOUT), **_variables()}
+        if not _commands:
+            others = {k: v for k, v in variables.items() if not k.startswith("STORLETS_")}
+            made = commands_of(Path(sys.prefix), "aio", forked_servers.__name__, others)
+            _commands.append(_open.enter_context(made))
+        return _commands[0].run(arguments, variables)
 
 
 #: The result of :func:`fork_servers`.
 _parent: list[forked_servers.Parent] = []
-#: Processes of commands, and their folders.
+#: The commands of all clusters.
+_commands: list[Commands] = []
+#: The process of commands, its folder, and that of the parent of servers.
 _open: Final = contextlib.ExitStack()
 
 
@@ -229,6 +231,8 @@ def _variables() -> dict[str, str]:
 def close_commands() -> None:
     """End the processes of commands; a worker of pytest-xdist ends without calls at its exit."""
     _open.close()
+    _commands.clear()
+    _parent.clear()
 
 
 def bring_up(home: Path, **choices: str) -> Cluster:
