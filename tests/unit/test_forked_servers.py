@@ -50,8 +50,10 @@ def test_a_parent_that_cannot_import_a_server_is_an_error(tmp_path: Path) -> Non
     python.write_text(f'#!/bin/sh\nexec {sys.executable} -S "$@"\n')
     python.chmod(0o755)
     command = [str(python), "-m", SERVE, str(tmp_path), "swift-proxy-server", "a.conf"]
+    # The modules of the session's own PYTHONPATH would be a reason to start it as usual.
+    options = {"stderr": subprocess.STDOUT, "env": {}}
     with (tmp_path / "log").open("wb") as log, pytest.raises(ChildProcessError, match="has ended"):
-        Parent(tmp_path, os.getpid()).popen(command, stdout=log, stderr=subprocess.STDOUT)
+        Parent(tmp_path, os.getpid()).popen(command, stdout=log, **options)
     assert [*tmp_path.glob("*.log")]
 
 
