@@ -7,30 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.unit.library.databases import Databases
 from tests.unit.library.support import close_earlier, in_use, shared
-
-
-@pytest.fixture(scope="module")
-def databases() -> Iterator[Databases]:
-    """Databases that the runs of a module share."""
-    made = Databases()
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def shared_databases(
-    request: pytest.FixtureRequest, databases: Databases, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Runs share databases, but not where a test is about a database."""
-    if "new_databases" not in request.fixturenames:
-        monkeypatch.setattr("duckdb.connect", databases.connect)
-
-
-@pytest.fixture
-def new_databases() -> None:
-    """Each run has a new database."""
 
 
 @pytest.fixture

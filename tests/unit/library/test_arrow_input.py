@@ -25,8 +25,6 @@ from tests.unit.library import arrow_objects as made
 from tests.unit.library.arrow_samples import LZ4_STREAM, STREAM, ZSTD_FILE
 from tests.unit.library.support import LibraryStorlet, shared
 
-pytestmark = pytest.mark.usefixtures("shared_databases")
-
 SQL = LibraryStorlet("sql")
 CONVERT = LibraryStorlet("convert")
 MERGE = LibraryStorlet("sql-merge")
@@ -541,7 +539,6 @@ def test_queries() -> None:
         "SELECT * FROM read_csv('/etc/passwd')",
     ],
 )
-@pytest.mark.usefixtures("new_databases")
 def test_a_query_reaches_the_table_only(query: str) -> None:
     assert failure(NUMBERS, query).startswith("query: ")
 

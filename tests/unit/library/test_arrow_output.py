@@ -29,8 +29,6 @@ from nanoarrow.iterator import PyIterator
 from storlet_daemon.author import StorletInputFile, StorletLogger
 from tests.unit.library.support import LibraryStorlet, Target, filled, in_use, shared
 
-pytestmark = pytest.mark.usefixtures("shared_databases")
-
 SQL = LibraryStorlet("sql")
 CONVERT = LibraryStorlet("convert")
 PARQUET = LibraryStorlet("sql-parquet")
@@ -470,7 +468,6 @@ def test_the_check_of_the_page_tells_a_cut_stream(tmp_path: Path) -> None:
         assert (ran.stdout, ran.stderr) == (said, "")
 
 
-@pytest.mark.usefixtures("new_databases")
 def test_a_query_that_needs_too_much_memory_says_so() -> None:
     query = "SELECT r, repeat('x', 100) AS t FROM range(9000000) t(r) ORDER BY t, r % 7919"
     text = failure(query, **{"memory-mib": "64"})

@@ -13,8 +13,6 @@ from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
 
-pytestmark = pytest.mark.usefixtures("shared_databases")
-
 SQL = LibraryStorlet("sql")
 ZEROS: Any = shared("arrow_zeros")
 SIZES = {

@@ -18,8 +18,6 @@ from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
 
-pytestmark = pytest.mark.usefixtures("shared_databases")
-
 STORLET = LibraryStorlet("convert")
 ERRORS = (
     shared("sql_check").SqlError,

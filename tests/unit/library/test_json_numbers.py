@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 from tests.unit.library import arrow_objects as made
 from tests.unit.library.support import LibraryStorlet, shared
 
-pytestmark = pytest.mark.usefixtures("shared_databases")
-
 SQL, CONVERT = LibraryStorlet("sql"), LibraryStorlet("convert")
 ERROR: Any = shared("sql_check").SqlError
 PRECISE = Context(prec=60)

@@ -16,7 +16,7 @@ from tests.unit.library import test_s3_select as select
 from tests.unit.library import test_sql as sql
 from tests.unit.library.support import LibraryStorlet, shared
 
-pytestmark = pytest.mark.usefixtures("leftovers", "shared_databases")
+pytestmark = pytest.mark.usefixtures("leftovers")
 
 SIEVE: Any = shared("line_sieve")
 NEEDLES: Any = shared("needles")

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet
 
-pytestmark = pytest.mark.usefixtures("leftovers", "shared_databases")
+pytestmark = pytest.mark.usefixtures("leftovers")
 
 STORLET = LibraryStorlet("s3-select")
 HEAD = struct.Struct(">cI")

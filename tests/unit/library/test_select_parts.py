@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from tests.unit.library import test_s3_select as whole
 from tests.unit.library.support import shared
 
-pytestmark = pytest.mark.usefixtures("leftovers", "shared_databases")
+pytestmark = pytest.mark.usefixtures("leftovers")
 
 PARTS: Any = whole.MODULE.select_parts
 TABLES: Any = whole.MODULE.select_tables

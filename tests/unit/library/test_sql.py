@@ -25,8 +25,6 @@ from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
 
-pytestmark = pytest.mark.usefixtures("shared_databases")
-
 STORLET = LibraryStorlet("sql")
 ENGINE: Any = STORLET.module.Engine
 FORMS: Any = shared("sql_input")
@@ -701,7 +699,6 @@ def require_clear_error(data: bytes, parameters: dict[str, str], parts: list[str
     assert len(text) < 1000
 
 
-@pytest.mark.usefixtures("new_databases")
 def test_an_image_without_duckdb_names_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(ENGINE.__init__.__globals__, "duckdb", None)
     text = failure(DATA, "SELECT 1")
@@ -717,7 +714,6 @@ def test_an_image_without_duckdb_names_what_is_missing(monkeypatch: pytest.Monke
         "SELECT list(a.range) FROM range(100000000) a",
     ],
 )
-@pytest.mark.usefixtures("new_databases")
 def test_a_query_that_needs_more_memory_is_an_error(query: str) -> None:
     text = failure(DATA, query, memory_mib="64")
     assert "needs more memory than memory-mib=64" in text
@@ -869,7 +865,6 @@ HOSTILE = [
 ]  # fmt: skip
 
 
-@pytest.mark.usefixtures("new_databases")
 @pytest.mark.parametrize("query", HOSTILE)
 def test_a_hostile_query_is_refused(query: str, tmp_path: Path) -> None:
     failure(DATA, query.replace("/tmp", str(tmp_path)))

@@ -12,8 +12,6 @@ from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
 
-pytestmark = pytest.mark.usefixtures("shared_databases")
-
 SQL = LibraryStorlet("sql")
 SAMPLE: Any = shared("sql_pipes").Sample
 _PARAMETERS = {"query": "SELECT 1"}

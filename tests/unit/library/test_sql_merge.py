@@ -14,8 +14,6 @@ from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
 
-pytestmark = pytest.mark.usefixtures("shared_databases")
-
 SQL = LibraryStorlet("sql")
 PARQUET = LibraryStorlet("sql-parquet")
 STORLET = LibraryStorlet("sql-merge")

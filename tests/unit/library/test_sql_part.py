@@ -15,8 +15,6 @@ from hypothesis import strategies as st
 
 from tests.unit.library.support import LibraryStorlet, shared
 
-pytestmark = pytest.mark.usefixtures("shared_databases")
-
 PART = LibraryStorlet("sql-part")
 SQL, MERGE = LibraryStorlet("sql"), LibraryStorlet("sql-merge")
 LINES: Any = shared("csv_lines")
