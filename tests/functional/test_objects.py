@@ -298,8 +298,10 @@ def test_more_bytes_than_32_bits_can_count_are_streamed(
 ) -> None:
     """A large object of 65 times the same segment: all of it must go through the storlet."""
     segment = bytes(range(256)) * (64 * 4096)
-    assert owner.put(f"{container}/segment", segment).status == 201
-    manifest: list[dict[str, Any]] = [{"path": f"/{container}/segment"}] * 65
+    assert owner.put(f"{container}/segment", b"0" + segment).status == 201
+    # Of a part of an object Swift compares no MD5, which would take a fifth of all time.
+    part = {"path": f"/{container}/segment", "range": f"1-{len(segment)}"}
+    manifest: list[dict[str, Any]] = [part] * 65
     answer = owner.put(
         f"{container}/large", json.dumps(manifest).encode(), query="multipart-manifest=put"
     )
