@@ -20,11 +20,11 @@ CODES: Final = frozenset(
     IllegalSqlFunctionArgument IncorrectSqlFunctionArgumentType IntegerOverflow InternalError
     InvalidCast InvalidColumnIndex InvalidCompressionFormat InvalidDataSource InvalidDataType
     InvalidExpressionType InvalidFileHeaderInfo InvalidJsonType InvalidQuoteFields
-    InvalidRequestParameter InvalidScanRange InvalidTableAlias JSONParsingError LexerInvalidChar
-    LexerInvalidIONLiteral LexerInvalidLiteral LexerInvalidOperator LikeInvalidInputs MalformedXML
-    MissingHeaders MissingRequiredParameter MultipleDataSourcesUnsupported
-    ObjectSerializationConflict OverMaxColumn OverMaxRecordSize ParquetParsingError
-    ParseAsteriskIsNotAloneInSelectList ParseCastArity ParseEmptySelect
+    InvalidRequestParameter InvalidScanRange InvalidTableAlias InvalidTextEncoding JSONParsingError
+    LexerInvalidChar LexerInvalidIONLiteral LexerInvalidLiteral LexerInvalidOperator
+    LikeInvalidInputs MalformedXML MissingHeaders MissingRequiredParameter
+    MultipleDataSourcesUnsupported ObjectSerializationConflict OverMaxColumn OverMaxRecordSize
+    ParquetParsingError ParseAsteriskIsNotAloneInSelectList ParseCastArity ParseEmptySelect
     ParseExpectedArgumentDelimiter ParseExpectedDatePart ParseExpectedExpression
     ParseExpectedIdentForAlias ParseExpectedKeyword ParseExpectedLeftParenAfterCast
     ParseExpectedLeftParenBuiltinFunctionCall ParseExpectedLeftParenValueConstructor

@@ -191,7 +191,7 @@ def test_scan_ranges_have_each_record_once(s3: Any, owner: Client, bucket: str) 
     assert records(last)[0] == "998,x\n999,x\n"
 
 
-def test_faults_have_the_codes_of_s3(s3: Any, bucket: str) -> None:
+def test_faults_have_the_codes_of_s3(s3: Any, owner: Client, bucket: str) -> None:
     for query, code in (
         ("SELEC", "ParseUnsupportedSelect"),
         ("SELECT s.size FROM S3Object s", "MissingHeaders"),
@@ -199,6 +199,9 @@ def test_faults_have_the_codes_of_s3(s3: Any, bucket: str) -> None:
     ):
         assert refusal(select, s3, bucket, query) == (400, code)
     everything = "SELECT * FROM S3Object"
+    assert owner.put(f"{bucket}/latin.csv", b"name,place\n1,Zo\xeb\n").status == 201
+    latin = refusal(select, s3, bucket, "SELECT s.place FROM S3Object s", Key="latin.csv")
+    assert latin == (400, "InvalidTextEncoding")
     assert refusal(select, s3, bucket, everything, Key="none") == (404, "NoSuchKey")
     assert refusal(select, s3, bucket, everything, PARQUET) == (400, "ParquetParsingError")
 

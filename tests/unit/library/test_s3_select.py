@@ -688,7 +688,7 @@ def test_names_of_columns_are_found_once() -> None:
     [
         (b'{"a": 1}\n{"a": \n', "SELECT s.a FROM S3Object s", "JSONParsingError"),
         (b'{"a": "x"}\n', "SELECT SUM(s.a) FROM S3Object s", "IncorrectSqlFunctionArgumentType"),
-        (b'{"a": "\xff"}\n', "SELECT s.a FROM S3Object s", "JSONParsingError"),
+        (b'{"a": "\xff"}\n', "SELECT s.a FROM S3Object s", "InvalidTextEncoding"),
         (b'{"a": 1} {"a": 2}\n', "SELECT s.a FROM S3Object s", "JSONParsingError"),
         (b'{"a": "x"}\n', "SELECT CAST(s.a AS INT) FROM S3Object s", "CastFailed"),
         (b'{"a": [1]}\n', "SELECT CAST(s.a AS INT) FROM S3Object s", "CastFailed"),
@@ -711,6 +711,46 @@ def test_hostile_objects_end_in_one_error_or_in_all_their_data(data: bytes) -> N
     assert kind in ("E", "S"), last
     if kind == "S":
         assert result(data, "SELECT COUNT(*) FROM S3Object") == "1\n"
+
+
+#: Of more than the head of an object and some blocks; its lines do not end where blocks do.
+MANY = b"1,abc\n" * 500_000
+
+
+@pytest.mark.parametrize(
+    "wrong", [b"Zo\xeb", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xe9,", b'"\xe9"']
+)
+@pytest.mark.parametrize(("before", "after"), [(b"", b"\n"), (b"a,", b""), (b"a,", b",2\n")])
+def test_csv_that_is_not_in_utf_8_is_an_error(before: bytes, wrong: bytes, after: bytes) -> None:
+    assert code(before + wrong + after, "SELECT s._2 FROM S3Object s") == "InvalidTextEncoding"
+
+
+@pytest.mark.parametrize("query", ["SELECT s._1 FROM S3Object s", "SELECT COUNT(*) FROM S3Object"])
+@pytest.mark.parametrize("end", [b"1,\xe9\n", b"1,\xe9", b"\xe9", b"\xe9\n" + MANY])
+def test_all_of_csv_is_checked_to_be_in_utf_8(query: str, end: bytes) -> None:
+    assert code(MANY + end, query) == "InvalidTextEncoding"
+
+
+@pytest.mark.parametrize("wrong", [b'{"a": "\xe9"}\n', b'{"\xff": 1}', "[1]".encode("utf-16")])
+@pytest.mark.parametrize("before", [b"", b'{"a": "abc"}\n' * 200_000])
+def test_json_that_is_not_in_utf_8_is_an_error(before: bytes, wrong: bytes) -> None:
+    assert code(before + wrong, "SELECT s.a FROM S3Object s", LINES) == "InvalidTextEncoding"
+
+
+def test_the_encoding_of_a_scan_range_is_checked_alone() -> None:
+    data = b"a\n" * 10 + b"\xe9\n" + b"b\n" * 10
+    query = "SELECT * FROM S3Object"
+    assert result(data, query, start=0, end=18) == "a\n" * 10
+    # The object is read from one byte before the range.
+    assert result(data[21:], query, start=22) == "b\n" * 10
+    assert code(data, query, start=0, end=20) == "InvalidTextEncoding"
+
+
+def test_a_character_may_be_in_two_blocks() -> None:
+    """Each block of the object ends within a character in one of these."""
+    for size in range(4):
+        data = "x" * size + "\u20ac\U0001f600\n" * 300_000
+        assert result(data.encode(), "SELECT s._1 FROM S3Object s") == data
 
 
 @pytest.mark.parametrize(

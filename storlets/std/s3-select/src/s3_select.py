@@ -25,7 +25,7 @@ from select_frames import Frames
 from select_parts import Parts, Records
 from select_request import CsvInput, ParquetInput, Request, request_of
 from select_schema import TABLE
-from select_streams import MOST_RECORD_BYTES, Stream
+from select_streams import MOST_RECORD_BYTES, Encoding, Stream, Utf8
 from select_tables import CsvTable, JsonTable
 from sql_engine import Engine, identifier
 from sql_pipes import opened_pipes
@@ -90,11 +90,14 @@ class _Run:
                 source = select_streams.LineFeeds(source, form)
             if form.header != "NONE" and request.start == 0:
                 source = select_streams.Headed(source)
-        head = select_streams.head_of(source, select_tables.HEAD_BYTES)
+        head, encoding = select_streams.head_of(source, select_tables.HEAD_BYTES), Encoding()
+        encoding.check(head)
         table = select_tables.table_of(self._query, form, head, is_begin=request.start == 0)
         statement = select_run.checked(self._engine, self._query, table.schema, request)
         if isinstance(table, CsvTable):
             source = self._sieved(source, head, table)
+        # Lines that the query cannot select are not checked.
+        source = Utf8(source, encoding)
         if isinstance(table, CsvTable) and select_parts.fits(table.form, table.width, statement):
             self._select_parts(table, statement.sql, source, head)
         else:
