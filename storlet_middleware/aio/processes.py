@@ -22,6 +22,12 @@ MARK: Final = "STORLETS_AIO"
 CAP_SYS_PTRACE: Final = 19
 #: Starts a process.  Tests replace it, to save the imports of servers.
 popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+#: The environment of all processes, besides their path, their mark and their own variables.
+ENVIRONMENT: Final = {
+    "HOME": "/",
+    "LANG": "C.UTF-8",
+    "PYTHONWARNINGS": "ignore::DeprecationWarning",
+}
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -107,9 +113,7 @@ def start(owner: str, program: Program) -> int:
     """
     env = {
         "PATH": PATH,
-        "HOME": "/",
-        "LANG": "C.UTF-8",
-        "PYTHONWARNINGS": "ignore::DeprecationWarning",
+        **ENVIRONMENT,
         **program.env,
         MARK: f"{owner}/{program.name}",
     }

@@ -36,13 +36,6 @@ SERVE: Final = "storlet_middleware.aio.serve"
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
 #: For commands of a cluster: the folder of the parent, and the process with which it ends.
 VARIABLE: Final = "STORLETS_TEST_PARENT"
-#: The environment of the parent: what Python and the modules read from it during imports.
-_ENVIRONMENT: Final = {
-    "HOME": "/",
-    "LANG": "C.UTF-8",
-    "PYTHONWARNINGS": "ignore::DeprecationWarning",
-    "EVENTLET_NO_GREENDNS": "yes",
-}
 #: The folder of this file has modules with names of Python's own.
 _PROGRAM: Final = """
 import runpy, sys
@@ -140,13 +133,17 @@ class Parent:
             started.returncode = 0  # it outlives this: no warning that it was not waited for
 
     def _start(self, python: str, path: Path) -> subprocess.Popen[bytes]:
+        from storlet_middleware.aio import processes, programs  # noqa: PLC0415  (not for the parent)
+
+        # Python and the modules read it during imports.
+        environment = {**processes.ENVIRONMENT, **programs.SWIFT_ENV}
         with path.with_suffix(".log").open("ab") as log:
             return subprocess.Popen(
                 [python, "-c", _PROGRAM, __file__, str(path), str(self.owner)],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                env={"PATH": os.environ["PATH"], **_ENVIRONMENT, **_SPACE},
+                env={"PATH": os.environ["PATH"], **environment, **_SPACE},
                 cwd="/",
                 start_new_session=True,
             )

@@ -14,8 +14,6 @@ from tests.support import forked_servers
 from tests.support.cluster import CHECKOUT
 from tests.support.forked_servers import SERVE, Forked, Parent, may_be_forked
 
-SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
-
 
 @pytest.mark.parametrize(
     ("text", "may_be"),
@@ -59,7 +57,8 @@ def test_a_parent_that_cannot_import_a_server_is_an_error(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGKILL])
 def test_a_fork_is_used_as_a_process_of_subprocess(signum: signal.Signals) -> None:
-    with subprocess.Popen(SLEEP) as process:
+    # It reads until a signal ends it, or the test.
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
         forked = Forked(process.pid)
         assert forked.poll() is None
         with pytest.raises(subprocess.TimeoutExpired):
