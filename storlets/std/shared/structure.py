@@ -19,14 +19,15 @@ The storlet ``std:records`` and the library of users share this file.
 
 from __future__ import annotations
 
+import contextlib
 import operator
 import re
 import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import chain, repeat
-from typing import Any, Callable
+from typing import Any, Callable, Union
 
 #: Bounds of one record.
 MOST_BYTES = 1 << 20
@@ -53,8 +54,10 @@ _OF_TEXT: dict[str, Callable[[Any, Any], bool]] = {
 #: A needle is searched at the rarest of this number of first and of last bytes; each costs a copy
 #: of a column.
 SEARCHED_BYTES = 4
-#: Whether each record of a block of whole records is selected.
-Selection = Callable[[bytes], Iterable[bool]]
+#: A block of whole records.
+Block = Union[bytes, bytearray]
+#: Whether each record of a block is selected.
+Selection = Callable[[Block], Iterable[bool]]
 
 
 class StructureError(ValueError):
@@ -91,7 +94,7 @@ class Structure:
         """Bytes of a record."""
         return self.packing.size
 
-    def column(self, field: Field, block: bytes) -> Iterator[Any]:
+    def column(self, field: Field, block: Block) -> Iterator[Any]:
         """The packed values of one field in a block of whole records."""
         after = self.size - field.offset - struct.calcsize(self.order + field.code)
         alone = struct.Struct(f"{self.order}{field.offset}x{field.code}{after}x")
@@ -121,40 +124,44 @@ class Structure:
 
 @dataclass(frozen=True)
 class Needle:
-    """``content`` is at ``offset`` of each selected record; ``size`` is that of a record."""
+    """``content`` is at ``offset`` of each selected record; ``size`` is that of a record.
+
+    ``is_condition``: a record that has it is selected.
+    """
 
     content: bytes
     offset: int
     size: int
+    is_condition: bool = False
 
-    def candidates(self, block: bytes) -> bytes:
-        """The records of a block that may be selected, in their order.
+    def candidates(self, block: Block) -> bytes | None:
+        """The records of a block that have the needle, in their order; ``None`` if too many may
+        have it.
 
         The bytes at one place of all records are a string, which is searched for a byte of the
-        needle as fast as memory is read.  If a quarter of the records have it, they are all
-        candidates: to copy them would take longer than to compare them.
+        needle as fast as memory is read.  If a quarter of the records have that byte, to search
+        them would take longer than to compare them.
         """
-        places = range(len(self.content))
+        size, content, offset = self.size, self.content, self.offset
+        places = range(len(content))
         columns = [
-            (block[self.offset + place :: self.size], self.content[place : place + 1])
+            (block[offset + place :: size], content[place : place + 1])
             for place in {*places[:SEARCHED_BYTES], *places[-SEARCHED_BYTES:]}
         ]
         counts = [column.count(byte) for column, byte in columns]
         least = min(counts)
+        if least * 4 > len(block) // size:
+            return None
         column, byte = columns[counts.index(least)]
-        if least * 4 > len(column):
-            return block
-        found = []
-        at = column.find(byte)
-        while at >= 0:
-            found.append(block[at * self.size : (at + 1) * self.size])
-            at = column.find(byte, at + 1)
-        return b"".join(found)
+        starts = [match.start() * size for match in re.finditer(re.escape(byte), column)]
+        if len(content) > 1:
+            starts = [at for at in starts if block.startswith(content, at + offset)]
+        return b"".join([block[at : at + size] for at in starts])
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """One comparison of a condition, and what it wants at a place of each record, if anything."""
+    """One comparison of a condition, and the needle that is the same condition, if any."""
 
     select: Selection
     needle: Needle | None = None
@@ -231,7 +238,8 @@ def needle(where: str, structure: Structure) -> Needle | None:
     if len(groups) != 1:
         return None
     found = [each.needle for each in groups[0] if each.needle is not None]
-    return max(found, key=lambda each: len(each.content), default=None)
+    longest = max(found, key=lambda each: len(each.content), default=None)
+    return longest and replace(longest, is_condition=len(groups[0]) == 1)
 
 
 def _groups(where: str, structure: Structure) -> list[list[Comparison]]:
@@ -311,17 +319,24 @@ def _column_compared(
 
 
 def _needle(field: Field, sign: str, wanted: Any, structure: Structure) -> Needle | None:
-    """The first bytes of each value that fits; ``None`` where equal values may have others."""
-    if field.kind in ("s", "b"):
-        is_sought = sign in ("=", "^=") and 0 < len(wanted) <= struct.calcsize(field.code)
-        content = wanted if is_sought else b""
-    else:
-        try:
-            is_whole = field.kind != "f" and isinstance(wanted, int) and sign == "="
-            content = struct.pack(structure.order + field.code, wanted) if is_whole else b""
-        except struct.error:
-            content = b""
-    return Needle(content, field.offset, structure.size) if content else None
+    """The bytes that the values that fit have in common, and no others; ``None``: there are none,
+    or a number has several forms.
+    """
+    size = struct.calcsize(structure.order + field.code)
+    content = b""
+    if field.kind == "s" and wanted.endswith(b"\0"):
+        pass  # the NUL bytes at the end of a value are no part of it
+    elif field.kind in ("s", "b"):
+        if sign == "=" and field.kind == "s":
+            content = wanted.ljust(size, b"\0")
+        elif sign == "^=" or (sign == "=" and len(wanted) == size):
+            content = wanted
+    elif field.kind != "f" and isinstance(wanted, int) and sign == "=":
+        with contextlib.suppress(struct.error):
+            content = struct.pack(structure.order + field.code, wanted)
+    if not 0 < len(content) <= size:
+        return None
+    return Needle(content, field.offset, structure.size)
 
 
 def _texts(values: Iterable[bytes]) -> Iterator[bytes]:

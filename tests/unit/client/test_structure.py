@@ -80,8 +80,12 @@ def test_conditions_select(where: str, is_selected: bool) -> None:
 @pytest.mark.parametrize(
     ("where", "found"),
     [
-        ("id = 7", Needle(b"\7\0\0\0", 0, 25)),
-        ("text = 'apple'", Needle(b"apple", 7, 25)),
+        ("id = 7", Needle(b"\7\0\0\0", 0, 25, is_condition=True)),
+        ("text = 'apple'", Needle(b"apple\0\0\0", 7, 25, is_condition=True)),
+        ("text ^= 'apple'", Needle(b"apple", 7, 25, is_condition=True)),
+        ("text = ''", Needle(bytes(8), 7, 25, is_condition=True)),
+        ("raw = 'ab'", Needle(b"ab", 23, 25, is_condition=True)),
+        ("raw ^= 'a'", Needle(b"a", 23, 25, is_condition=True)),
         ("text ^= 'app' and id = 7", Needle(b"\7\0\0\0", 0, 25)),
         ("raw = 'ab' and value > 1 and text ~ 'l'", Needle(b"ab", 23, 25)),
         ("id = 7 or id = 8", None),
@@ -90,8 +94,11 @@ def test_conditions_select(where: str, is_selected: bool) -> None:
         ("id != 7", None),
         ("value = 2.5", None),
         ("value = 0", None),
-        ("text = ''", None),
         ("text = 'more than it'", None),
+        ("text = 'nul\0'", None),
+        ("text ^= 'nul\0'", None),
+        ("text ^= ''", None),
+        ("raw = 'a'", None),
         ("text ~ 'apple'", None),
         ("", None),
     ],
@@ -100,12 +107,18 @@ def test_the_needle_of_a_condition(where: str, found: Needle | None) -> None:
     assert needle(where, parse(TEXT)) == found
 
 
-@pytest.mark.parametrize(("others", "kept"), [(2, 3), (3, 1), (100, 1)])
-def test_candidates_are_the_records_that_have_a_byte_of_the_needle(others: int, kept: int) -> None:
-    block = b"ab" + b"ac" * others
-    assert Needle(b"b", 1, 2).candidates(block) == block[: 2 * kept]
-    assert Needle(b"ab", 0, 2).candidates(block) == block[: 2 * kept]
+@pytest.mark.parametrize("others", [8, 100])
+@pytest.mark.parametrize("kind", [bytes, bytearray])
+def test_candidates_are_the_records_that_have_the_needle(others: int, kind: type) -> None:
+    block = kind(b"ab" + b"ac" * others + b"cb")
+    assert Needle(b"b", 1, 2).candidates(block) == b"abcb"
+    assert Needle(b"ab", 0, 2).candidates(block) == b"ab"
     assert Needle(b"d", 1, 2).candidates(block) == b""
+
+
+def test_a_byte_of_too_many_records_is_not_searched() -> None:
+    assert Needle(b"ab", 0, 2).candidates(b"abacac") is None
+    assert Needle(b"ab", 0, 2).candidates(b"abacacac") == b"ab"
 
 
 @pytest.mark.parametrize(
