@@ -13,6 +13,9 @@ import struct
 import zlib
 from collections.abc import Mapping
 from typing import Final
+from xml.sax.saxutils import escape
+
+from storlet_middleware.wsgi.s3_errors import xml_text
 
 _PRELUDE: Final = struct.Struct(">II")
 _CRC: Final = struct.Struct(">I")
@@ -21,6 +24,8 @@ _TEXT: Final = 7
 _OVERHEAD: Final = _PRELUDE.size + 2 * _CRC.size
 #: Bound of the text of an error, in bytes.
 _MOST_TEXT: Final = 4096
+#: Codes of failures that another attempt may not have.
+_TRANSIENT: Final = frozenset({"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown"})
 
 
 def records(data: bytes) -> bytes:
@@ -49,12 +54,26 @@ def end() -> bytes:
 
 
 def error(code: str, text: str) -> bytes:
-    """The last message of a result that is not complete."""
+    """The last message of a result that is not complete.
+
+    S3 sends no payload.  The SDK for Java 2 reads only a payload, in the form of errors that have a
+    status; most other clients read only the headers.
+    """
     shown = text.encode("utf-8", "replace")[:_MOST_TEXT].decode("utf-8", "ignore")
     return message(
         {":error-code": code, ":error-message": shown, ":message-type": "error"},
-        b"",
+        _error_xml(code, xml_text(shown)),
     )
+
+
+def _error_xml(code: str, text: str) -> bytes:
+    if code in _TRANSIENT:
+        # The SDK repeats a request with such a code, also after records: the caller would have the
+        # records of each attempt.
+        inner = f"<Message>{code}: {escape(text)}</Message>"
+    else:
+        inner = f"<Code>{escape(code)}</Code><Message>{escape(text)}</Message>"
+    return f'<?xml version="1.0" encoding="UTF-8"?><Error>{inner}</Error>'.encode()
 
 
 def message(headers: Mapping[str, str], payload: bytes) -> bytes:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
+import lxml.etree
 import pytest
 from botocore.eventstream import ChecksumMismatch, EventStreamBuffer
+from botocore.exceptions import EventStreamError
+from botocore.parsers import create_parser
+from botocore.session import Session
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +21,13 @@ def decoded(*messages: bytes) -> list[tuple[dict[str, str], bytes]]:
     for message in messages:
         buffer.add_data(message)
     return [(event.headers, event.payload) for event in buffer]
+
+
+def texts(document: bytes) -> dict[str, str]:
+    """The elements of an error in XML."""
+    root = lxml.etree.fromstring(document)
+    assert root.tag == "Error"
+    return {element.tag: element.text for element in root}
 
 
 @given(
@@ -45,10 +58,45 @@ def test_the_messages_of_a_result() -> None:
 
 def test_an_error_has_its_code_and_a_bounded_text() -> None:
     ((headers, payload),) = decoded(event_stream.error("CastFailed", "é" * 5000))
-    assert payload == b""
-    assert headers[":message-type"] == "error"
-    assert headers[":error-code"] == "CastFailed"
-    assert headers[":error-message"] == "é" * 2048
+    assert headers == {
+        ":message-type": "error",
+        ":error-code": "CastFailed",
+        ":error-message": "é" * 2048,
+    }
+    assert texts(payload) == {"Code": "CastFailed", "Message": "é" * 2048}
+
+
+@given(text=st.text(max_size=40))
+def test_the_xml_of_an_error_can_be_read_whatever_its_text_is(text: str) -> None:
+    ((_, payload),) = decoded(event_stream.error("CastFailed", text))
+    assert texts(payload)["Code"] == "CastFailed"
+
+
+def test_the_xml_of_an_error_has_its_text() -> None:
+    ((headers, payload),) = decoded(event_stream.error("CastFailed", "<a>&lt;]]>\x00\ufffeé"))
+    assert headers[":error-message"] == "<a>&lt;]]>\x00\ufffeé"
+    assert texts(payload)["Message"] == "<a>&lt;]]>\ufffd\ufffdé"
+
+
+@pytest.mark.parametrize("code", ["InternalError", "RequestTimeout", "SlowDown"])
+def test_no_client_repeats_a_request_for_the_code_in_the_xml(code: str) -> None:
+    ((headers, payload),) = decoded(event_stream.error(code, "the result is cut"))
+    assert headers[":error-code"] == code
+    assert texts(payload) == {"Message": f"{code}: the result is cut"}
+
+
+def test_botocore_raises_an_error_with_its_code_and_its_text() -> None:
+    answer = {
+        "status_code": 200,
+        "headers": {},
+        "context": {"operation_name": "SelectObjectContent"},
+        "body": Mock(stream=lambda: [event_stream.error("CastFailed", "no number: <x>")]),
+    }
+    operation = Session().get_service_model("s3").operation_model("SelectObjectContent")
+    parsed = create_parser("rest-xml").parse(answer, operation.output_shape)
+    with pytest.raises(EventStreamError) as caught:
+        list(parsed["Payload"])
+    assert caught.value.response["Error"] == {"Code": "CastFailed", "Message": "no number: <x>"}
 
 
 def test_each_changed_byte_is_seen() -> None:
