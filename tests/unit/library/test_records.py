@@ -105,3 +105,9 @@ def test_records_of_any_length(size: int) -> None:
     assert STORLET.run(data, {"struct": f"b{size} all"}).output == data
     with pytest.raises(ValueError, match="no multiple of"):
         STORLET.run(data + b"x", {"struct": f"b{size} all"})
+
+
+def test_fields_of_one_type_in_another_order() -> None:
+    data = struct.pack("<4i", 1, 2, 3, 4)
+    found = STORLET.run(data, {"struct": "i4 a, i4 b", "fields": "b, a"}).output
+    assert struct.unpack("<4i", found) == (2, 1, 4, 3)

@@ -67,7 +67,8 @@ def projection(
 ) -> Callable[[Block], Block]:
     """The function that gives the fields of the output from records."""
     unpack, pack = layout.packing.iter_unpack, result.packing.pack
-    if result.packing.format == layout.packing.format:
+    # Fields of one type in another order have the same length.
+    if result.fields == layout.fields and result.size == layout.size:
         return lambda block: block
     indices = {field.name: field.index for field in layout.fields}
     chosen = [indices[field.name] for field in result.fields]
