@@ -19,9 +19,11 @@ _FLOAT = rf"{_DECIMAL}([eE][+-]?[0-9]+)?"
 #: A text that may be a decimal; larger exponents fit none.
 _DIGITS = rf"{_DECIMAL}([eE][+-]?[0-9]{{1,4}})?"
 _DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_ZONE = "(Z|[+-][0-9]{2}:[0-9]{2})"
-_MINUTE = rf"{_DAY}T[0-9]{{2}}:[0-9]{{2}}{_ZONE}"
-_MOMENT = rf"{_DAY}T[0-9]{{2}}:[0-9]{{2}}:[0-9]{{2}}(\.[0-9]{{1,6}})?{_ZONE}"
+#: Hours and minutes: the engine also reads 24:00, and zones of more hours.
+_CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9]"
+_ZONE = f"(Z|[+-]{_CLOCK})"
+_MINUTE = f"{_DAY}T{_CLOCK}{_ZONE}"
+_MOMENT = rf"{_DAY}T{_CLOCK}:[0-9]{{2}}(\.[0-9]{{1,6}})?{_ZONE}"
 
 
 def cast(node: tree.Cast, value: Value) -> Value:

@@ -354,6 +354,23 @@ def test_the_number_of_columns_of_a_large_object_with_cr() -> None:
     assert result(data, query, source) == "200000,1\n"
 
 
+@pytest.mark.parametrize("header", ["NONE", "USE", "IGNORE"])
+@pytest.mark.parametrize("data", [b"a,b\r1,2\r", b"a\rb\n1\n", b"a\r", b"a,b\n1,2\r3,4\n"])
+def test_a_cr_that_ends_no_record_is_an_error_in_the_header_too(header: str, data: bytes) -> None:
+    assert code(data, "SELECT * FROM S3Object", {"header": header}) == "CSVParsingError"
+
+
+def test_an_empty_line_is_no_record_of_one_column() -> None:
+    assert result(b"a\n\nb\n" * 400_000, "SELECT COUNT(*) FROM S3Object") == "800000\n"
+
+
+@pytest.mark.parametrize(("data", "expected"), [(b"5", "1\n"), (b"[", "JSONParsingError")])
+def test_json_lines_of_one_byte(data: bytes, expected: str) -> None:
+    query = "SELECT COUNT(*) FROM S3Object"
+    found = result(data, query, LINES) if data == b"5" else code(data, query, LINES)
+    assert found == expected
+
+
 @pytest.mark.parametrize("header", ["USE", "IGNORE"])
 @pytest.mark.parametrize("begin", [b"\n", b"\r\n\r\n", b"# one\n\n", b"\n" * 300_000])
 def test_empty_lines_before_a_header_are_none(header: str, begin: bytes) -> None:
@@ -664,6 +681,8 @@ def test_values_of_expressions(expression: str, expected: Any) -> None:
         ("SELECT TO_STRING(`2010T`, _1) FROM S3Object", "EvaluatorInvalidTimestampFormatPattern"),
         ("SELECT TO_STRING(`2010T`, '''x') FROM S3Object", "EvaluatorUnterminatedTimestampFormatPatternToken"),
         ("SELECT TO_TIMESTAMP('June') FROM S3Object", "ValueParseFailure"),
+        ("SELECT TO_TIMESTAMP('2026-01-01T24:00:00Z') FROM S3Object", "ValueParseFailure"),
+        ("SELECT CAST('2026-01-01T00:00+25:00' AS TIMESTAMP) FROM S3Object", "CastFailed"),
         ("SELECT _1 FROM S3Object extra words", "ParseUnexpectedToken"),
         ("SELECT " + "(" * 5000 + "1" + ")" * 5000 + " FROM S3Object", "UnsupportedSqlStructure"),
         ("SELECT " + "NOT " * 5000 + "TRUE FROM S3Object", "UnsupportedSqlStructure"),

@@ -23,7 +23,7 @@ from object_stream import Inlet
 from select_errors import SelectError
 from select_frames import Frames
 from select_parts import Parts, Records
-from select_request import CsvInput, ParquetInput, Request, request_of
+from select_request import CsvInput, JsonInput, ParquetInput, Request, request_of
 from select_schema import TABLE
 from select_streams import MOST_RECORD_BYTES, Encoding, Stream, Utf8
 from select_tables import CsvTable, JsonTable
@@ -92,6 +92,9 @@ class _Run:
                 source = select_streams.Headed(source)
         head, encoding = select_streams.head_of(source, select_tables.HEAD_BYTES), Encoding()
         encoding.check(head)
+        if isinstance(form, JsonInput) and len(head) == 1:
+            # To the engine an object of JSON lines of one byte is empty.
+            head += b"\n"
         table = select_tables.table_of(self._query, form, head, is_begin=request.start == 0)
         statement = select_run.checked(self._engine, self._query, table.schema, request)
         if isinstance(table, CsvTable):

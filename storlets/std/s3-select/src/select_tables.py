@@ -105,7 +105,11 @@ def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str
     width = 1
     line_end = b"\r" if form.record == "\r" else b"\n"
     whole = head if len(head) < HEAD_BYTES else head[: head.rfind(line_end) + 1]
-    for record in _records(form, _lines(whole)):
+    lines = _Lines(whole)
+    for record in _records(form, lines):
+        if has_header and not first and form.record != "\r" and lines.last.endswith("\r"):
+            # The engine drops the header, and would not find it.
+            raise SelectError("CSVParsingError", "a CR that ends no record")
         first = first or record
         width = max(width, len(record))
     if width > MOST_COLUMNS:
@@ -113,8 +117,22 @@ def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str
     return (first if has_header else []), width
 
 
-def _lines(data: bytes) -> Iterator[str]:
-    return iter(io.StringIO(data.decode(errors="replace"), newline=""))
+class _Lines:
+    """Lines, which end with LF, CR or CR LF.
+
+    :ivar last: the last one so far.
+    """
+
+    def __init__(self, data: bytes) -> None:
+        self._text = io.StringIO(data.decode(errors="replace"), newline="")
+        self.last = ""
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        self.last = next(self._text)
+        return self.last
 
 
 def _records(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
