@@ -242,6 +242,14 @@ def object_path(path: str) -> tuple[str, str]:
     return container, name
 
 
+def container_name(value: str) -> str:
+    """The name of a container that is written as ``container`` or ``container/``."""
+    name = value.strip("/")
+    if not name or "/" in name:
+        raise ConfigurationError([f"{value!r} is not a container: write its name only"])
+    return name
+
+
 def language_of(name: str) -> str:
     """The language of a storlet by its file name; empty if unknown."""
     return _LANGUAGES.get(PurePosixPath(name).suffix, "")
@@ -345,7 +353,23 @@ def _missing(session: Session, cluster: Info, name: str, kind: str = "storlet") 
 
 def _objects_of(name: str) -> tuple[str, ...]:
     """The objects that a storlet of this name can be."""
+    _require_name(name)
     return (name,) if name.endswith(BUNDLE) else (name, name + BUNDLE)
+
+
+def _bundle_object(name: str) -> str:
+    """The object of a bundle, which is named as in :func:`show`."""
+    _require_name(name)
+    return name.removesuffix(BUNDLE) + BUNDLE
+
+
+def _require_name(name: str) -> None:
+    """Refuse an empty name, such as that of an unset variable of a shell.
+
+    A request for it would be one for the container.
+    """
+    if not name:
+        raise ConfigurationError(["the name of the storlet is empty"])
 
 
 def _head(session: Session, container: str, name: str) -> Flow[Storlet | None]:
@@ -397,6 +421,7 @@ def deploy(
     :param dependencies: content and file mode (octal) by name.
     :param check: as :func:`_check_headers`.
     """
+    _require_name(name)
     cluster = yield from info(session)
     checked = _check_headers(cluster, check)
     before = yield from _head(session, cluster.storlet_container, name)
@@ -599,7 +624,7 @@ def _require_storlets(session: Session, storlets: Sequence[str]) -> Flow[None]:
 
 
 def grants(session: Session, container: str) -> Flow[list[Grant]]:
-    answer = yield from session.exchange(Call("HEAD", (container,)))
+    answer = yield from session.exchange(Call("HEAD", (container_name(container),)))
     listed = answer.headers.get("x-storlet-container-read", "")
     pairs = [each.strip().rpartition("=") for each in listed.split(",") if each.strip()]
     return [Grant(unquote(user), unquote(storlet)) for user, _, storlet in pairs]
@@ -608,13 +633,15 @@ def grants(session: Session, container: str) -> Flow[list[Grant]]:
 def grant(session: Session, container: str, given: Grant) -> Flow[str]:
     """Give access; the server's warning, if the grant cannot have an effect."""
     headers = {"X-Storlet-Container-Read": given.user, "X-Storlet-Name": given.storlet}
-    answer = yield from session.exchange(Call("POST", (container,), headers, body=b""))
+    call = Call("POST", (container_name(container),), headers, body=b"")
+    answer = yield from session.exchange(call)
     return answer.headers.get("x-storlet-warning", "")
 
 
 def revoke(session: Session, container: str, given: Grant) -> Flow[None]:
     headers = {"X-Remove-Storlet-Container-Read": given.user, "X-Storlet-Name": given.storlet}
-    yield from session.exchange(Call("POST", (container,), headers, body=b""))
+    call = Call("POST", (container_name(container),), headers, body=b"")
+    yield from session.exchange(call)
 
 
 def rules(session: Session) -> Flow[str | None]:
@@ -656,6 +683,7 @@ def logs(session: Session, storlet: str) -> Flow[list[dict[str, Any]]]:
 
     :raises NotThere: it has none, and the account has no such storlet.
     """
+    _require_name(storlet)
     cluster = yield from info(session)
     rows = yield from listing(session, cluster.log_container, f"{storlet}/")
     if not rows:
@@ -712,6 +740,7 @@ def deploy_bundle(
 
     :param check: as :func:`_check_headers`.
     """
+    _require_name(name)
     cluster = yield from info(session)
     _require(cluster, "bundles", "bundles")
     path = (cluster.storlet_container, name + BUNDLE)
@@ -742,7 +771,7 @@ def _described(session: Session, name: str) -> Flow[Mapping[str, Any]]:
     """A bundle, as the cluster describes it."""
     cluster = yield from info(session)
     _require(cluster, "bundles", "bundles")
-    path = (cluster.storlet_container, name.removesuffix(BUNDLE) + BUNDLE)
+    path = (cluster.storlet_container, _bundle_object(name))
     call = Call("GET", path, query=(("storlet-versions", ""),))
     answer = yield from session.exchange(call, (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
@@ -763,7 +792,7 @@ def roll_back(session: Session, name: str, number: int) -> Flow[None]:
     """
     cluster = yield from info(session)
     _require(cluster, "bundles", "bundles")
-    path = (cluster.storlet_container, name.removesuffix(BUNDLE) + BUNDLE)
+    path = (cluster.storlet_container, _bundle_object(name))
     query = (("storlet-version", str(number)),)
     yield from _exchange(session, Call("POST", path, query=query, body=b""), (name,))
 
@@ -805,6 +834,8 @@ def runs(
 
 def run_record(session: Session, invocation: str) -> Flow[Mapping[str, Any]]:
     """The record of one run."""
+    if not invocation:
+        raise ConfigurationError(["the id of the run is empty: 'storlet runs' lists those recorded"])
     _require((yield from info(session)), "records", "records of runs")
     query = (("storlet-runs", ""), ("id", invocation))
     answer = yield from session.exchange(Call("GET", query=query), (_NOT_FOUND,))

@@ -69,9 +69,15 @@ class Session:
 
 
 def prepared(call: Call, account: Account) -> Call:
-    """``call`` with its URL and the token."""
+    """``call`` with its URL and the token.
+
+    :raises ConfigurationError: a name is empty, so that the request would be one for the container
+        of the object, or for the account of the container.
+    """
     if call.url:
         return call
+    if "" in call.path:
+        raise ConfigurationError([f"{call}: the name of the container or of the object is empty"])
     headers = {"X-Auth-Token": account.token, **call.headers}
     return replace(call, url=call.target(account.url), query=(), headers=headers)
 

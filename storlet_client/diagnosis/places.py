@@ -17,6 +17,9 @@ _BEGIN = 2
 def checks_of(session: Session, place: str, *, is_owner: bool) -> Flow[list[Check]]:
     """A container, and an object in it if ``place`` is ``container/object``."""
     container, _, name = place.strip("/").partition("/")
+    if not container:
+        remedy = command("storlet", "doctor", "CONTAINER/OBJECT")
+        return [Check(f"place {place!r}", False, "has no name of a container", remedy)]
     subject = f"container {container}"
     answer = yield from session.exchange(Call("HEAD", (container,)), _REFUSALS)
     if answer.status == _NOT_FOUND:

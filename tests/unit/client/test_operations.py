@@ -296,6 +296,31 @@ def test_grants_are_read_and_changed(server: Server, storlets: Storlets) -> None
     assert (sent["x-remove-storlet-container-read"], sent["x-storlet-name"]) == ("ada", "a.py")
 
 
+def test_an_empty_name_is_no_request_for_what_holds_it(server: Server, storlets: Storlets) -> None:
+    """Such as that of an unset variable: a DELETE of it would delete the container."""
+    manifest = Manifest(main="a.A", language="python")
+    requests: list[Callable[[], object]] = [
+        lambda: storlets.delete(""),
+        lambda: storlets.show(""),
+        lambda: storlets.download("").__enter__(),
+        lambda: storlets.deploy("", CODE, manifest),
+        lambda: storlets.deploy_bundle("", CODE),
+        lambda: storlets.versions(""),
+        lambda: storlets.roll_back("", 1),
+        lambda: storlets.logs(""),
+        lambda: storlets.invocation(""),
+        lambda: storlets.grants(""),
+        lambda: storlets.grant("/", "ada", "a.py"),
+        lambda: storlets.revoke("c/o", "ada", "a.py"),
+    ]
+    for request in requests:
+        with pytest.raises(ConfigurationError, match="is empty|is not a container"):
+            request()
+    assert server.calls() == []
+    server.on("HEAD", "/c", Reply(204))
+    assert storlets.grants("c/") == []
+
+
 def test_a_cluster_without_storlets_is_an_error(server: Server, storlets: Storlets) -> None:
     server.replies["GET", "/info"] = Reply(body=b'{"swift": {}}')
     with pytest.raises(StorletsError, match="runs no storlets"):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from storlet_client import Refused, Storlets
+from storlet_client import ConfigurationError, Refused, Storlets
+from storlet_client.exchange import Call
+from storlet_client.login import Account
+from storlet_client.session import prepared
 from tests.unit.client.server import Reply, Server
 
 HEAD = ("HEAD", "/c")
@@ -65,3 +68,13 @@ def test_a_body_that_cannot_be_sent_again_is_sent_once(server: Server, storlets:
     with pytest.raises(Refused):
         storlets.put("s.py", "c/o", iter([b"a", b"b"]))
     assert [one.body for one in server.received if one.method == "PUT"] == [b"ab"]
+
+
+@pytest.mark.parametrize("path", [("",), ("c", ""), ("", "o")])
+def test_an_empty_name_is_no_request_for_the_container_or_the_account(
+    path: tuple[str, ...],
+) -> None:
+    account = Account("http://host/v1/A", "t")
+    assert prepared(Call("DELETE", ("c",)), account).url == "http://host/v1/A/c"
+    with pytest.raises(ConfigurationError, match="name of the container or of the object is empty"):
+        prepared(Call("DELETE", path), account)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from storlet_client import Storlets
 from storlet_client.diagnosis.check import OWNER, Check
 from tests.unit.client.server import Reply, Server
@@ -44,6 +46,15 @@ def test_a_missing_container_and_a_missing_object_are_named_with_the_nearest(
         ),
         Check("object samples/zz", False, "missing", "storlet upload FILE samples/zz"),
     ]
+
+
+@pytest.mark.parametrize("place", ["", "/"])
+def test_a_place_without_a_name_is_not_taken_for_the_account(
+    server: Server, problems: Problems, place: str
+) -> None:
+    remedy = "storlet doctor CONTAINER/OBJECT"
+    subject = f"place {place!r}"
+    assert problems(place) == [Check(subject, False, "has no name of a container", remedy)]
 
 
 def test_a_rule_that_refuses_is_named(server: Server, problems: Problems) -> None:
