@@ -639,6 +639,16 @@ def grant(session: Session, container: str, given: Grant) -> Flow[str]:
 
 
 def revoke(session: Session, container: str, given: Grant) -> Flow[None]:
+    """Remove access.
+
+    :raises NotThere: the container has no such grant.  The server accepts the request, so a
+        misspelt user would keep the access without a word.
+    """
+    if given not in (yield from grants(session, container)):
+        raise NotThere(
+            f"{given.user} has no grant for {given.storlet} on {container}:"
+            f" 'storlet grants {container}' lists those that exist"
+        )
     headers = {"X-Remove-Storlet-Container-Read": given.user, "X-Storlet-Name": given.storlet}
     call = Call("POST", (container_name(container),), headers, body=b"")
     yield from session.exchange(call)
@@ -835,7 +845,9 @@ def runs(
 def run_record(session: Session, invocation: str) -> Flow[Mapping[str, Any]]:
     """The record of one run."""
     if not invocation:
-        raise ConfigurationError(["the id of the run is empty: 'storlet runs' lists those recorded"])
+        raise ConfigurationError(
+            ["the id of the run is empty: 'storlet runs' lists those recorded"]
+        )
     _require((yield from info(session)), "records", "records of runs")
     query = (("storlet-runs", ""), ("id", invocation))
     answer = yield from session.exchange(Call("GET", query=query), (_NOT_FOUND,))

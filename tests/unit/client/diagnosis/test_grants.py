@@ -17,9 +17,7 @@ Problems = Callable[..., list[Check]]
 
 def grant(server: Server, grants: str, readers: str) -> None:
     """Containers ``c`` with grants, and ``storlet`` with readers and one storlet."""
-    server.on(
-        "GET", "", Reply(body=b'[{"name": "c"}, {"name": "gone"}, {"subdir": "x"}]')
-    )
+    server.on("GET", "", Reply(body=b'[{"name": "c"}, {"name": "gone"}, {"subdir": "x"}]'))
     server.on("HEAD", "/c", Reply(204, {"X-Storlet-Container-Read": grants}))
     server.on("HEAD", "/storlet", Reply(204, {"X-Container-Read": readers}))
     server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}]'))
