@@ -7,11 +7,16 @@ A connection is kept open between requests.
 from __future__ import annotations
 
 import asyncio
+import os
 import re
+import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
 from typing import Any, TypeVar, Union
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
@@ -20,6 +25,7 @@ from storlet_client.exchange import Answer, Body, Call, Flow, Pause, Sent
 from storlet_client.output import READ_SECONDS, AsyncOutput, Output
 
 T = TypeVar("T")
+C = TypeVar("C")
 Step = Union[Call, Pause]
 #: ``None`` is the begin of a call.
 Event = Union[Answer, Pause, Sent, None]
@@ -42,7 +48,7 @@ class Transport:
     """
 
     def __init__(self, *, verify: bool | str, watch: Watch) -> None:
-        self._client = httpx.Client(verify=verify)
+        self._client = _opened(httpx.Client, verify)
         self._watch = watch
 
     def close(self) -> None:
@@ -97,7 +103,7 @@ class AsyncTransport:
     """The same for ``asyncio``."""
 
     def __init__(self, *, verify: bool | str, watch: Watch) -> None:
-        self._client = httpx.AsyncClient(verify=verify)
+        self._client = _opened(httpx.AsyncClient, verify)
         self._watch = watch
 
     async def close(self) -> None:
@@ -148,6 +154,45 @@ class AsyncTransport:
         finally:
             if answer.stream is not None:
                 await answer.stream.aclose()
+
+
+def _opened(kind: Callable[..., C], verify: bool | str) -> C:
+    """A client of httpx.
+
+    :raises ConfigurationError: certificates or a proxy of the environment cannot be used.
+    """
+    trusted: bool | ssl.SSLContext | str = verify
+    if verify is not False:
+        trusted = _certificates(verify if isinstance(verify, str) else "")
+    try:
+        return kind(verify=trusted)
+    except (httpx.InvalidURL, ValueError, ImportError) as error:
+        reason = str(error)
+        if isinstance(error, ImportError):
+            reason = "SOCKS needs a package: pip install 'httpx[socks]'"
+        names = ", ".join(name for name in sorted(os.environ) if name.lower() in _PROXIES)
+        raise ConfigurationError([f"{names}: the proxy cannot be used: {reason}"]) from error
+
+
+#: The variables that name proxies, in lower case.
+_PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
+
+
+def _certificates(place: str) -> ssl.SSLContext | bool:
+    """The trusted certificates of a file or a folder; of the variables of OpenSSL, if it is empty.
+
+    :raises ConfigurationError: there are none.
+    """
+    named = place or os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
+    if not named:
+        return True
+    try:
+        if Path(named).is_dir():
+            return ssl.create_default_context(capath=named)
+        return ssl.create_default_context(cafile=named)
+    except OSError as error:  # also an SSLError
+        reason = error.strerror or str(error)
+        raise ConfigurationError([f"{named}: no trusted certificates: {reason}"]) from error
 
 
 def _watched(flow: Flow[T], watch: Watch) -> Flow[T]:
@@ -219,7 +264,18 @@ def _unreachable(call: Call, error: Exception) -> StorletsError:
         reason = f"no connection within {_CONNECT_SECONDS:.0f} s"
     elif isinstance(error, httpx.TimeoutException):
         reason = f"no answer to {call.method} within {_seconds(call):.0f} s"
-    return Unreachable(f"{url.scheme}://{url.netloc.decode()}: {reason}")
+    proxy = _proxy_of(url)
+    through = f" through the proxy {proxy}" if proxy else ""
+    return Unreachable(f"{url.scheme}://{url.netloc.decode()}{through}: {reason}")
+
+
+def _proxy_of(url: httpx.URL) -> str:
+    """Host and port of the proxy that the environment names for ``url``; empty if none."""
+    proxies = getproxies()
+    found = proxies.get(url.scheme) or proxies.get("all") or ""
+    if not found or proxy_bypass(url.netloc.decode()):
+        return ""
+    return urlsplit(found if "://" in found else f"//{found}").netloc.rpartition("@")[2]
 
 
 def _seconds(call: Call) -> float:

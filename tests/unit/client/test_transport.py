@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import io
+import re
 import socket
+import sys
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
@@ -71,6 +74,60 @@ def test_a_server_that_is_not_there_is_unreachable() -> None:
     nowhere = Token("http://127.0.0.1:1/v1/A", "t")
     with Storlets(nowhere) as storlets, pytest.raises(Unreachable, match=r"127\.0\.0\.1:1"):
         storlets.info()
+
+
+def test_a_proxy_that_does_not_answer_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://user:word@127.0.0.1:1")
+    monkeypatch.setenv("no_proxy", "near.example")
+    refused = r"^http://far\.example through the proxy 127\.0\.0\.1:1: "
+    far, near = Token("http://far.example/v1/A", "t"), Token("http://127.0.0.1:1/v1/A", "t")
+    with Storlets(far) as storlets, pytest.raises(Unreachable, match=refused) as caught:
+        storlets.info()
+    assert "word" not in str(caught.value)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:2")
+    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    refused = r"^http://127\.0\.0\.1:1: "
+    with Storlets(near) as storlets, pytest.raises(Unreachable, match=refused):
+        storlets.info()
+
+
+@pytest.mark.parametrize(
+    ("proxy", "reason"),
+    [
+        ("user:word@host:port", r"Invalid port: 'port'"),
+        ("ftp://user:word@host", r"Unknown scheme"),
+        ("socks5://user:word@host", r"SOCKS needs a package: pip install 'httpx\[socks\]'"),
+    ],
+)
+@pytest.mark.parametrize("kind", [Storlets, AsyncStorlets])
+def test_a_proxy_that_is_none_is_a_fault_of_its_variable(
+    monkeypatch: pytest.MonkeyPatch,
+    kind: type[Storlets | AsyncStorlets],
+    proxy: str,
+    reason: str,
+) -> None:
+    monkeypatch.setenv("HTTP_PROXY", proxy)
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    expected = f"^HTTP_PROXY: the proxy cannot be used: {reason}"
+    with pytest.raises(ConfigurationError, match=expected) as caught:
+        kind(Token("http://host/v1/A", "t"))
+    assert "word" not in str(caught.value)
+
+
+def test_certificates_that_are_not_there_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    text, none = tmp_path / "text", tmp_path / "none"
+    text.write_text("no certificate")
+    token = Token("https://host/v1/A", "t")
+    for place, reason in ((text, "no certificate"), (none, "No such file")):
+        expected = re.escape(f"{place}: no trusted certificates: ") + f".*{reason}"
+        with pytest.raises(ConfigurationError, match=f"(?i){expected}"):
+            Storlets(token, verify=str(place))
+        monkeypatch.setenv("SSL_CERT_FILE", str(place))
+        with pytest.raises(ConfigurationError, match=f"(?i){expected}"):
+            Storlets(token)
+        Storlets(token, verify=False).close()
 
 
 def test_connections_are_kept(server: Server, storlets: Storlets) -> None:
