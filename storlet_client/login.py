@@ -8,6 +8,8 @@
    credential or a token
 4. ``ST_AUTH``, ``ST_USER`` and ``ST_KEY``: version 1 authentication, such as tempauth
 
+An option comes before all variables: it is never left out because of one.
+
 Keystone answers one request of its API version 3.  The libraries for it are synchronous and
 larger than the rest of this package together.
 """
@@ -248,11 +250,20 @@ def from_environment(
     :raises ConfigurationError: there are none, or some are missing.
     """
     environ = os.environ if environ is None else environ
+    if cloud and not (storage_url or token):
+        return _of_cloud(cloud, environ)
+    is_option = bool(storage_url or token)
     storage_url = storage_url or environ.get("OS_STORAGE_URL", "")
     token = token or environ.get("OS_AUTH_TOKEN", "")
     cloud = cloud or environ.get("OS_CLOUD", "")
     if storage_url and token:
         return Token(storage_url, token)
+    if is_option:
+        # Another login would be one to another account than that of the option.
+        there, missing = "--os-storage-url", "--os-auth-token"
+        if not storage_url:
+            there, missing = missing, there
+        raise ConfigurationError([f"{there} needs {missing}"])
     if cloud:
         return _of_cloud(cloud, environ)
     if environ.get("OS_AUTH_URL"):

@@ -24,6 +24,26 @@ def test_a_token_comes_before_everything_else() -> None:
     assert from_environment(environ) == Token("http://s/", "t")
 
 
+def test_an_option_comes_before_all_variables(tmp_path: Path) -> None:
+    """Else a command would be performed in another account than that of the option."""
+    file = tmp_path / "clouds.yaml"
+    auth = "{auth_url: 'http://k', username: u, password: s}"
+    file.write_text(f"clouds: {{lab: {{auth_type: v1password, auth: {auth}}}}}\n")
+    variables = {
+        "OS_STORAGE_URL": "http://s",
+        "OS_AUTH_TOKEN": "t",
+        "OS_CLIENT_CONFIG_FILE": str(file),
+    }
+    assert from_environment(variables, cloud="lab") == Tempauth("http://k", "u", "s")
+    assert from_environment(variables, storage_url="http://x") == Token("http://x", "t")
+    others = {"ST_AUTH": "http://a", "ST_USER": "u", "ST_KEY": "k"}
+    for environ in (others, OS, {**variables, "OS_AUTH_TOKEN": ""}):
+        with pytest.raises(ConfigurationError, match=r"^--os-storage-url needs --os-auth-token$"):
+            from_environment(environ, storage_url="http://x")
+        with pytest.raises(ConfigurationError, match=r"^--os-auth-token needs --os-storage-url$"):
+            from_environment({**environ, "OS_STORAGE_URL": ""}, token="t")
+
+
 def test_a_password_has_names_with_the_default_domain() -> None:
     found = from_environment({**OS, "OS_REGION_NAME": "r", "OS_INTERFACE": "internalURL"})
     assert isinstance(found, Keystone)
