@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import stat
@@ -29,7 +30,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def replacement(place: Path) -> Iterator[BinaryIO]:
-    """A new file, which replaces ``place`` if the block succeeds.
+    """A new file, which replaces ``place`` if the block succeeds, and has its permissions.
 
     It belongs to the user who started ``sudo`` if its folder does.  The folder is opened once, and
     all names are relative to it: another process that replaces a part of the path by a link cannot
@@ -47,6 +48,8 @@ def replacement(place: Path) -> Iterator[BinaryIO]:
         try:
             with os.fdopen(handle, "wb") as file:
                 _give(handle, folder)
+                with _named(place):
+                    _protect(handle, place.name, folder)
                 yield file
             with _named(place):
                 os.replace(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
@@ -65,6 +68,14 @@ def _give(file: int, folder: int) -> None:
     user = rights.owner(facts)
     if user is not None:
         os.fchown(file, user.uid, -1 if facts.st_mode & stat.S_ISGID else user.gid)
+
+
+def _protect(file: int, name: str, folder: int) -> None:
+    """Give a new file the permissions of the one that it replaces: that may be a private one."""
+    with contextlib.suppress(FileNotFoundError):
+        facts = os.stat(name, dir_fd=folder, follow_symlinks=False)
+        if stat.S_ISREG(facts.st_mode):
+            os.fchmod(file, stat.S_IMODE(facts.st_mode) & 0o777)
 
 
 @contextmanager

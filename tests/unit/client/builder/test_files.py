@@ -170,6 +170,7 @@ def test_a_file_appears_when_it_is_complete(home: Path) -> None:
     with pytest.raises(ValueError, match="broken"):
         fail()
     assert [each.name for each in home.iterdir()] == ["out"]
+    place.unlink()
     before = os.umask(0o027)
     try:
         write(place)
@@ -200,3 +201,12 @@ def test_an_error_names_the_file_and_not_the_temporary_one(home: Path) -> None:
     with pytest.raises(OSError, match="No space left") as full:
         fill()
     assert full.value.filename == str(home / "full")
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o664])
+def test_a_file_has_the_permissions_of_that_which_it_replaces(home: Path, mode: int) -> None:
+    place = home / "private"
+    place.write_bytes(b"old")
+    place.chmod(mode)
+    write(place)
+    assert (place.read_bytes(), stat.S_IMODE(place.stat().st_mode)) == (b"new", mode)
