@@ -72,6 +72,8 @@ def declare(group: Group) -> None:
 def _read(file: BinaryIO | None) -> bytes:
     if file is not None:
         return file.read()
+    if sys.stdin is None:
+        raise ConfigurationError(["standard input is closed: name a file"])
     if sys.stdin.isatty():
         typed: str = click.prompt("Value", hide_input=True, confirmation_prompt=True, err=True)
         return typed.encode()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -17,8 +18,31 @@ def examples_of(lines: str) -> str:
     return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines.splitlines())
 
 
+class ReaderGone(Exception):
+    """The reader of the output closed the pipe (``| head``).
+
+    click itself ends the process for a BrokenPipeError, with the exit code of a problem.
+    """
+
+
+@contextmanager
+def _told_apart() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError as error:
+        raise ReaderGone from error
+
+
 class Group(click.Group):
     """Lists its commands in the order of their definition."""
+
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        with _told_apart():  # it prints the help
+            return super().make_context(*arguments, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _told_apart():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)

@@ -34,7 +34,7 @@ from storlet_client.cli.context import (
     REFUSED,
     Options,
 )
-from storlet_client.cli.groups import Group
+from storlet_client.cli.groups import Group, ReaderGone
 from storlet_client.cli.output import explained, in_line, legible
 from storlet_client.cli.progress import STANDARD_OUTPUT, ended
 from storlet_client.diagnosis.check import command
@@ -141,10 +141,9 @@ def completion(shell: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code."""
+    _open_standard_streams()
     try:
-        with ended():
-            # Without a code from `Context.exit`, a command returns None.
-            return int(cli.main(arguments, prog_name="storlet", standalone_mode=False) or DONE)
+        return _run(arguments)
     except click.ClickException as error:
         error.show()
         return MISUSED
@@ -153,15 +152,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (KeyboardInterrupt, click.Abort):
         click.echo("storlet: interrupted", err=True)
         return INTERRUPTED
-    except BrokenPipeError:
-        _abandon_output()  # the reader closed the pipe (`| head`)
+    except (ReaderGone, BrokenPipeError):
+        _abandon_output()
         return DONE
     except OSError as error:
         return _fail_locally(error)
 
 
+def _run(arguments: Sequence[str] | None) -> int:
+    with ended():
+        # Without a code from `Context.exit`, a command returns None.
+        code = int(cli.main(arguments, prog_name="storlet", standalone_mode=False) or DONE)
+    sys.stdout.flush()  # at the end of the interpreter, an error would be one of Python
+    return code
+
+
 #: Errors of a write for want of space, or of the disk.
 _FULL = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+
+
+def _open_standard_streams() -> None:
+    """Open those that the caller has closed, such as by ``>&-``; Python has ``None`` for them.
+
+    Else the next file or connection would get the descriptor, and the output of another library.
+    A write to the standard output fails then, as without it.  ``sys.stdin`` stays ``None``: a
+    command does not take a closed input for an empty one.
+    """
+    modes = {"stdin": os.O_RDONLY, "stdout": os.O_RDONLY, "stderr": os.O_WRONLY}
+    for number, (name, mode) in enumerate(modes.items()):
+        if getattr(sys, name) is not None:
+            continue
+        opened = os.open(os.devnull, mode)
+        if opened != number:
+            os.dup2(opened, number)
+            os.close(opened)
+        if number:
+            setattr(sys, name, open(number, "w", closefd=False))  # noqa: SIM115
 
 
 def _abandon_output() -> None:

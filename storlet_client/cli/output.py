@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import re
 import sys
 import textwrap
@@ -226,7 +228,14 @@ def console() -> Console:
     """Standard output; without a terminal, lines are as long as they need."""
     is_terminal = sys.stdout.isatty()
     width = None if is_terminal else _WIDE
-    return Console(width=width, highlight=False)
+    return _Console(width=width, highlight=False)
+
+
+class _Console(Console):
+    """Leaves a closed pipe to the command: rich ends the process, with another exit code."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 def format_option(command: Callable[..., Any]) -> Callable[..., Any]:

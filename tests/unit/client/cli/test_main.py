@@ -242,3 +242,45 @@ def test_an_output_without_the_characters_is_one_error(server: Server) -> None:
     assert "Traceback" not in done.stderr
     assert done.returncode == 3, done.stderr
     assert done.stderr.endswith("cannot be written in ascii: set PYTHONIOENCODING=utf-8\n")
+
+
+def in_a_shell(server: Server, script: str) -> subprocess.CompletedProcess[str]:
+    """Run a script of bash, where ``$storlet`` is the command, against ``server``."""
+    row = {"name": "a" * 300, "version": "1", "summary": "", "parameters": {}}
+    server.on("GET", "", Reply(body=json.dumps([row] * 3000).encode()))
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(CHECKOUT),
+        "storlet": f"{sys.executable} -W ignore -m storlet_client",
+    }
+    words = ["bash", "-o", "pipefail", "-c", script]
+    return subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
+
+
+@pytest.mark.usefixtures("command")  # which has the credentials in the environment
+@pytest.mark.parametrize("words", ["library", "library -f json", "library -f csv", "--help"])
+def test_a_closed_pipe_is_no_failure(server: Server, words: str) -> None:
+    done = in_a_shell(server, f"$storlet {words} | true")
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.usefixtures("command")
+@pytest.mark.parametrize(
+    ("script", "code", "said"),
+    [
+        ("$storlet library >&-", 3, "storlet: standard output: Bad file descriptor\n"),
+        ("$storlet library -f csv >&-", 3, "storlet: standard output: Bad file descriptor\n"),
+        ("$storlet library 2>&- | tail -n 1 | cut -c 1-3 >&2", 0, "aaa\n"),
+        ("$storlet nosuch 2>&-", 2, ""),
+        ("$storlet secret set abc <&-", 3, "storlet: standard input is closed: name a file\n"),
+        ("$storlet library <&- >&- 2>&-", 3, ""),
+    ],
+    ids=str,
+)
+def test_a_closed_standard_stream_is_no_traceback(
+    server: Server, script: str, code: int, said: str
+) -> None:
+    done = in_a_shell(server, script)
+    assert (done.returncode, done.stderr) == (code, said)
