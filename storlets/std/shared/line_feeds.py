@@ -97,6 +97,8 @@ class LineFeeds:
             if not data:
                 if self._held:
                     raise SqlError(_LONE)
+                if self._is_quoted:
+                    raise SqlError(_NO_END)
                 break
             self._ready = self._changed(data)
         data, self._ready = self._ready[:size], self._ready[size:]
@@ -136,4 +138,61 @@ class LineFeeds:
         self._before = text[-1:]
 
 
+class Ended:
+    """The bytes of ``source``, which fails at its end if that is within quotes.
+
+    One thread of the engine takes a quote without an end for the end of the object, and drops the
+    rows behind it.  Several threads find it.  A quote within a value without quotes ends the check,
+    because it is data.
+    """
+
+    def __init__(self, source: Any, head: bytes, form: Format) -> None:
+        """
+        :param head: the bytes before those of ``source``.
+        """
+        reader = form.reader
+        self._source = source
+        self._mark = (reader["quotechar"] or "").encode()
+        self._escape = (reader.get("escapechar") or "").encode()
+        self._escaped = re.compile(re.escape(self._escape) + b".", re.DOTALL)
+        self._is_checked = bool(self._mark)
+        self._places = QuotePlaces(self._mark, form)
+        self._is_quoted = False
+        #: The last byte outside of quotes, and an escape character before the next block.
+        self._before = b"\n"
+        self._held = b""
+        self._take(head.removeprefix(BOM_UTF8))
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes, and none only at the end.
+
+        :raises SqlError: the end is within quotes.
+        """
+        data = bytes(self._source.read(size))
+        if data:
+            self._take(data)
+        elif self._is_checked and self._is_quoted:
+            raise SqlError(_NO_END)
+        return data
+
+    def _take(self, data: bytes) -> None:
+        if not self._is_checked:
+            return
+        if self._escape:
+            data = self._escaped.sub(b"", self._held + data)
+            self._held = data[-1:] if data.endswith(self._escape) else b""
+        parts = data.split(self._mark)
+        first = int(self._is_quoted)
+        self._is_quoted = (first + len(parts)) % 2 == 0
+        outside = parts[first::2]
+        if len(parts) > 1:
+            before, after = self._mark * first, self._mark * self._is_quoted
+            text = self._before + before + self._mark.join(outside) + after
+            self._is_checked = not self._places.are_wrong(text)
+            self._before = text[-1:]
+        elif outside:
+            self._before = data[-1:] or self._before
+
+
+_NO_END = "a quote has no end (quote=none takes quotes for data)"
 _LONE = "a CR outside of quotes has no LF after it, which ends the other lines"

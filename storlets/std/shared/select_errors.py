@@ -63,7 +63,7 @@ def _of_reader(text: str, lowered: str) -> SelectError:
         return SelectError("OverMaxRecordSize", "a record has more than 1 MiB")
     if "json" in lowered:
         return SelectError("JSONParsingError", text)
-    if "csv parser" in lowered and "invalid state" in lowered:
+    if "cr without lf" in lowered:
         # Quotes are checked before.
         return SelectError("CSVParsingError", "a CR that ends no record")
     if "csv error" in lowered or "invalid unicode" in lowered or "utf-8" in lowered:

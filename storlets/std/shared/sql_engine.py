@@ -45,6 +45,8 @@ _PATH = re.compile(r"(?:in file )?[\"']?(?:/proc/self/fd/\d+|object://input|/\S+
 _CALL = re.compile(r"(\w+)\(")
 #: Threads of the reader of CSV have begun at a line end that ends no row.
 _PARALLEL = re.compile("parallel (csv|scan)", re.IGNORECASE)
+#: The reader's error for a CR where it expects none.
+_LINE_ENDS = re.compile("CSV Parser state machine reached an invalid state")
 #: The number of a line in an error, which counts those that the reader has.
 _LINE_NUMBER = re.compile(r" on Line: \d+")
 #: So begins the reason why a batch of Arrow is not read.
@@ -399,6 +401,11 @@ class Engine:
         text = " ".join(text.split())[:_MOST_MESSAGE]
         if not self.has_all_lines:
             text = _LINE_NUMBER.sub("", text)
+        if _LINE_ENDS.search(text):
+            text = (
+                "a CR without LF is outside of quotes, or some lines end with CR LF and others with"
+                " LF (parallel=false reads these with one thread)"
+            )
         value = _VALUE.search(text)
         if value is not None:
             return SqlError(value[0])

@@ -131,9 +131,32 @@ def has_no_rows(head: bytes, form: Format) -> bool:
         return False
     csv.field_size_limit(HEAD_BYTES)
     with suppress(csv.Error):
-        rows = csv.reader(io.StringIO(head.decode("latin-1"), newline=""), **form.reader)
+        # A quote in the names without an end is an error of the engine.
+        lines = io.StringIO(head.decode("latin-1"), newline="")
+        rows = csv.reader(lines, **form.reader, strict=True)
         return next(rows, None) is not None and next(rows, None) is None
     return False
+
+
+def _require_header_end(head: bytes, form: Format) -> None:
+    """Raise :class:`SqlError` if a CR ends the names of columns.
+
+    The engine drops the line up to the next LF, and with it all rows before that.
+    """
+    if not form.has_header or b"\r" not in first_line(head).rstrip(b"\r\n"):
+        return
+    last = ""
+
+    def lines() -> Iterator[str]:
+        nonlocal last
+        for last in io.StringIO(head.decode("latin-1"), newline=""):
+            yield last
+
+    csv.field_size_limit(HEAD_BYTES)
+    with suppress(csv.Error):
+        next(csv.reader(lines(), **form.reader), None)
+        if last.endswith("\r"):
+            raise SqlError("a CR without LF is at the end of the names of columns: want LF or CR LF")
 
 
 def has_plain_lines(head: bytes, form: Format) -> bool:
@@ -234,6 +257,8 @@ def select_of(
     is_empty = not first_line(head.data).removeprefix(BOM_UTF8).strip(b" \r\n")
     if head.form.is_csv and is_empty:
         raise SqlError("the object begins with an empty line: want the first row")
+    if head.form.is_csv:
+        _require_header_end(head.data, head.form)
     inference = _Inference(engine, head, used, sample)
     by_first = inference.by_first_rows()
     found = by_first or inference.by_all_rows()

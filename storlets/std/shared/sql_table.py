@@ -153,6 +153,10 @@ class Table:
         source, head = self._watched(query), self.head
         if self._has_checked_head and source is not self._source:
             head = source.kept_head()
+        if self._form is not None and self._form.is_csv and not self._head.has_threads:
+            import line_feeds
+
+            source = line_feeds.Ended(source, head, self._form)
         return self._inlet.feeder(source, head, self._pipes)
 
     def _watched(self, query: str) -> Any:

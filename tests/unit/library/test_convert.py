@@ -248,6 +248,10 @@ def test_types_of_json_lines(tmp_path: Path) -> None:
     assert of_parquet(made, tmp_path) == [(Decimal("12345678901234567.891"),)]
 
 
+def test_a_quote_without_an_end_is_an_error() -> None:
+    assert "a quote has no end" in failure(b'a,b\n1,2\n"x,3\n4,5\n', output="jsonl")
+
+
 @pytest.mark.usefixtures("small_head")
 def test_a_late_value_without_the_inferred_type_is_an_error() -> None:
     data = b"x\n" + b"1\n" * 3000 + b"2.7\n"

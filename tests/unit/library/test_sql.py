@@ -12,7 +12,7 @@ import sqlite3
 import struct
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -588,6 +588,59 @@ def test_the_head_may_end_within_quotes(end: str) -> None:
         data = (f"{name},b{end}" + f'1,"a ""line""\nx"{end}' * 1000).encode()
         query = f"SELECT sum({name}) AS s FROM input"  # noqa: S608
         assert output(data, query) == b"s\n1000\n"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", ""])
+@pytest.mark.parametrize("output", ["csv", "partial"])
+@pytest.mark.parametrize("before", [0, 1, 1_500_000])
+def test_a_quote_without_an_end_is_an_error(end: str, output: str, before: int) -> None:
+    """The engine's buffer has 8 MiB."""
+    begun = '"x,3' + (end or "\n") + f"4,5{end}"
+    data = ("a,b\n" + "1,2\n" * before + begun).encode()
+    for more in ({"parallel": "false"}, {"types": "text"} if before < 2 else {}):
+        with pytest.raises(ERROR, match=r"quote has no end|[Uu]nterminated|Original Line"):
+            STORLET.run(data, {"query": "SELECT count(*) FROM input", "output": output, **more})
+
+
+@pytest.mark.parametrize("output", ["csv", "partial"])
+def test_names_with_a_quote_without_an_end_are_an_error(output: str) -> None:
+    with pytest.raises(ERROR):
+        STORLET.run(b'a,"b\n1,2\n', {"query": "SELECT count(*) FROM input", "output": output})
+
+
+@pytest.mark.parametrize(
+    ("last", "given"),
+    [
+        ('4,2"5', {}),  # a quote that is data
+        ('4,"2""5"', {}),
+        ('4,"2\\"5"', {"escape": "\\"}),
+        ('"4"', {}),
+    ],
+)
+def test_quotes_that_have_an_end(last: str, given: dict[str, str]) -> None:
+    columns = last.count(",") + 1
+    names, first = ("a,b", '"p\nq",1') if columns > 1 else ("a", '"p\nq"')
+    data = f"{names}\n{first}\n{last}".encode()
+    for end in (b"", b"\n"):
+        found = output(data + end, "SELECT count(*) AS n FROM input", **given)
+        assert found == b"n\n2\n"
+
+
+def test_an_escape_may_be_in_two_blocks() -> None:
+    form = FORMS.Format(True, True, reader={"delimiter": ",", "quotechar": '"', "escapechar": "\\"})
+    for data, is_wrong in ((b'a\n"x\\"y"\n', False), (b'a\n"x\\"\n', True)):
+        for at in range(len(data)):
+            source = LINE_FEEDS.Ended(io.BytesIO(data[at:]), data[:at], form)
+            with pytest.raises(ERROR, match="no end") if is_wrong else nullcontext():
+                while source.read(1):
+                    pass
+
+
+@pytest.mark.parametrize(
+    "data", [b"a,b\r1,2\r", b"a,b\r1,2\r3,4\n", b"a\rb\n1\n", b"a,b\n1,2\r3,4\n"]
+)
+def test_a_cr_that_ends_a_line_is_an_error(data: bytes) -> None:
+    assert "CR without LF" in failure(data, "SELECT count(*) FROM input")
 
 
 @pytest.mark.parametrize("start", [b"\n", b"\r\n", b"  \n", b"\xef\xbb\xbf\n"])

@@ -80,6 +80,8 @@ class Convert:
             if params["format"] == "jsonl":
                 kinds = {name: engine.type_of(kind) for name, kind in columns}
                 source = Checked(source, head, kinds)
+            elif params["format"] == "csv" and not formed.has_threads:
+                source = line_feeds.Ended(source, head, form)
             if output == RECORDS:
                 target = record_output.FromLines(target, params["struct"], columns)
                 query, form_of_result = target.query(engine, table), "jsonl"
