@@ -35,7 +35,10 @@ def test_the_file_of_the_home_is_found(tmp_path: Path, monkeypatch: pytest.Monke
     [
         (TEXT, "did you mean lab"),
         ("clouds: []\n", "no mapping 'clouds'"),
-        ("a: [\n", "clouds.yaml: while parsing"),
+        ("a: [\n", r"clouds\.yaml:2:1: expected the node content"),
+        ("clouds: {1: {}, two: {}}\n", "it has 1, two"),
+        ("clouds: {labb: 3}\n", r"clouds\.yaml: cloud labb: it is no mapping"),
+        ("clouds: {labb: {auth: [1]}}\n", r"clouds\.yaml: cloud labb: its 'auth' is no mapping"),
     ],
 )
 def test_faults_name_the_file(tmp_path: Path, text: str, expected: str) -> None:
@@ -44,6 +47,26 @@ def test_faults_name_the_file(tmp_path: Path, text: str, expected: str) -> None:
     with pytest.raises(ConfigurationError, match=expected) as caught:
         find("labb", {"OS_CLIENT_CONFIG_FILE": str(file)})
     assert str(file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "value", ['"hush', "@hush", "!hush x", "!hush!x", "*hush", "hush\n   - x: [", "\xff hush"]
+)
+@pytest.mark.parametrize("name", ["clouds.yaml", "secure.yaml"])
+def test_a_fault_does_not_show_a_password(tmp_path: Path, name: str, value: str) -> None:
+    (tmp_path / "clouds.yaml").write_text(TEXT)
+    text = f"clouds:\n  lab:\n    auth:\n      password: {value}\n"
+    (tmp_path / name).write_bytes(text.encode("latin-1"))
+    with pytest.raises(ConfigurationError, match=f"/{name}:") as caught:
+        find("lab", {"OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")})
+    assert "hush" not in str(caught.value)
+
+
+def test_a_secret_of_another_form_is_named(tmp_path: Path) -> None:
+    (tmp_path / "clouds.yaml").write_text(TEXT)
+    (tmp_path / "secure.yaml").write_text("clouds: {lab: hush}\n")
+    with pytest.raises(ConfigurationError, match=r"secure\.yaml: cloud lab: it is no mapping"):
+        find("lab", {"OS_CLIENT_CONFIG_FILE": str(tmp_path / "clouds.yaml")})
 
 
 def test_a_missing_file_names_the_searched_places(tmp_path: Path) -> None:
