@@ -46,7 +46,14 @@ class Unreachable(StorletsError):
 
 
 class BrokenAnswer(StorletsError):
-    """The connection ended before the end of the answer."""
+    """The connection ended before the end of the answer.
+
+    :ivar invocation: id of the invocation, for its record and its log; empty if there is none.
+    """
+
+    def __init__(self, text: str, invocation: str = "") -> None:
+        super().__init__(text)
+        self.invocation = invocation
 
 
 class NotThere(StorletsError):
@@ -80,6 +87,15 @@ class Refused(StorletsError):
         self.retry_after = _seconds(headers.get("retry-after"))
         code = f"{status} {self.code}".strip()
         super().__init__(f"{request}: {code}: {self.message}")
+
+
+#: The begin of an error of the operating system.
+_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
+
+
+def without_number(error: Exception) -> str:
+    """The text of an error, without the number that an operating system has for it."""
+    return _NUMBER.sub("", str(error))
 
 
 #: Reasons of answers without a text.

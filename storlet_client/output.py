@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from storlet_client import structure
-from storlet_client.errors import BrokenAnswer, ConfigurationError
+from storlet_client.errors import BrokenAnswer, ConfigurationError, without_number
 from storlet_client.exchange import Answer
 from storlet_client.structure import Structure, StructureError
 
@@ -65,7 +65,7 @@ class Output(_Facts):
         try:
             yield from self._response.iter_raw()
         except httpx.HTTPError as error:
-            raise _broken(error) from error
+            raise _broken(error, self.invocation) from error
 
     def lines(self) -> Iterator[str]:
         """Lines of UTF-8 without their ends."""
@@ -101,7 +101,7 @@ class AsyncOutput(_Facts):
             async for chunk in self._response.aiter_raw():
                 yield chunk
         except httpx.HTTPError as error:
-            raise _broken(error) from error
+            raise _broken(error, self.invocation) from error
 
     async def lines(self) -> AsyncIterator[str]:
         """Lines of UTF-8 without their ends."""
@@ -191,8 +191,8 @@ def layout_of(struct: str) -> Structure:
         raise ConfigurationError([str(error)]) from None
 
 
-def _broken(error: httpx.HTTPError) -> BrokenAnswer:
+def _broken(error: httpx.HTTPError, invocation: str) -> BrokenAnswer:
+    reason = without_number(error) or type(error).__name__
     if isinstance(error, httpx.ReadTimeout):
-        return BrokenAnswer(f"the output is incomplete: no byte for {READ_SECONDS:.0f} s")
-    reason = str(error) or type(error).__name__
-    return BrokenAnswer(f"the output is incomplete: {reason}")
+        reason = f"no byte for {READ_SECONDS:.0f} s"
+    return BrokenAnswer(f"the output is incomplete: {reason}", invocation)

@@ -20,7 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
-from storlet_client.errors import ConfigurationError, StorletsError, Unreachable
+from storlet_client.errors import ConfigurationError, StorletsError, Unreachable, without_number
 from storlet_client.exchange import Answer, Body, Call, Flow, Pause, Sent
 from storlet_client.output import READ_SECONDS, AsyncOutput, Output
 
@@ -251,15 +251,11 @@ async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
         yield part
 
 
-#: The begin of an error of the operating system.
-_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
-
-
 def _unreachable(call: Call, error: Exception) -> StorletsError:
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
         return ConfigurationError([f"{call.url!r} is not the URL of a server: {error}"])
     url = httpx.URL(call.url)
-    reason = _NUMBER.sub("", str(error)) or type(error).__name__
+    reason = without_number(error) or type(error).__name__
     if isinstance(error, httpx.ConnectTimeout):
         reason = f"no connection within {_CONNECT_SECONDS:.0f} s"
     elif isinstance(error, httpx.TimeoutException):

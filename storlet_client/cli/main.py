@@ -220,7 +220,7 @@ def _fail(error: StorletsError) -> int:
     faults = error.faults if isinstance(error, ConfigurationError) else (str(error),)
     for fault in faults:
         click.echo(explained(f"storlet: {fault}"), err=True)
-    if isinstance(error, Refused) and error.invocation:
+    if isinstance(error, (Refused, BrokenAnswer)) and error.invocation:
         click.echo(legible(f"  invocation {error.invocation}"), err=True)
     advice = _advice(error)
     if advice:
@@ -233,12 +233,18 @@ def _advice(error: StorletsError) -> str:
     if isinstance(error, Refused):
         return _advice_of_answer(error)
     if isinstance(error, BrokenAnswer):
+        if error.invocation:
+            return f"the output so far is not complete; {_record_of(error.invocation)}"
         return "the output so far is not complete; repeat the command"
     if isinstance(error, LoginFailed):
         return "storlet --help has the ways to log in"
     if isinstance(error, Unreachable):
         return "check the URL of the login (OS_AUTH_URL, ST_AUTH, clouds.yaml) and the network"
     return ""
+
+
+def _record_of(invocation: str) -> str:
+    return f"see its record, some seconds after the run: storlet show-run {invocation}"
 
 
 def _advice_of_answer(error: Refused) -> str:
@@ -249,7 +255,7 @@ def _advice_of_answer(error: Refused) -> str:
     if error.code in _ADVICE:
         return _ADVICE[error.code]
     if error.code.startswith("storlet.") and error.invocation:
-        return f"see its record, some seconds after the run: storlet show-run {error.invocation}"
+        return _record_of(error.invocation)
     return _advice_by_status(error)
 
 

@@ -6,6 +6,7 @@ import asyncio
 import socket
 import struct
 import threading
+from collections.abc import Iterator
 
 import httpx
 import pytest
@@ -22,7 +23,8 @@ from storlet_client import (
     transport,
 )
 from storlet_client import output as output_module
-from storlet_client.output import _Lines, _Records, layout_of
+from storlet_client.exchange import Answer
+from storlet_client.output import Output, _Lines, _Records, layout_of
 from tests.unit.client.server import Reply, Server
 
 TEXT = "first\nsec\u00f6nd\n\nlast".encode()
@@ -179,3 +181,16 @@ def test_an_output_that_stops_is_given_up_with_the_length_of_the_silence(
         ):
             output.read()
         thread.join()
+
+
+def test_a_broken_output_has_its_run_and_no_number_of_an_error() -> None:
+    class Broken:
+        def iter_raw(self) -> Iterator[bytes]:
+            yield b"half"
+            raise httpx.ReadError("[Errno 104] Connection reset by peer")
+
+    output = Output(Answer(200, {"x-storlet-invocation": "tx1-1"}, b"", Broken()))
+    with pytest.raises(BrokenAnswer) as caught:
+        output.read()
+    assert str(caught.value) == "the output is incomplete: Connection reset by peer"
+    assert caught.value.invocation == "tx1-1"

@@ -105,6 +105,16 @@ def test_a_failed_login_and_a_missing_server_have_a_next_step(
     assert (result.code, "check the URL of the login" in result.err) == (5, True)
 
 
+def test_a_run_that_fails_late_names_its_record(server: Server, command: Command) -> None:
+    headers = {"X-Storlet-Invocation": "tx1-1"}
+    server.on("GET", "/c/o", Reply(200, headers, b"x" * 100, sent=40))
+    result = command("invoke", "s.py", "c/o")
+    assert (result.code, result.out) == (5, "x" * 40)
+    advice = "  the output so far is not complete; see its record, some seconds after the run: "
+    last = ["  invocation tx1-1", f"{advice}storlet show-run tx1-1"]
+    assert result.err.splitlines()[-2:] == last
+
+
 def test_a_broken_output_fails_and_leaves_no_file(
     server: Server, command: Command, tmp_path: Path
 ) -> None:
