@@ -202,7 +202,7 @@ class Invocation:
     if_resources: Sequence[str] = ()
 
     def call(self, method: str, headers: Mapping[str, str], body: Body = None) -> Call:
-        sent = {"X-Run-Storlet": self.storlet, "Accept": "*/*", **headers}
+        sent = {"X-Run-Storlet": name_of_runs(self.storlet), "Accept": "*/*", **headers}
         # The server decodes the whole value before it looks for the colon.
         in_headers = {k: v for k, v in self.parameters.items() if k.strip() and ":" not in k}
         for number, (key, value) in enumerate(in_headers.items(), 1):
@@ -240,6 +240,14 @@ def object_path(path: str) -> tuple[str, str]:
     if not container or not name:
         raise ConfigurationError([f"{path!r} is not an object: write container/object"])
     return container, name
+
+
+def name_of_runs(name: str) -> str:
+    """The name that runs, grants and records have for a storlet, also for a bundle's object.
+
+    Lists have the names of the objects.
+    """
+    return name.removesuffix(BUNDLE)
 
 
 def container_name(value: str) -> str:
@@ -632,7 +640,8 @@ def grants(session: Session, container: str) -> Flow[list[Grant]]:
 
 def grant(session: Session, container: str, given: Grant) -> Flow[str]:
     """Give access; the server's warning, if the grant cannot have an effect."""
-    headers = {"X-Storlet-Container-Read": given.user, "X-Storlet-Name": given.storlet}
+    storlet = name_of_runs(given.storlet)
+    headers = {"X-Storlet-Container-Read": given.user, "X-Storlet-Name": storlet}
     call = Call("POST", (container_name(container),), headers, body=b"")
     answer = yield from session.exchange(call)
     return answer.headers.get("x-storlet-warning", "")
@@ -644,7 +653,10 @@ def revoke(session: Session, container: str, given: Grant) -> Flow[None]:
     :raises NotThere: the container has no such grant.  The server accepts the request, so a
         misspelt user would keep the access without a word.
     """
-    if given not in (yield from grants(session, container)):
+    known = yield from grants(session, container)
+    if given not in known:  # one for the object of a bundle is of an older release
+        given = Grant(given.user, name_of_runs(given.storlet))
+    if given not in known:
         raise NotThere(
             f"{given.user} has no grant for {given.storlet} on {container}:"
             f" 'storlet grants {container}' lists those that exist"
@@ -695,7 +707,7 @@ def logs(session: Session, storlet: str) -> Flow[list[dict[str, Any]]]:
     """
     _require_name(storlet)
     cluster = yield from info(session)
-    rows = yield from listing(session, cluster.log_container, f"{storlet}/")
+    rows = yield from listing(session, cluster.log_container, f"{name_of_runs(storlet)}/")
     if not rows:
         yield from _require_storlets(session, (storlet,))
     return sorted(rows, key=lambda row: row["last_modified"])
@@ -703,7 +715,7 @@ def logs(session: Session, storlet: str) -> Flow[list[dict[str, Any]]]:
 
 def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
     cluster = yield from info(session)
-    path = (cluster.log_container, f"{storlet}/{invocation}.log")
+    path = (cluster.log_container, f"{name_of_runs(storlet)}/{invocation}.log")
     answer = yield from session.exchange(Call("GET", path), (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
         yield from _require_storlets(session, (storlet,))
@@ -812,7 +824,7 @@ def roll_back(session: Session, name: str, number: int) -> Flow[None]:
 
 def selection(storlet: str, outcome: str, since: str = "", until: str = "") -> dict[str, str]:
     """The parameters of a request for records, without those that are empty."""
-    given = {"storlet": storlet, "outcome": outcome, "since": since, "until": until}
+    given = {"storlet": name_of_runs(storlet), "outcome": outcome, "since": since, "until": until}
     return {key: value for key, value in given.items() if value}
 
 

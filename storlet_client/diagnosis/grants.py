@@ -8,7 +8,7 @@ from storlet_client import operations
 from storlet_client.diagnosis.check import Check, command, nearest, suggestion
 from storlet_client.errors import Refused
 from storlet_client.exchange import Call, Flow
-from storlet_client.operations import BUNDLE, LIBRARY, Grant, Info, Storlet
+from storlet_client.operations import LIBRARY, Grant, Info, Storlet, name_of_runs
 from storlet_client.session import Session
 
 #: Grants are properties of containers: this many are read, with one request each.
@@ -25,15 +25,23 @@ def checks_of(session: Session, cluster: Info, deployed: Sequence[Storlet]) -> F
         Call("HEAD", (cluster.storlet_container,)), (_FORBIDDEN, _NOT_FOUND)
     )
     readers = _words(code.headers.get("x-container-read", ""))
-    names = {name for each in deployed for name in (each.name, each.name.removesuffix(BUNDLE))}
+    names = {name_of_runs(each.name) for each in deployed}
     names |= set(cluster.raw.get("library") or {})
-    found: list[Check] = []
+    given: list[tuple[str, Grant]] = []
     for row in rows[:MOST_CONTAINERS]:
-        for grant in (yield from _grants(session, row["name"])):
-            found += _of_storlet(row["name"], grant, names)
+        given += [(row["name"], each) for each in (yield from _grants(session, row["name"]))]
+    # One command for all: it replaces the list, and so would undo that for another user.
+    missing = [each.user for _, each in given if _lacks_code(each, readers)]
+    listed = ",".join(dict.fromkeys([*readers, *missing]))
+    remedy = command("swift", "post", "--read-acl", listed, cluster.storlet_container)
+    found: list[Check] = []
+    for container, grant in given:
+        found += _of_storlet(container, grant, names)
+        if _lacks_code(grant, readers):
+            text = f"may not read container {cluster.storlet_container}, which has the storlets"
+            fault = Check(f"grant on {container}", False, f"{grant.user} {text}", remedy)
             # A user may have several grants on a container.
-            faults = _of_user(row["name"], grant, readers, cluster.storlet_container)
-            found += [each for each in faults if each not in found]
+            found += [] if fault in found else [fault]
     if len(rows) > MOST_CONTAINERS:
         text = f"those of the first {MOST_CONTAINERS} containers only were checked"
         found.append(Check("grants", True, text))
@@ -53,7 +61,7 @@ def _of_storlet(container: str, grant: Grant, names: set[str]) -> Iterator[Check
     """The storlet of a grant does not exist."""
     if grant.storlet in names:
         return
-    near = nearest(grant.storlet, names)
+    near = nearest(name_of_runs(grant.storlet), names)
     text = f"{grant.user} through {grant.storlet}, which does not exist{suggestion(near)}"
     words = ("grant", container, grant.user, near) if near else (
         "revoke", container, grant.user, grant.storlet,
@@ -61,16 +69,9 @@ def _of_storlet(container: str, grant: Grant, names: set[str]) -> Iterator[Check
     yield Check(f"grant on {container}", False, text, command("storlet", *words))
 
 
-def _of_user(
-    container: str, grant: Grant, readers: Sequence[str], code_container: str
-) -> Iterator[Check]:
-    """The user of a grant may not read the container with the storlets."""
-    if grant.storlet.startswith(LIBRARY) or _may_read(grant.user, readers):
-        return
-    text = f"{grant.user} may not read container {code_container}, which has the storlets"
-    listed = ",".join([*readers, grant.user])
-    remedy = command("swift", "post", "--read-acl", listed, code_container)
-    yield Check(f"grant on {container}", False, text, remedy)
+def _lacks_code(grant: Grant, readers: Sequence[str]) -> bool:
+    """Whether the user of a grant may not read the container with the storlets."""
+    return not (grant.storlet.startswith(LIBRARY) or _may_read(grant.user, readers))
 
 
 def _may_read(user: str, readers: Sequence[str]) -> bool:

@@ -296,6 +296,31 @@ def test_grants_are_read_and_changed(server: Server, storlets: Storlets) -> None
     assert (sent["x-remove-storlet-container-read"], sent["x-storlet-name"]) == ("bob", "b,.py")
 
 
+def test_a_bundle_that_is_named_as_its_object_has_runs_grants_and_logs(
+    server: Server, storlets: Storlets
+) -> None:
+    """As lists have it; the server would find none of them."""
+    invocation = Invocation("fruit.storlet", "c/o")
+    assert invocation.call("GET", {}).headers["X-Run-Storlet"] == "fruit"
+    server.on(
+        "HEAD", "/c", Reply(204, {"X-Storlet-Container-Read": "ada=fruit, bob=fruit.storlet"})
+    )
+    server.on("POST", "/c", Reply(204))
+    storlets.grant("c", "ada", "fruit.storlet")
+    assert server.received[-1].headers["x-storlet-name"] == "fruit"
+    for user, name in (("ada", "fruit"), ("bob", "fruit.storlet")):
+        storlets.revoke("c", user, "fruit.storlet")
+        sent = server.received[-1].headers
+        assert (sent["x-remove-storlet-container-read"], sent["x-storlet-name"]) == (user, name)
+    server.on("GET", "", Reply(body=b'[{"id": "tx1-1"}]'))
+    storlets.invocations("fruit.storlet")
+    assert server.received[-1].path.endswith("storlet=fruit&limit=100")
+    server.on("GET", "/storletlog", Reply(body=b"[]"))
+    server.on("HEAD", "/storlet/fruit.storlet", Reply(200, META))
+    assert storlets.logs("fruit.storlet") == []
+    assert "prefix=fruit%2F" in server.calls()[-2]
+
+
 def test_a_grant_that_does_not_exist_is_not_reported_as_revoked(
     server: Server, storlets: Storlets
 ) -> None:

@@ -59,6 +59,22 @@ def test_a_user_who_may_not_read_storlets_is_found(
     ] * is_found
 
 
+def test_a_grant_for_the_object_of_a_bundle_is_found(server: Server, problems: Problems) -> None:
+    grant(server, "a:u=fruit.storlet", "a:u")
+    (check,) = problems()
+    assert check.text.startswith("a:u through fruit.storlet, which does not exist (did you mean")
+    assert check.remedy == "storlet grant c a:u fruit"
+
+
+def test_the_repair_for_one_user_does_not_undo_that_for_another(
+    server: Server, problems: Problems
+) -> None:
+    grant(server, "a:u=fruit, a:w=fruit, a:u=fruit, a:x=fruit", "a:x")
+    found = problems()
+    assert [each.text.partition(" ")[0] for each in found] == ["a:u", "a:w"]
+    assert {each.remedy for each in found} == {"swift post --read-acl a:x,a:u,a:w storlet"}
+
+
 def test_it_is_said_that_not_all_containers_were_asked(
     server: Server, storlets: Storlets, problems: Problems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
