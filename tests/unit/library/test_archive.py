@@ -13,6 +13,7 @@ import tarfile
 import tracemalloc
 import warnings
 import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -140,6 +141,15 @@ def test_members_that_are_refused_by_name() -> None:
     (facts,) = listed(file.getvalue())
     assert facts == {"name": "link", "type": "symlink", "size": 0, "target": "/etc/passwd"}
     assert failure(file.getvalue(), "link") == "'link' is no plain file"
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
+def test_a_directory_with_a_smaller_size_and_its_checksum(method: int) -> None:
+    data = bytearray(zipped({"a": b"hello"}, method))
+    central = data.index(b"PK\x01\x02")
+    data[central + 16 : central + 20] = zlib.crc32(b"hel").to_bytes(4, "little")
+    data[central + 24 : central + 28] = (3).to_bytes(4, "little")
+    assert failure(bytes(data), "a") == "the archive is not valid: Bad CRC-32 for file 'a'"
 
 
 def test_two_members_with_the_name() -> None:

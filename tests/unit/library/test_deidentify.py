@@ -111,6 +111,13 @@ def test_numbers_of_json_stay_as_they_were_written() -> None:
     assert found == b'{"a": 1.70, "b": [1e400, {"c": -0}]}\n'
 
 
+def test_a_half_of_a_surrogate_pair_stays_an_escape_sequence() -> None:
+    line = b'{"a": ["\\ud800x", {"\\udfff": "\xc3\xa9"}]}\n'
+    found = output(line, {"a": "keep", "z": "drop"}, format="jsonl")
+    assert json.loads(found) == json.loads(line)
+    assert found.decode() == '{"a": ["\\ud800x", {"\\udfff": "é"}]}\n'
+
+
 def test_empty_values_stay() -> None:
     found = output(b"a,b\n,\n", {"a": "hmac", "b": "year"})
     assert found == b"a,b\n,\n"

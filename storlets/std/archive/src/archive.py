@@ -6,6 +6,7 @@ to the member.  A compressed TAR is read from its start to the member.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import struct
@@ -131,7 +132,10 @@ class Zip:
             raise ArchiveError(f"{name!r}: the method {method_of(member)} is not supported")
         require_ratio(member.compress_size, member.file_size, self._max_ratio)
         size = 0
-        with self._archive.open(member) as file:
+        # One byte more: so the data end where they do, also if the directory has less.
+        longer = copy.copy(member)
+        longer.file_size += 1
+        with self._archive.open(longer) as file:
             while block := file.read(BLOCK_BYTES):
                 size += len(block)
                 yield block

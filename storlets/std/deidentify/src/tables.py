@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -18,6 +19,8 @@ from utf8_lines import MOST_RECORD_BYTES, Lines
 
 FLUSH_CHARACTERS = 64 * 1024
 DROPPED = object()
+#: JSON can have one as an escape sequence.
+HALF = re.compile("[\ud800-\udfff]")
 #: The one column of a text.
 LINE = "line"
 
@@ -130,7 +133,7 @@ def json_changed(source: Any, target: Any, contract: dict[str, Action], apply: A
             raise ContractError(f"line {line}: {unknown} keys have no action")
         changed = {name: apply(line, name, value) for name, value in record.items()}
         members = (
-            f"{json.dumps(name, ensure_ascii=False)}: {json_text(value)}"
+            f"{quoted(name)}: {json_text(value)}"
             for name, value in changed.items()
             if value is not DROPPED
         )
@@ -174,13 +177,19 @@ def json_text(value: Any) -> str:
         return str(value)
     if isinstance(value, dict):
         members = (
-            f"{json.dumps(name, ensure_ascii=False)}: {json_text(each)}"
+            f"{quoted(name)}: {json_text(each)}"
             for name, each in value.items()
         )
         return "{" + ", ".join(members) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(json_text, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)
+    return quoted(value)
+
+
+def quoted(value: Any) -> str:
+    """The JSON of a text, a truth value or null; a half of a surrogate pair has no UTF-8."""
+    text = json.dumps(value, ensure_ascii=False)
+    return json.dumps(value) if HALF.search(text) else text
 
 
 class Output:
@@ -195,6 +204,6 @@ class Output:
             self.flush()
 
     def flush(self) -> None:
-        self._target.write(self.text.getvalue().encode("utf-8", "surrogatepass"))
+        self._target.write(self.text.getvalue().encode())
         self.text.seek(0)
         self.text.truncate()
