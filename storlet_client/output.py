@@ -192,7 +192,8 @@ def layout_of(struct: str) -> Structure:
 
 
 def _broken(error: httpx.HTTPError, invocation: str) -> BrokenAnswer:
-    reason = without_number(error) or type(error).__name__
+    # asyncio has no text for a connection that breaks off.
+    reason = without_number(error) or "the connection broke off"
     if isinstance(error, httpx.ReadTimeout):
         reason = f"no byte for {READ_SECONDS:.0f} s"
     return BrokenAnswer(f"the output is incomplete: {reason}", invocation)

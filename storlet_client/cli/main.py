@@ -77,6 +77,8 @@ Examples:
 #: The next command to try, by error code.
 _ADVICE = {
     "storlet.not_found": "see storlets and versions: storlet list, storlet versions NAME",
+    # The request is named by its source.
+    "target.not_found": "see what is there, and what you may do: storlet doctor CONTAINER",
     "access.rule": "see the decision: storlet rules decide METHOD CONTAINER/OBJECT",
     "registration.check": "the old code, if any, stays in use: correct the new code, deploy again",
     "registration.invalid": "see the options: storlet deploy --help",

@@ -183,14 +183,21 @@ def test_an_output_that_stops_is_given_up_with_the_length_of_the_silence(
         thread.join()
 
 
-def test_a_broken_output_has_its_run_and_no_number_of_an_error() -> None:
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[Errno 104] Connection reset by peer", "Connection reset by peer"),
+        ("", "the connection broke off"),
+    ],
+)
+def test_a_broken_output_has_its_run_and_a_reason(text: str, reason: str) -> None:
     class Broken:
         def iter_raw(self) -> Iterator[bytes]:
             yield b"half"
-            raise httpx.ReadError("[Errno 104] Connection reset by peer")
+            raise httpx.ReadError(text)
 
     output = Output(Answer(200, {"x-storlet-invocation": "tx1-1"}, b"", Broken()))
     with pytest.raises(BrokenAnswer) as caught:
         output.read()
-    assert str(caught.value) == "the output is incomplete: Connection reset by peer"
+    assert str(caught.value) == f"the output is incomplete: {reason}"
     assert caught.value.invocation == "tx1-1"
