@@ -49,6 +49,8 @@ _PARALLEL = re.compile("parallel (csv|scan)", re.IGNORECASE)
 _LINE_ENDS = re.compile("CSV Parser state machine reached an invalid state")
 #: The number of a line in an error, which counts those that the reader has.
 _LINE_NUMBER = re.compile(r" on Line: \d+")
+#: The place in an error of the reader of JSON, which counts from 2.
+_JSON_PLACE = re.compile(r"(Malformed JSON .* in (?:line|record/value)) (\d+)")
 #: So begins the reason why a batch of Arrow is not read.
 _BATCH = re.compile(r"arrow_scan: get_next failed\(\): (.*)", re.DOTALL)
 #: So begins a message about a value of the object: the query is not wrong.
@@ -401,6 +403,7 @@ class Engine:
         text = " ".join(text.split())[:_MOST_MESSAGE]
         if not self.has_all_lines:
             text = _LINE_NUMBER.sub("", text)
+        text = _JSON_PLACE.sub(lambda match: f"{match[1]} {int(match[2]) - 1}", text)
         if _LINE_ENDS.search(text):
             text = (
                 "a CR without LF is outside of quotes, or some lines end with CR LF and others with"

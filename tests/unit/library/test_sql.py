@@ -590,6 +590,13 @@ def test_the_head_may_end_within_quotes(end: str) -> None:
         assert output(data, query) == b"s\n1000\n"
 
 
+@pytest.mark.parametrize("before", [0, 1, 200_000])
+def test_a_line_that_is_no_json_is_named(before: int) -> None:
+    data = b'{"a": 1}\n' * before + b'{"a": x}\n' + b'{"a": 1}\n' * 3
+    text = failure(data, "SELECT sum(a) FROM input", format="jsonl")
+    assert f"in line {before + 1}: unexpected character" in text
+
+
 @pytest.mark.parametrize("end", ["\n", "\r\n", ""])
 @pytest.mark.parametrize("output", ["csv", "partial"])
 @pytest.mark.parametrize("before", [0, 1, 1_500_000])
