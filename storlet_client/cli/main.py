@@ -58,9 +58,9 @@ Exit codes:
   0    success
   1    'doctor' or 'check' found a problem, a case of 'test' failed,
        'replay' differs, or a file of 'rules' has errors
-  2    invalid command line
-  3    no or wrong credentials, an unreadable file, or an impossible
-       combination of options
+  2    invalid command line, also a file of it that is missing or unreadable
+  3    no or wrong credentials, another file that cannot be read or written,
+       or an impossible combination of options
   4    refused: not found, no permission, or the storlet failed
   5    no answer, an incomplete answer, a full disk, or a failure of
        the server
