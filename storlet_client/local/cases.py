@@ -176,6 +176,9 @@ class InProcesses:
         self._source = source or project.folder
 
     def run(self, case: Mapping[str, Any]) -> Ran:
+        # A file that cannot be read is no failure of the storlet.
+        for file in manifest.inputs_of(case):
+            (self._project.folder / file).open("rb").close()
         with tempfile.TemporaryDirectory() as folder:
             output, outcome = Path(folder, "output"), Path(folder, "outcome")
             further = _further_files(self._project.document, case, Path(folder))

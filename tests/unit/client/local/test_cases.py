@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from pathlib import Path
@@ -29,6 +30,22 @@ def faults_of(project: Project) -> tuple[str, ...]:
 
 def run(project: Project, selected: str = "") -> list[cases.Result]:
     return list(cases.results(project, selected, cases.InProcesses(project)))
+
+
+def test_an_input_that_cannot_be_read_is_no_failure_of_the_storlet(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = Path.open
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> Any:
+        if path.name == "sample.txt":
+            raise PermissionError(errno.EACCES, "Permission denied", str(path))
+        return opened(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", refuse)
+    with pytest.raises(PermissionError) as caught:
+        run(with_case(project, output="expected.txt"))
+    assert caught.value.filename == str(project.folder / "sample.txt")
 
 
 def test_the_case_of_a_new_project_passes(project: Project) -> None:
