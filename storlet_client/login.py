@@ -20,6 +20,7 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any, Union
 
 from storlet_client.errors import ConfigurationError, LoginFailed
@@ -55,12 +56,14 @@ class Tempauth:
     """Version 1 authentication.
 
     :param auth_url: such as ``http://127.0.0.1:8080/auth/v1.0``.
+    :param verify: whether certificates are checked, or the path of trusted ones.
     """
 
     auth_url: str
     user: str
     key: str
     can_renew: bool = True
+    verify: bool | str = True
 
     def log_in(self) -> Flow[Account]:
         headers = {"X-Auth-User": self.user, "X-Auth-Key": self.key}
@@ -85,6 +88,7 @@ class Keystone:
         :func:`application_credential` and :func:`token`.
     :param scope: the project, or ``None`` for an application credential, which has one.
     :param region: of the endpoint; empty: the first one.
+    :param verify: as of :class:`Tempauth`.
     """
 
     auth_url: str
@@ -93,6 +97,7 @@ class Keystone:
     region: str = ""
     interface: str = "public"
     can_renew: bool = True
+    verify: bool | str = True
 
     def log_in(self) -> Flow[Account]:
         url = self.auth_url.rstrip("/")
@@ -322,7 +327,7 @@ def _of_cloud(name: str, environ: Mapping[str, str]) -> Credentials:
 
     entry = clouds.find(name, environ)
     where = f"cloud {name}"
-    auth = {key: str(value) for key, value in (entry.get("auth") or {}).items()}
+    auth = {key: str(value) for key, value in entry["auth"].items() if value is not None}
     auth_type = str(entry.get("auth_type") or "password")
     if auth_type == "v1password":
         values = {
@@ -330,13 +335,22 @@ def _of_cloud(name: str, environ: Mapping[str, str]) -> Credentials:
             "ST_USER": auth.get("username", ""),
             "ST_KEY": auth.get("password", ""),
         }
-        return _of_v1(values)
+        return replace(_of_v1(values), verify=_verify(entry))
     found = keystone(auth_type, auth, where)
     return replace(
         found,
+        verify=_verify(entry),
         region=str(entry.get("region_name") or ""),
         interface=_interface(entry.get("interface")),
     )
+
+
+def _verify(entry: Mapping[str, Any]) -> bool | str:
+    """``verify`` and ``cacert`` of a cloud."""
+    if entry.get("verify") is False:
+        return False
+    cacert = entry.get("cacert")
+    return str(Path(str(cacert)).expanduser()) if cacert else True
 
 
 def _interface(value: str | None) -> str:

@@ -44,7 +44,8 @@ class _Account(Generic[H]):
     """An account with storlets.
 
     :param credentials: see :mod:`~storlet_client.login`.
-    :param verify: whether certificates are checked, or the path of a file with trusted ones.
+    :param verify: whether certificates are checked, or the path of a file with trusted ones; by
+        default what ``clouds.yaml`` says, if the credentials are of a cloud.
     :param watch: see :data:`~storlet_client.transport.Watch`.
     """
 
@@ -58,6 +59,8 @@ class _Account(Generic[H]):
         watch: Watch = _no_watch,
     ) -> None:
         self._session = Session(credentials)
+        if verify is True:
+            verify = getattr(credentials, "verify", True)
         self._http: H = self._transport(verify=verify, watch=watch)
 
     @classmethod

@@ -102,6 +102,28 @@ def test_a_cloud_can_have_both_kinds_of_authentication(tmp_path: Path, auth_type
     assert isinstance(from_environment(environ), expected)
 
 
+@pytest.mark.parametrize("auth_type", ["v1password", "password"])
+def test_a_cloud_has_its_own_trusted_certificates(tmp_path: Path, auth_type: str) -> None:
+    file = tmp_path / "clouds.yaml"
+    auth = "{auth_url: 'http://k', username: u, password: s, project_id: p, token: null}"
+    environ = {"OS_CLIENT_CONFIG_FILE": str(file), "OS_CLOUD": "lab"}
+    none = tmp_path / "none.pem"
+    for line, expected in (
+        ("verify: true", True),
+        ("verify: false", False),
+        (f"cacert: {none}", str(none)),
+        (f"verify: false, cacert: {none}", False),
+    ):
+        file.write_text(f"clouds: {{lab: {{auth_type: {auth_type}, {line}, auth: {auth}}}}}\n")
+        found = from_environment(environ)
+        assert isinstance(found, (Keystone, Tempauth))
+        assert found.verify == expected
+        if expected == str(none):
+            with pytest.raises(ConfigurationError, match=r"none\.pem: no trusted certificates"):
+                Storlets(found)
+            Storlets(found, verify=False).close()
+
+
 def keystone(server: Server, catalog: list[object]) -> None:
     body = json.dumps({"token": {"catalog": catalog}}).encode()
     reply = Reply(201, {"X-Subject-Token": "secret-token"}, body)
