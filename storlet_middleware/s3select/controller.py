@@ -15,7 +15,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 from urllib.parse import quote
 
+from swift.common.middleware.s3api.acl_handlers import ObjectAclHandler
 from swift.common.middleware.s3api.controllers.base import Controller, object_operation
+from swift.common.middleware.s3api.controllers.obj import ObjectController
 from swift.common.middleware.s3api.etree import XMLSyntaxError, fromstring
 from swift.common.middleware.s3api.s3request import SigV4Mixin
 from swift.common.middleware.s3api.s3response import AccessDenied, HTTPOk
@@ -42,12 +44,16 @@ def is_select(request: Any) -> bool:
         request.method == "POST"
         and "select" in params
         and params.get("select-type") == "2"
-        and request.controller_name == "Object"
+        and request.controller is ObjectController
     )
 
 
 class SelectController(Controller):
     """Answers ``POST /bucket/key?select&select-type=2``."""
+
+    # Swift requires both from 2.38.1 on.
+    acl_handler = ObjectAclHandler
+    resource_type = "OBJECT"
 
     @public  # type: ignore[untyped-decorator]
     @object_operation  # type: ignore[untyped-decorator]

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from typing import Any
 
 from swift.common.middleware.s3api import s3api
-from swift.common.middleware.s3api.acl_handlers import get_acl_handler
+from swift.common.middleware.s3api.acl_handlers import ObjectAclHandler
 from swift.common.registry import register_swift_info
 
 from storlet_middleware.s3select.controller import SelectController, is_select
@@ -28,7 +28,7 @@ class SelectMiddleware(s3api.S3ApiMiddleware):
         """The answer to a request that ``s3api`` has parsed."""
         if not is_select(req):
             return super().handle_request(req)
-        req.set_acl_handler(get_acl_handler(req.controller_name)(req, self.logger))
+        req.set_acl_handler(ObjectAclHandler(req, self.logger))
         return SelectController(self.app, self.conf, self.logger).POST(req)
 
 

@@ -24,7 +24,7 @@ _REQUEST: Final = "storlets.s3_request"
 #: headers of this package.
 SELECT: Final = "storlets.s3_select"
 #: Classes of ``s3api`` that handle the parts of a multipart upload.
-_MULTIPART: Final = frozenset({"Part", "Upload", "Uploads"})
+_MULTIPART: Final = frozenset({"PartController", "UploadController", "UploadsController"})
 
 
 def is_s3(environ: Mapping[str, Any]) -> bool:
@@ -89,7 +89,9 @@ def check_operation(operation: Operation) -> None:
             f"{names.RUN_STORLET} needs Swift's authorization, which s3_acl = yes replaces: use"
             " Swift's API, or a rule that runs the storlet"
         )
-    if request.controller_name in _MULTIPART:
+    # Swift has no ``controller_name`` from 2.38.1 on.
+    controller = request.controller.__name__
+    if controller in _MULTIPART:
         raise StorletError(
             f"a multipart upload cannot run a storlet: upload without {names.RUN_STORLET} and run"
             " the storlet with GetObject, or upload with one PutObject",
@@ -99,7 +101,7 @@ def check_operation(operation: Operation) -> None:
     if is_select(environ) and operation.method == "GET":
         return
     is_copy = "HTTP_X_AMZ_COPY_SOURCE" in environ or "HTTP_X_COPY_FROM" in environ
-    if request.controller_name != "Object" or request.method not in ("GET", "PUT") or is_copy:
+    if controller != "ObjectController" or request.method not in ("GET", "PUT") or is_copy:
         raise MethodNotAllowed(
             f"this S3 operation cannot run a storlet: send {names.RUN_STORLET} with GetObject or"
             " PutObject"

@@ -17,7 +17,8 @@ def environ_of(
     controller: str, method: str, sent: str = "", path: str = "/v1/AUTH_a/c/o", **more: Any
 ) -> dict[str, Any]:
     """A Swift request (``sent``) that ``s3api`` makes of an S3 request (``method``)."""
-    request = SimpleNamespace(controller_name=controller, method=method, _is_query_auth=True)
+    kind = type(f"{controller}Controller", (), {})
+    request = SimpleNamespace(controller=kind, method=method, _is_query_auth=True)
     checker = SimpleNamespace(req=request)
 
     class Check:
