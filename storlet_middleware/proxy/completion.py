@@ -25,7 +25,7 @@ from storlet_middleware.records.batches import Place
 from storlet_middleware.records.lines import DELAY_SECONDS
 from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, one_line, tail
 from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
-from storlet_middleware.services.nesting import parent_of
+from storlet_middleware.services.nesting import parent_of, rule_of
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import identity_of
 from storlet_middleware.wsgi.storlet_request import ObjectPath, is_query_of_swift
@@ -120,6 +120,8 @@ class Completion:
         self._steps = steps
         self._request = steps[0].request
         self._plan = plan
+        #: The rule that has decided the run, or one that it is in; empty if none has.
+        self.rule = (plan.rule or "-") if plan is not None else rule_of(environ)
         self._times = times
         self._wish = DEFAULT
 
@@ -188,7 +190,7 @@ class Completion:
             storlets=tuple(map(_storlet, self._steps)),
             method=request.method,
             outputs=tuple(map(_path, outputs)),
-            rule=(plan.rule or "-") if plan is not None else "",
+            rule=self.rule,
             undoes_rule=plan is not None and plan.is_reversing,
             placement=result.ran_on if result is not None else "",
             why=reason if result is not None else "",

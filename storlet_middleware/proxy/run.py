@@ -161,7 +161,7 @@ class Run:
             self._is_counted = True
             self._watch = ClientWatch(self._environ)
             self._disclosure.is_owner = self._permissions.check_access()
-            self._services.begin(self._storlets, self.id)
+            self._services.begin(self._storlets, self.id, self._completion.rule)
             self._resolve()
             if (
                 self._execution.is_pipeline

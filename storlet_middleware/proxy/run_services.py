@@ -34,20 +34,21 @@ class RunServices:
         self._proxy = proxy
         self._environ = environ
         self._outputs = outputs
-        #: The names of the run's storlets, and its id; ``None`` before its begin.
-        self._run: tuple[Sequence[str], str] | None = None
+        #: The names of the run's storlets, its id and its rule; ``None`` before its begin.
+        self._run: tuple[Sequence[str], str, str] | None = None
         #: Of the requests of the run's storlets.
         self._nesting: Nesting | None = None
 
-    def begin(self, storlets: Sequence[str], run_id: str) -> None:
+    def begin(self, storlets: Sequence[str], run_id: str, rule: str = "") -> None:
         """The run of ``storlets`` begins.
 
+        :param rule: the rule that has decided it, or a run that it is in; empty if none has.
         :raises Unprocessable: it would be a cycle, or too deep in other runs.
         """
         # Not for a client's run: it is in no other, and most storlets send no requests.
         if is_inner(self._environ):
-            self._nesting = nesting_of(self._environ).inside(storlets, run_id)
-        self._run = storlets, run_id
+            self._nesting = nesting_of(self._environ).inside(storlets, run_id, rule)
+        self._run = storlets, run_id, rule
 
     def of_step(self, step: Step, limits: ServiceLimits) -> Services | None:
         """The services of a step's storlet; ``None`` if it has none."""

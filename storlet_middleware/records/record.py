@@ -50,7 +50,7 @@ class Seen(Enum):
     """The callers that see a field of their own runs; owners of the account see all fields."""
 
     CALLER = "caller"
-    #: Not if a rule decided the run.
+    #: Not if a rule decided the run, or one that it is in.
     WITHOUT_RULE = "caller, unless a rule decided"
     #: Not if the text may quote what the storlet read, or describe its input.
     OWN_TEXT = "caller, unless it quotes data"
@@ -148,7 +148,10 @@ class Record:
         default=())
     etag: str = _row(
         Kind.TEXT, Seen.OWNER, "ETag of the object that was read", default="")
-    rule: str = _row(Kind.TEXT, Seen.OWNER, "the rule that decided the run", default="")
+    rule: str = _row(
+        Kind.TEXT, Seen.OWNER,
+        "the rule that decided the run; of an inner run, else that of the run that it is in",
+        default="")
     undoes_rule: bool = _row(
         Kind.FLAG, Seen.OWNER, "the first storlets reverse those that ran at the upload",
         default=False)

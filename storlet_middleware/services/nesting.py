@@ -8,7 +8,8 @@ set, has what all of them share:
 * the pace: runs inside each other have one rate of operations, not one each, and an inner run
   counts as several operations;
 * the cancellation: when a run ends, what its storlet has started ends;
-* the id of the run that has sent the request, for the records.
+* the id of the run that has sent the request, and the rule that has decided it, for the records: an
+  inner run of a rule's storlet shows the caller as little as the run of the rule.
 """
 
 from __future__ import annotations
@@ -57,19 +58,22 @@ class Nesting:
 
     :param chain: the names of their storlets, the outer run first; empty for a client's request.
     :param parent: the id of the run whose storlet has sent the request, or of the distribution.
+    :param rule: the rule that has decided that run, or one that it is in; empty if none has.
     """
 
     chain: tuple[str, ...] = ()
     depth: int = 0
     parent: str = ""
+    rule: str = ""
     pace: OperationPace = field(default_factory=OperationPace, compare=False)
     cancellation: Cancellation = field(default_factory=Cancellation, compare=False)
 
-    def inside(self, storlets: Iterable[str], run_id: str = "") -> Nesting:
+    def inside(self, storlets: Iterable[str], run_id: str = "", rule: str = "") -> Nesting:
         """The nesting of the requests that the run ``run_id`` of ``storlets`` makes.
 
         An inner run is charged to the pace.
 
+        :param rule: see the class.
         :raises Unprocessable: a storlet would run in a run of itself, or the runs are too deep.
         """
         names = tuple(storlets)
@@ -89,7 +93,8 @@ class Nesting:
         if self.depth:
             self.pace.charge(RUN_OPERATIONS - 1)
         cancellation = Cancellation(self.cancellation)
-        return Nesting(self.chain + names, self.depth + 1, run_id, self.pace, cancellation)
+        chain, depth = self.chain + names, self.depth + 1
+        return Nesting(chain, depth, run_id, rule or self.rule, self.pace, cancellation)
 
     def of_flow(self, run_id: str) -> Nesting:
         """The nesting of the requests of a flow with this id, which is no run itself."""
@@ -113,6 +118,12 @@ def parent_of(environ: Mapping[str, Any]) -> str:
     """The id of the run or the distribution that has made the request; empty for a client's."""
     found: Nesting | None = environ.get(_KEY)
     return "" if found is None else found.parent
+
+
+def rule_of(environ: Mapping[str, Any]) -> str:
+    """The rule that has decided a run that the request is made in; empty if none has."""
+    found: Nesting | None = environ.get(_KEY)
+    return "" if found is None else found.rule
 
 
 def nesting_of(environ: Mapping[str, Any]) -> Nesting:

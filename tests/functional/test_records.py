@@ -9,19 +9,31 @@ from typing import Any
 
 import pytest
 
-from tests.functional.wards import RULES, make_ward
+from tests.functional.wards import CONTENT, MASKED, RULES, make_ward
 from tests.support import bundles
 from tests.support.accounts import prepare_account, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client
 from tests.support.proxies import other_proxy
-from tests.support.storlets import LANGUAGES, Tool, Toolbox
+from tests.support.storlets import LANGUAGES, Tool, Toolbox, declaration
 from tests.support.waiting import retry_until
 
 _WISH = "X-Account-Meta-Storlet-Records"
 _READ = "X-Account-Access-Control"
 #: A record is written at the latest then.
 _SECONDS = 5
+#: Masks its input with another storlet.
+RELAY = b"""
+from storlet import services
+
+class Relay:
+    def __init__(self, logger):
+        pass
+
+    def __call__(self, in_files, out_files, params):
+        with services.call("mask.py", in_files[0].read(), {"word": "SECRET"}) as result:
+            out_files[0].write(result.read())
+"""
 _OWNER = "test:tester"
 
 
@@ -292,6 +304,33 @@ def test_a_caller_under_a_rule_does_not_see_what_the_rule_hides(users: dict[str,
     # A search does not find out what the caller does not see.
     assert listed(ward.researcher, f"&storlet={name}") == []
     assert listed(ward.admin, f"&storlet={name}") != []
+    assert ward.admin.post("", {_WISH: "", _READ: ""}).status == 204
+
+
+def test_a_caller_under_a_rule_does_not_see_the_input_of_what_its_storlet_calls(
+    users: dict[str, Client],
+) -> None:
+    ward = make_ward(users)
+    headers = declaration("python", "relay.Relay", Services="call")
+    assert ward.admin.put("storlet/relay.py", RELAY, headers).status == 201
+    ward.rule(RULES.replace("mask.py", "relay.py"))
+    assert ward.admin.post("", {_WISH: "all"}).status == 204
+    readers = json.dumps({"read-only": [ward.researcher.user]})
+    assert ward.admin.post("", {_READ: readers}).status == 204
+    answer = ward.researcher.get("patients/a.csv")
+    assert (answer.status, answer.body) == (200, MASKED), answer
+    record_of(ward.researcher, answer)
+    run = answer.headers["X-Storlet-Invocation"]
+
+    def inner_of(client: Client) -> dict[str, Any]:
+        (inner,) = (each for each in listed(client) if each.get("parent") == run)
+        return inner
+
+    full, mine = inner_of(ward.admin), inner_of(ward.researcher)
+    assert (full["rule"], full["bytes_in"]) == ("hide", len(CONTENT))
+    hidden = {"rule", "storlets", "parameters", "bytes_in", "bytes_out", "output_sha256"}
+    assert hidden <= set(full)
+    assert not hidden & set(mine)
     assert ward.admin.post("", {_WISH: "", _READ: ""}).status == 204
 
 

@@ -15,6 +15,7 @@ from storlet_middleware.services.nesting import (
     is_inner,
     nesting_of,
     parent_of,
+    rule_of,
 )
 from storlet_middleware.wsgi.disconnect import CANCELLATION
 
@@ -31,6 +32,16 @@ def test_the_chain_travels_in_the_environment() -> None:
     inside.put(environ)
     assert nesting_of(environ) == inside
     assert (is_inner(environ), parent_of(environ)) == (True, "tx-1")
+
+
+def test_a_run_inside_a_rules_run_is_of_this_rule() -> None:
+    environ: dict[str, object] = {}
+    assert rule_of(environ) == ""
+    outer = Nesting().inside(["a.py"], "tx-1", "hide")
+    outer.inside(["b.py"], "tx-2").inside(["c.py"], "tx-3").put(environ)
+    assert rule_of(environ) == "hide"
+    outer.inside(["b.py"], "tx-2", "own").put(environ)
+    assert rule_of(environ) == "own"
 
 
 def test_a_cycle_is_refused_by_name() -> None:
