@@ -15,7 +15,6 @@ _FLAGS = (
     # Quick start and a small process: measured 21 to 24 MiB idle.
     "-Xshare:auto",
     "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
     # By default the initial heap is a 64th of the host's memory, independent of the storlet's
     # needs.
     "-Xms8m",
@@ -27,10 +26,21 @@ _FLAGS = (
     # JDK 17 takes the encoding from the locale, and a sandbox has none.
     "-Dfile.encoding=UTF-8",
 )
+_BOTH_COMPILERS = (
+    # One thread of each: by default their number grows with that of the host's processors.
+    "-XX:CICompilerCount=2",
+    # The size with one compiler; by default it would be 240 MB.
+    "-XX:ReservedCodeCacheSize=48m",
+)
+_FIRST_COMPILER = ("-XX:TieredStopAtLevel=1",)
+"""The second compiler makes storlets that compute twice as fast, and takes 12 MB."""
 WORKING_DIRECTORY = "/tmp"  # noqa: S108  the JVM's own default
 _HEAP_MIN_BYTES = 16 * MIB
 _BESIDE_HEAP_BYTES = 32 * MIB
-"""Memory of a small JVM beside its heap: classes, compiled code, stacks, the collector's data."""
+"""Memory of a JVM beside its heap: classes, compiled code, compilers, stacks, the collector's data.
+
+Measured without mapped files: 18 MB with the first compiler only, 30 MB with both while they work.
+"""
 
 
 class JavaRuntime:
@@ -65,10 +75,13 @@ class JavaRuntime:
     def command(self, load: Load, channel: int = CHANNEL) -> list[str]:
         """The command line of the JVM."""
         path = self._paths.execution_path(load)
+        share_bytes = load.limits.memory_bytes // self.workers_max(load)
+        is_small = 0 < share_bytes < self._share.memory_bytes
         return [
             self._java,
             *_FLAGS,
-            *_heap(load.limits.memory_bytes // self.workers_max(load)),
+            *(_FIRST_COMPILER if is_small else _BOTH_COMPILERS),
+            *_heap(share_bytes),
             f"-Djava.library.path={self._library}",
             f"-Djava.io.tmpdir={os.environ.get('TMPDIR', WORKING_DIRECTORY)}",
             "-cp",

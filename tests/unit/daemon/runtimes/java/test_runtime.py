@@ -73,6 +73,18 @@ def test_the_heaps_of_all_jvms_fit_into_the_storlets_memory_limit(
     assert workers * heap_mib <= memory_mib
 
 
+@pytest.mark.parametrize(
+    ("memory_mib", "has_both"), [(0, True), (64, False), (127, False), (128, True), (512, True)]
+)
+def test_a_jvm_with_a_small_share_of_memory_has_one_compiler(
+    memory_mib: int, has_both: bool
+) -> None:
+    command = java().command(limited(memory_bytes=memory_mib * MIB))
+    assert ("-XX:TieredStopAtLevel=1" not in command) == has_both
+    assert ("-XX:CICompilerCount=2" in command) == has_both
+    assert ("-XX:ReservedCodeCacheSize=48m" in command) == has_both
+
+
 def test_a_heap_is_never_too_small_to_start() -> None:
     assert "-Xmx16777216" in java().command(limited(memory_bytes=1))
     assert not any(word.startswith("-Xmx") for word in java().command(load_of()))
