@@ -143,6 +143,29 @@ def test_fixity(owner: Client, container: str, text: str, ward: Ward) -> None:
     }
 
 
+def test_fixity_against_a_manifest(owner: Client, container: str, text: str) -> None:
+    sha256 = hashlib.sha256(TEXT).hexdigest()
+    manifest = f"{container}/manifest-sha256.txt"
+    assert owner.put(manifest, f"{sha256}  data/text.txt\n".encode()).status == 201
+    extra = {"X-Storlet-Extra-Resources": f"/{manifest}"}
+    answer = owner.get(text, run_headers("std:fixity", {"path": "data/text.txt"}) | extra)
+    assert (answer.status, json.loads(answer.body)["matches"]) == (200, True)
+    checked = {"path": "data/text.txt", "mode": "fail", "output": "data"}
+    target = f"{container}/from a bag"
+    run = run_headers("std:fixity", checked) | extra
+    assert owner.put(target, b"", run | {"X-Copy-From": text}).status == 201
+    assert owner.get(target).body == TEXT
+    other = f"{container}/other"
+    assert owner.put(other, TEXT + b"more").status == 201
+    refused = owner.put(f"{container}/changed", b"", run | {"X-Copy-From": other})
+    assert (refused.status, refused.error) == (422, "storlet.failed")
+    assert f", not {sha256}" in refused.text
+    assert owner.get(f"{container}/changed").status == 404
+    absent = owner.get(text, run_headers("std:fixity", {"path": "text.txt"}) | extra)
+    assert (absent.status, absent.error) == (422, "storlet.failed")
+    assert "manifest: 'text.txt' is not there" in absent.text
+
+
 def test_compress_and_decompress(owner: Client, container: str, text: str, ward: Ward) -> None:
     small, back = f"{container}/small", f"{container}/back"
     answer = got(owner, text, "std:compress", format="xz", policy="best")
@@ -224,10 +247,33 @@ def test_text(owner: Client, container: str, text: str) -> None:
     unique = copied(owner, text, f"{container}/unique", "std:text", do="uniq", counts="true")
     assert unique.text == f"the first line\t2000\n{HEBREW}\t2\nthe last line\t1\n"
     assert unique.headers["Content-Type"] == "text/csv"
-    refused = owner.get(text, run_headers("std:text", {"do": "sort", "lines": "3"}))
+    refused = owner.get(text, run_headers("std:text", {"do": "shuffle", "lines": "3"}))
     assert (refused.status, refused.error) == (400, "bad_request")
-    assert "parameter 'do': 'sort': want one of to-utf8, head" in refused.text
+    assert "parameter 'do': 'shuffle': want one of to-utf8, head" in refused.text
     assert "parameter 'lines': unknown" in refused.text
+
+
+def test_sorted_and_split_text(owner: Client, container: str) -> None:
+    numbers, head = f"{container}/numbers", f"{container}/head"
+    assert owner.put(numbers, b"10\n9\n-1\n9").status == 201
+    assert got(owner, numbers, "std:text", do="sort").body == b"-1\n10\n9\n9\n"
+    largest = copied(
+        owner, numbers, f"{container}/largest", "std:text", do="sort", by="number", reverse="true"
+    )
+    assert largest.body == b"10\n9\n9\n-1\n"
+    run = run_headers("std:text", {"do": "split", "count": "1"})
+    rest = f"{container}/rest"
+    answer = owner.get(numbers, run | {"X-Storlet-Output": f"/{head}, /{rest}"})
+    assert (answer.status, answer.body) == (200, b"10\n")
+    assert (owner.get(head).body, owner.get(rest).body) == (b"9\n", b"-1\n9\n")
+    # A text that cannot be sorted stores nothing.
+    target = f"{container}/unsorted"
+    words = run_headers("std:text", {"do": "sort", "by": "number"}) | {"X-Copy-From": head}
+    assert owner.put(head, b"1\nword\n").status == 201
+    refused = owner.put(target, b"", words)
+    assert (refused.status, refused.error) == (422, "storlet.failed")
+    assert "sort: line 2 is no number: 'word'" in refused.text
+    assert owner.get(target).status == 404
 
 
 def test_aggregate(owner: Client, container: str) -> None:
@@ -623,7 +669,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 26
+    assert len(commands) == 27
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],

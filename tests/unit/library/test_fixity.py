@@ -49,9 +49,9 @@ def report(data: bytes, **parameters: str) -> dict[str, Any]:
     return found
 
 
-def failure(**parameters: str) -> str:
+def failure(*further: bytes, **parameters: str) -> str:
     with pytest.raises(STORLET.module.FixityError) as caught:
-        STORLET.run(DATA, parameters)
+        STORLET.run(DATA, parameters, further=further)
     return str(caught.value)
 
 
@@ -134,6 +134,75 @@ def test_all_faults_of_the_parameters_are_reported_at_once() -> None:
         "expected: md5: md5 has 32 hexadecimal digits",
         "output=data: has no report: set mode=fail",
     ]
-    assert failure(mode="fail") == "mode=fail: there is no digest in expected"
+    assert failure(mode="fail") == "mode=fail: there is no digest in expected, and no manifest"
     twice = failure(expected="crc32:00000000,crc32:d87f7e0c")
     assert twice == "expected: crc32 has two digests"
+
+
+MD5 = digest("md5", DATA)
+OTHER = digest("sha256", b"other")
+
+
+@pytest.mark.parametrize(
+    ("line", "path"),
+    [
+        (f"{SHA256}  data/a b.txt", "data/a b.txt"),
+        (f"{SHA256.upper()} *./data/a", "data/a"),
+        (f"{SHA256}\tdata/a\r", "./data/a"),
+        (f"\ufeff{SHA256}  data/a", "data/a"),
+        (f"{SHA256}  data/50%25%0Aoff", "data/50%\noff"),
+        (f"{SHA256}  data/50%25", "data/50%25"),
+        (f"\\{SHA256}  data/a\\nb\\\\c", "data/a\nb\\c"),
+        (f"SHA256 (data/a) = {SHA256}", "data/a"),
+        (f"SHA2-256(data/a)= {SHA256}", "data/a"),
+        (f"SHA-256 (data/(1)) = {SHA256}", "data/(1)"),
+    ],
+)
+def test_lists_of_digests(line: str, path: str) -> None:
+    lines = f"{line}\n{OTHER}  data/other\n".encode()
+    ran = STORLET.run(DATA, {"path": path}, further=[lines])
+    found = json.loads(ran.output)
+    assert (found["digests"], found["matches"]) == ({"sha256": SHA256}, True)
+    wrong = lines.replace(SHA256.encode(), OTHER.encode())
+    wrong = wrong.replace(SHA256.upper().encode(), OTHER.encode())
+    assert f"sha256 is {SHA256}, not {OTHER}" in failure(wrong, path=path, mode="fail")
+
+
+def test_several_manifests_and_an_expected_digest() -> None:
+    lists = [f"{MD5}  a\n".encode(), f"{SHA256}  a\n\n{SHA256}  ./a".encode()]
+    given = {"path": "a", "expected": "crc32:d87f7e0c", "mode": "fail", "output": "data"}
+    assert STORLET.run(DATA, given, further=lists).output == DATA
+    assert "expected: sha256 has two digests" in failure(
+        *lists, path="a", expected=f"sha256:{OTHER}"
+    )
+
+
+def test_a_wanted_algorithm_decides_among_those_with_as_many_digits() -> None:
+    lines = f"{digest('blake3', DATA)}  a\n".encode()
+    ran = STORLET.run(DATA, {"path": "a", "algorithms": "blake3"}, further=[lines])
+    assert json.loads(ran.output)["matches"] is True
+    ran = STORLET.run(DATA, {"path": "a"}, further=[lines])
+    assert json.loads(ran.output)["wrong"] == ["sha256"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "fault"),
+    [
+        (b"", "manifest: 'a' is not there"),
+        (f"{SHA256}  A\n".encode(), "manifest: 'a' is not there"),
+        (f"{SHA256}  a\n{OTHER}  a\n".encode(), "line 2: 'a' is there with two digests"),
+        (f"{SHA256}  a\nno list\n".encode(), "line 2: want a digest and a name"),
+        (f"{SHA256}\n".encode(), "line 1: want a digest and a name"),
+        (b"abc  a\n", "line 1: 3 digits: no digest of md5"),
+        (f"MD5 (a) = {SHA256}\n".encode(), "line 1: 64 digits of md5: no digest"),
+        (SHA256.encode() + b"  \xff\n", "line 1 is not UTF-8"),
+        (SHA256.encode() + b"  " + b"a" * (64 << 10), "line 1 has more than 65536 bytes"),
+    ],
+)
+def test_bad_lists_are_refused(lines: bytes, fault: str) -> None:
+    assert fault in failure(lines, path="a")
+
+
+def test_a_manifest_and_a_path_belong_together() -> None:
+    assert "path: is the object's name in a manifest" in failure(path="a")
+    assert "path: is the object's name in a manifest" in failure(b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import tracemalloc
 from collections import Counter
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet, shared
+from tests.unit.library.support import LibraryStorlet, Target, shared
 
 STORLET = LibraryStorlet("text")
 BLOCKS_OF_LINES = shared("line_blocks")
@@ -158,3 +159,62 @@ def test_half_of_a_surrogate_pair_is_an_error() -> None:
     text = "\ud800".encode("utf-7", "surrogatepass")
     assert "half of a surrogate pair" in failure(text, do="to-utf8", charset="utf-7")
     assert output(text, do="to-utf8", charset="utf-7", errors="replace") == b"?"
+
+
+@given(text=TEXTS, block=BLOCKS, reverse=st.booleans())
+def test_sort_by_bytes(text: bytes, block: int, reverse: bool) -> None:
+    expected = sorted(lines_of(text), reverse=reverse)
+    assert output(text, block, do="sort", reverse=reverse) == joined(expected)
+
+
+NUMBERS = st.sampled_from(["0", "-0", "1", "1.0", " 2 ", "-3.5", "1e3", "999", "+7", "inf", "-inf"])
+
+
+@given(lines=st.lists(NUMBERS), block=BLOCKS, reverse=st.booleans())
+def test_sort_by_number_keeps_equal_ones_in_their_order(
+    lines: list[str], block: int, reverse: bool
+) -> None:
+    text = "\n".join(lines).encode()
+    expected = [line.encode() for line in sorted(lines, key=float, reverse=reverse)]
+    found = output(text, block, do="sort", by="number", reverse=reverse)
+    assert found == joined(expected)
+
+
+@pytest.mark.parametrize("line", ["", "x", "1_0", "nan", "-nan", "snan", "0x1", "1 2", "\u0661"])
+def test_a_line_that_is_no_number_is_named(line: str) -> None:
+    text = f"1\n{line}\n2\n".encode()
+    assert "sort: line 2 is no number" in failure(text, do="sort", by="number")
+
+
+def test_sort_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(STORLET.module, "MOST_KEPT_BYTES", 6)
+    assert output(b"c\nb\na\n", do="sort") == b"a\nb\nc\n"
+    assert "sort: the text has more than 6 bytes" in failure(b"c\nb\naa\n", do="sort")
+    monkeypatch.setattr(STORLET.module, "MOST_SORTED_LINES", 2)
+    assert "or 2 lines" in failure(b"c\nb\na\n", do="sort")
+
+
+def parts_of(text: bytes, block: int, outputs: int, **parameters: object) -> list[bytes]:
+    """The outputs of a run."""
+    targets = [Target() for _ in range(outputs)]
+    values = STORLET.values({name: str(value) for name, value in parameters.items()})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(BLOCKS_OF_LINES, "BLOCK_BYTES", block)
+        STORLET.module.Text(None)([io.BytesIO(text)], targets, values)
+    return [bytes(target.data) for target in targets]
+
+
+@given(text=TEXTS, block=BLOCKS, outputs=st.integers(1, 4), count=st.integers(1, 4))
+def test_split(text: bytes, block: int, outputs: int, count: int) -> None:
+    lines = lines_of(text)
+    starts = [place * count for place in range(outputs)]
+    ends = [*starts[1:], len(lines)]
+    expected = [joined(lines[start:end]) for start, end in zip(starts, ends, strict=True)]
+    assert parts_of(text, block, outputs, do="split", count=count) == expected
+
+
+def test_bad_numbers_of_outputs_are_refused() -> None:
+    with pytest.raises(STORLET.module.TextError, match="do=head has one output"):
+        parts_of(b"a\n", 8, 2, do="head")
+    with pytest.raises(STORLET.module.TextError, match="split: count: want 1 line"):
+        parts_of(b"a\n", 8, 2, do="split", count=0)

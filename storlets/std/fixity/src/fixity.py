@@ -16,6 +16,7 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from typing import Any
 
+import digest_manifest
 import packages
 
 BLOCK_BYTES = 1 << 20
@@ -40,7 +41,7 @@ class Fixity:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         source, target = in_files[0], out_files[0]
-        expected, names = wanted(params)
+        expected, names = wanted(params, in_files[1:])
         is_copied = params["output"] == "data"
         target.set_metadata(
             source.get_metadata() if is_copied else {"Content-Type": "application/json"}
@@ -55,19 +56,31 @@ class Fixity:
             target.write(report(size, found, expected, wrong))
 
 
-def wanted(params: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+def wanted(params: dict[str, str], manifests: list[Any]) -> tuple[dict[str, str], list[str]]:
     """The expected digests by algorithm, and all algorithms to compute.
 
-    :raises FixityError: with every fault of the parameters.
+    :param manifests: further inputs: lists of digests, each of which has the object.
+    :raises FixityError: with every fault of the parameters and the lists.
     """
     faults: list[str] = []
     names: list[str] = []
+    if bool(manifests) != bool(params["path"]):
+        faults.append(
+            "path: is the object's name in a manifest, which is the second input: want both"
+        )
     for name in words(params["algorithms"]):
         if name not in DIGITS:
             faults.append(f"algorithms: {name}: unknown: want some of {', '.join(DIGITS)}")
         names.append(name)
     expected: dict[str, str] = {}
-    for word in words(params["expected"]):
+    given = words(params["expected"])
+    for lines in manifests if params["path"] else ():
+        try:
+            found = digest_manifest.expected_of(lines, params["path"], DIGITS, names)
+            given.append(":".join(found))
+        except digest_manifest.ManifestError as error:
+            faults.append(str(error))
+    for word in given:
         name, _, digest = word.partition(":")
         if name not in DIGITS:
             faults.append(
@@ -84,8 +97,8 @@ def wanted(params: dict[str, str]) -> tuple[dict[str, str], list[str]]:
                 digest_of(name)
         except packages.PackageError as error:
             faults.append(f"algorithms: {error}")
-    if params["mode"] == "fail" and not expected:
-        faults.append("mode=fail: there is no digest in expected")
+    if params["mode"] == "fail" and not expected and not manifests:
+        faults.append("mode=fail: there is no digest in expected, and no manifest")
     if params["output"] == "data" and params["mode"] != "fail":
         faults.append("output=data: has no report: set mode=fail")
     if faults:

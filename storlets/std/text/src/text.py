@@ -3,6 +3,7 @@
 All but ``to-utf8`` work on bytes: a line ends with a line feed, a word with ASCII white space.  A
 last line without an end gets one, so that outputs of several objects can be concatenated.  Blocks
 are counted and split as a whole; there is a step of Python for each line only where lines differ.
+``sort`` keeps all lines in memory, up to a bound.
 """
 
 from __future__ import annotations
@@ -13,14 +14,19 @@ import math
 import random
 from collections import deque
 from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
 from itertools import groupby
 from typing import Any
 
 import line_blocks
 from parameters import is_true
 
-#: Bound of the lines that ``tail`` and ``sample`` keep.
+#: Bound of the lines that ``sort``, ``tail`` and ``sample`` keep.
 MOST_KEPT_BYTES = 32 << 20
+#: Bound of the number of lines that ``sort`` keeps: each takes 100 bytes beside its own.
+MOST_SORTED_LINES = 1_000_000
+#: Bound of the part of a line in an error, in characters.
+SHOWN = 40
 #: No charsets of stored text; they cannot be decoded piece by piece.
 NO_CHARSETS = ("idna", "punycode", "undefined")
 SPACE = b" \t\n\r\x0b\x0c"
@@ -43,6 +49,8 @@ class Text:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         source, target = in_files[0], out_files[0]
         name, count = params["do"], int(params["count"])
+        if len(out_files) > 1 and name != "split":
+            raise TextError(f"do={name} has one output: only do=split has more")
         plain = {"Content-Type": "text/plain; charset=utf-8"}
         if name == "to-utf8":
             output = to_utf8(source, params["charset"], params["errors"])
@@ -59,6 +67,11 @@ class Text:
             output = tail(source, count)
         elif name == "sample":
             output = sample(source, count, int(params["seed"]))
+        elif name == "sort":
+            output = ordered(source, params["by"], is_true(params, "reverse"))
+        elif name == "split":
+            split(source, out_files, count)
+            return
         else:
             output = uniq(source, is_true(params, "counts"))
         for block in output:
@@ -195,6 +208,68 @@ def uniq(source: Any, is_counted: bool) -> Iterator[bytes]:
         yield b"".join(output)
     if is_counted and previous is not None:
         yield b"%s\t%d\n" % (previous, number)
+
+
+def ordered(source: Any, by: str, is_reversed: bool) -> Iterator[bytes]:
+    """All lines in the order of their bytes or numbers; equal ones in the order of the text."""
+    lines: list[bytes] = []
+    size = 0
+    for block in line_blocks.whole_lines(source):
+        size += len(block)
+        lines += block.split(b"\n")
+        lines.pop()
+        if size > MOST_KEPT_BYTES or len(lines) > MOST_SORTED_LINES:
+            raise TextError(
+                f"sort: the text has more than {MOST_KEPT_BYTES} bytes or {MOST_SORTED_LINES} lines"
+            )
+    if by == "number":
+        numbers = [number_of(line, place) for place, line in enumerate(lines, 1)]
+        places = sorted(range(len(lines)), key=numbers.__getitem__, reverse=is_reversed)
+        lines = [lines[place] for place in places]
+    else:
+        lines.sort(reverse=is_reversed)
+    if lines:
+        yield b"\n".join(lines) + b"\n"
+
+
+def number_of(line: bytes, place: int) -> Decimal:
+    """The number in a line, for example ``-2``, ``3.5`` or ``1e6``.
+
+    :param place: the number of the line.
+    :raises TextError: it has no number.
+    """
+    text = line.decode("ascii", "replace").strip()
+    try:
+        # Decimal also reads underscores.
+        number = Decimal("" if "_" in text else text)
+    except InvalidOperation:
+        number = Decimal("nan")
+    if number.is_nan():
+        raise TextError(f"sort: line {place} is no number: {text[:SHOWN]!r}")
+    return number
+
+
+def split(source: Any, targets: list[Any], count: int) -> None:
+    """Write the first ``count`` lines to the first output, the next to the second, and so on; the
+    last output has the rest.
+    """
+    if not count:
+        raise TextError("split: count: want 1 line or more for each output")
+    for target in targets:
+        target.set_metadata({})
+    place, left = 0, count
+    last = b"\n"
+    for block in line_blocks.blocks(source):
+        rest = last = block
+        while place < len(targets) - 1 and rest.count(b"\n") >= left:
+            after = rest.split(b"\n", left)[-1]
+            targets[place].write(rest[: len(rest) - len(after)])
+            rest, place, left = after, place + 1, count
+        if place < len(targets) - 1:
+            left -= rest.count(b"\n")
+        targets[place].write(rest)
+    if not last.endswith(b"\n"):
+        targets[place].write(b"\n")
 
 
 def sample(source: Any, count: int, seed: int) -> Iterator[bytes]:
