@@ -201,6 +201,10 @@ def _fail_locally(error: OSError) -> int:
     """A file of this machine cannot be read or written."""
     if error.filename in {None, STANDARD_OUTPUT}:
         _abandon_output()
+        if error.errno == errno.EBADF:
+            closed = f"storlet: {STANDARD_OUTPUT} is closed\n    help: send it to a file or a pipe"
+            click.echo(closed, err=True)
+            return NOT_CONFIGURED
     text = f"storlet: {error.filename or STANDARD_OUTPUT}: {error.strerror}"
     click.echo(in_line(text), err=True)
     if error.errno not in _FULL:
