@@ -19,7 +19,7 @@ from typing import Any
 MOST_LINE_BYTES = 64 * 1024
 _PLAIN = re.compile(r"(\\?)([0-9a-fA-F]+)[ \t]+\*?(.+)")
 _BSD = re.compile(r"(\\?)([A-Za-z0-9-]+) ?\((.+)\) ?= ([0-9a-fA-F]+)")
-_OF_BAGIT = re.compile("%(0[aAdD]|25)")
+_OF_BAGIT = re.compile("%(0[ad]|25)", re.IGNORECASE)
 _OF_GNU = re.compile(r"\\([nr\\])")
 _GNU = {"n": "\n", "r": "\r", "\\": "\\"}
 #: The usual algorithm for a number of digits, where nothing names another one.
