@@ -255,9 +255,9 @@ def from_environment(
     :raises ConfigurationError: there are none, or some are missing.
     """
     environ = os.environ if environ is None else environ
-    if cloud and not (storage_url or token):
-        return _of_cloud(cloud, environ)
     is_option = bool(storage_url or token)
+    if cloud and not is_option:
+        return _of_cloud(cloud, environ)
     storage_url = storage_url or environ.get("OS_STORAGE_URL", "")
     token = token or environ.get("OS_AUTH_TOKEN", "")
     cloud = cloud or environ.get("OS_CLOUD", "")
@@ -265,10 +265,7 @@ def from_environment(
         return Token(storage_url, token)
     if is_option:
         # Another login would be one to another account than that of the option.
-        there, missing = "--os-storage-url", "--os-auth-token"
-        if not storage_url:
-            there, missing = missing, there
-        raise ConfigurationError([f"{there} needs {missing}"])
+        raise _half("--os-storage-url", "--os-auth-token", storage_url)
     if cloud:
         return _of_cloud(cloud, environ)
     if environ.get("OS_AUTH_URL"):
@@ -276,12 +273,7 @@ def from_environment(
     if any(environ.get(name) for name in _V1):
         return _of_v1(environ)
     if storage_url or token:
-        there, missing = (
-            ("OS_STORAGE_URL", "OS_AUTH_TOKEN")
-            if storage_url
-            else ("OS_AUTH_TOKEN", "OS_STORAGE_URL")
-        )
-        raise ConfigurationError([f"{there} needs {missing}"])
+        raise _half("OS_STORAGE_URL", "OS_AUTH_TOKEN", storage_url)
     raise ConfigurationError(
         [
             (
@@ -290,6 +282,12 @@ def from_environment(
             )
         ]
     )
+
+
+def _half(of_url: str, of_token: str, storage_url: str) -> ConfigurationError:
+    """A URL without a token, or a token without a URL, by the names of both."""
+    there, missing = (of_url, of_token) if storage_url else (of_token, of_url)
+    return ConfigurationError([f"{there} needs {missing}"])
 
 
 _V1 = {"ST_AUTH": "the authentication URL", "ST_USER": "account:user", "ST_KEY": "the password"}

@@ -353,8 +353,8 @@ def _missing(session: Session, cluster: Info, name: str, kind: str = "storlet") 
     objects = [row["name"] for row in rows if "name" in row]
     if kind == "bundle" and name in objects:
         return NotThere(f"{name} is a plain file: only bundles ('storlet build') have versions")
-    known = [each.removesuffix(BUNDLE) for each in objects]
-    near = difflib.get_close_matches(name.removesuffix(BUNDLE), known, 1)
+    known = [name_of_runs(each) for each in objects]
+    near = difflib.get_close_matches(name_of_runs(name), known, 1)
     hint = f"did you mean {near[0]}?" if near else "'storlet list' has all of the account"
     return NotThere(f"there is no {kind} {name}: {hint}")
 
@@ -368,7 +368,7 @@ def _objects_of(name: str) -> tuple[str, ...]:
 def _bundle_object(name: str) -> str:
     """The object of a bundle, which is named as in :func:`show`."""
     _require_name(name)
-    return name.removesuffix(BUNDLE) + BUNDLE
+    return name_of_runs(name) + BUNDLE
 
 
 def _require_name(name: str) -> None:

@@ -11,7 +11,7 @@ from storlet_client.bundle import manifest
 from storlet_client.diagnosis.check import Check, command
 from storlet_client.errors import NotThere, Refused
 from storlet_client.exchange import Call, Flow
-from storlet_client.operations import BUNDLE, Info, Storlet
+from storlet_client.operations import BUNDLE, Info, Storlet, name_of_runs
 from storlet_client.session import Session
 
 _FORBIDDEN, _NOT_FOUND = 403, 404
@@ -32,7 +32,7 @@ def checks_of(session: Session, cluster: Info, deployed: Sequence[Storlet]) -> F
         found += yield from _of_files(session, storlet, cluster)
         unfit = yield from _of_engine(session, storlet, cluster)
         found += unfit
-        record = refusals.get(storlet.name.removesuffix(BUNDLE))
+        record = refusals.get(name_of_runs(storlet.name))
         # With another engine, each run is refused before the code is loaded.
         if record is not None and not unfit:
             found += yield from _of_code(session, storlet, record)
@@ -112,7 +112,7 @@ def _refusals(session: Session, cluster: Info) -> Flow[dict[str, Record]]:
     newest: dict[str, Record] = {}
     for record in records:
         name = _failed_part(record).get("name", "").partition("@")[0]
-        newest.setdefault(name.removesuffix(BUNDLE), record)
+        newest.setdefault(name_of_runs(name), record)
     return newest
 
 
@@ -125,7 +125,7 @@ def _failed_part(record: Record) -> Mapping[str, str]:
 
 def _of_code(session: Session, storlet: Storlet, record: Record) -> Flow[list[Check]]:
     """A failure to load, unless the code was replaced since."""
-    name, failed = storlet.name.removesuffix(BUNDLE), _failed_part(record)
+    name, failed = name_of_runs(storlet.name), _failed_part(record)
     if storlet.name.endswith(BUNDLE):
         try:
             kept = yield from operations.versions(session, storlet.name)
