@@ -53,6 +53,8 @@ _REPLACED: Final = 412
 #: Where storlets have run that have no services.
 _WITHOUT_EFFECT: Final = ("", "object")
 _MESSAGE_BYTES: Final = 2048
+#: Content type of Swift's own texts, which repeat the status as HTML.
+_OF_SWIFT: Final = "text/html"
 #: Results for each worker that may wait to be read.
 _WINDOW: Final = 4
 
@@ -297,6 +299,8 @@ def _refused(path: ObjectPath, answer: Answer, status: int) -> Outcome:
     finally:
         close_if_possible(answer.chunks)
     message = " ".join(text[:_MESSAGE_BYTES].decode("utf-8", "replace").split())
+    if answer.header("content-type").startswith(_OF_SWIFT):
+        message = answer.status
     if not code:
         code = errors.SWIFT_REFUSED if status < 500 else errors.BACKEND_FAILED
         message = answer.status

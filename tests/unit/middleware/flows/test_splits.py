@@ -121,6 +121,13 @@ def test_what_has_not_run_is_repeated_until_the_pauses_end() -> None:
     assert (outcome_of(requests).code, requests.sent) == ("node.busy", 6)
 
 
+def test_a_text_of_swift_is_the_status_and_no_html() -> None:
+    headers = [("Content-Type", "text/html; charset=UTF-8"), ("X-Storlet-Error", "input.not_found")]
+    body = b"<html><h1>Not Found</h1><p>The resource could not be found.</p></html>"
+    outcome = outcome_of(Requests(Answer("404 Not Found", headers, [body])))
+    assert (outcome.code, outcome.message) == ("input.not_found", "404 Not Found")
+
+
 class SlowRequests(Requests):
     """Each takes a while until its node has it, and then an hour; notes what happens."""
 
