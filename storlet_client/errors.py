@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import html
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 
 #: Headers of an error.
@@ -80,7 +81,7 @@ class Refused(StorletsError):
         self.request = request
         self.status = status
         self.code = headers.get(ERROR, "")
-        self.message = _plain(body) or _REASONS.get(status, "the server states no reason")
+        self.message = plain(body) or reason(status, headers)
         self.invocation = headers.get(INVOCATION, "")
         self.rule = headers.get(RULE, "")
         self.transaction = headers.get(_TRANSACTION, "")
@@ -107,12 +108,30 @@ _REASONS = {
 }
 
 
-def _plain(body: str) -> str:
-    """The text of an error; Swift writes some as HTML."""
-    if not body.lstrip().lower().startswith("<html"):
+def reason(status: int, headers: Mapping[str, str]) -> str:
+    """The reason of an answer that has none in its body."""
+    place = headers.get("location")
+    if status // 100 == 3 and place:
+        return f"the server is now at {place}: correct the URL"
+    return _REASONS.get(status, "the server states no reason")
+
+
+def plain(body: str) -> str:
+    """The text of an error, which Swift, a proxy or a load balancer may write as a page of HTML."""
+    if not _PAGE.match(body):
         return body.strip()
-    words = re.sub(r"</h1>", ": ", body, flags=re.IGNORECASE)
-    return " ".join(html.unescape(re.sub(r"<[^>]*>", "", words)).split())
+    words = _HEADING.sub(": ", _UNSEEN.sub(" ", body))
+    text = " ".join(html.unescape(_TAG.sub(" ", words)).split()).replace(" : ", ": ").strip(": ")
+    return textwrap.shorten(text, _PAGE_CHARACTERS, placeholder=" ...")
+
+
+_PAGE = re.compile(r"\s*<(!doctype\b|html\b|\?xml\b)", re.IGNORECASE)
+#: Parts of a page that a browser shows elsewhere, or not at all.
+_UNSEEN = re.compile(r"<!--.*?-->|<(head|style|script)\b.*?</\1\s*>", re.IGNORECASE | re.DOTALL)
+_HEADING = re.compile(r"</h\d\s*>", re.IGNORECASE)
+_TAG = re.compile(r"<[^>]*>")
+#: The most of a page that an error has.
+_PAGE_CHARACTERS = 200
 
 
 def _seconds(value: str | None) -> float | None:

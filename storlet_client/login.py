@@ -16,18 +16,22 @@ larger than the rest of this package together.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Union
 
-from storlet_client.errors import ConfigurationError, LoginFailed
+from storlet_client.errors import ConfigurationError, LoginFailed, plain, reason
 from storlet_client.exchange import Answer, Call, Flow
 
 #: The type of Swift in a Keystone catalog.
 _SERVICE = "object-store"
+#: The most of a reason that an error has.
+_REASON_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
@@ -148,9 +152,16 @@ def _require_success(answer: Answer, url: str, who: str) -> None:
             f"{url} refuses {who} ({answer.status}): check user, password and project"
         )
     if answer.status // 100 != 2:
-        raise LoginFailed(
-            f"{url}: {answer.status}: {answer.text.strip()[:200] or 'no reason given'}"
-        )
+        raise LoginFailed(f"{url}: {answer.status}: {_reason(answer)}")
+
+
+def _reason(answer: Answer) -> str:
+    """The reason of an answer in one line; Keystone's are JSON, and those of others often HTML."""
+    text = answer.text
+    with contextlib.suppress(KeyError, TypeError, ValueError):
+        text = str(json.loads(text)["error"]["message"])
+    found = textwrap.shorten(plain(text), _REASON_CHARACTERS, placeholder=" ...")
+    return found or reason(answer.status, answer.headers)
 
 
 # --- identities of Keystone -----------------------------------------------------------------------

@@ -18,6 +18,23 @@ def test_html_becomes_text() -> None:
     assert Refused("GET c/o", 404, {}, body).message == "Not Found: It is <gone>."
 
 
+PROXY = """<!DOCTYPE html>
+<html><head><title>502 Bad Gateway</title><style>h1 { color: red }</style></head>
+<body><center><h1>502 Bad Gateway</h1></center><hr><center>nginx</center><!-- padding --></body>
+</html>
+"""
+
+
+def test_a_page_of_a_proxy_becomes_one_line() -> None:
+    assert Refused("GET c/o", 502, {}, PROXY).message == "502 Bad Gateway: nginx"
+    assert len(Refused("GET c/o", 502, {}, f"<html>{'word ' * 1000}</html>").message) <= 200
+
+
+def test_an_answer_elsewhere_has_the_place() -> None:
+    error = Refused("GET c/o", 301, {"location": "https://h/v1"}, "")
+    assert error.message == "the server is now at https://h/v1: correct the URL"
+
+
 def test_an_answer_without_text_has_the_reason_of_its_status() -> None:
     assert Refused("HEAD c", 403, {}, "").message == "access denied"
 

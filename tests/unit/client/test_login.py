@@ -160,3 +160,28 @@ def test_refused_credentials_are_a_failed_login(server: Server) -> None:
         storlets.info()
     assert "secret-key" not in str(caught.value)
     assert len(server.received) == 1
+
+
+@pytest.mark.parametrize(
+    ("reply", "reason"),
+    [
+        (Reply(503, body=b"<html><h1>Down</h1><p>Come\nback.</p></html>"), "503: Down: Come back."),
+        (Reply(500, body=b'{"error": {"message": "No\\ndatabase.", "code": 500}}'), "500: No database."),
+        (Reply(500, body=b"word " * 1000), "500: word word"),
+        (Reply(404), "404: not found"),
+        (Reply(301, {"Location": "https://h/v3"}), "301: the server is now at https://h/v3: correct"),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("is_keystone", [False, True])
+def test_a_login_that_fails_has_its_reason_in_one_line(
+    server: Server, reply: Reply, reason: str, is_keystone: bool
+) -> None:
+    server.replies["GET", "/auth/v1.0"] = server.replies["POST", "/v3/auth/tokens"] = reply
+    tempauth = Tempauth(server.auth_url, "u", "secret-key")
+    credentials = Keystone(server.url, {}) if is_keystone else tempauth
+    with Storlets(credentials) as storlets, pytest.raises(LoginFailed) as caught:
+        storlets.info()
+    text = str(caught.value)
+    assert reason in text
+    assert len(text.splitlines()) == 1
+    assert len(text) < 300
