@@ -30,7 +30,7 @@ with each released version of the server.
 ``bundle``      the format of bundles: manifest, reproducible archives, verification
 ``builder``     makes bundles from projects
 ``local``       runs the storlet of a project here, without a cluster
-``cli``         the command ``storlet``
+``cli``         the command ``storlet``, whose entry point is ``__main__``
 ``openstack``   the plugin of the OpenStack client
 ``pytest_plugin``  the fixture ``storlet`` for tests of authors
 
@@ -40,9 +40,7 @@ a process, and the runs of a project here need none.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # typing is an import of 10 ms, which runs before any command
 if TYPE_CHECKING:
     from storlet_client.errors import (
         BrokenAnswer,
@@ -91,6 +89,8 @@ if not TYPE_CHECKING:  # else each name would be an attribute of any type
 
     def __getattr__(name: str) -> object:
         if name in __all__:
+            from importlib import import_module  # noqa: PLC0415 - as of typing
+
             for module in _MODULES:
                 found = getattr(import_module(f"{__name__}.{module}"), name, None)
                 if found is not None:

@@ -7,21 +7,41 @@ which passes ``sandboxes`` and the offline checks of rules to :func:`.__main__.m
 
 from __future__ import annotations
 
-from importlib.metadata import PackageNotFoundError, distribution
+import contextlib
+import os
+from collections.abc import Callable
 from typing import Final
 
-from storlet_middleware.cli import __main__ as own
-
 _CLIENT: Final = "storlet-client"
+#: The exit code and the text of an interrupt, as of both commands.
+_INTERRUPTED: Final = 130
+_TEXT: Final = b"storlet: interrupted\n"
 
 
 def main() -> int:
-    """Entry point; return the exit code."""
+    """Entry point; return the exit code.
+
+    The command is imported within the handler of interrupts: a Ctrl-C during the imports would be a
+    traceback.
+    """
+    try:
+        return _command()()
+    except KeyboardInterrupt:
+        with contextlib.suppress(OSError):  # standard error may be closed
+            os.write(2, _TEXT)
+        return _INTERRUPTED
+
+
+def _command() -> Callable[[], int]:
+    from importlib.metadata import PackageNotFoundError, distribution  # noqa: PLC0415 - see main
+
     try:
         # Not the package: a checkout has it without its requirements.
         distribution(_CLIENT)
     except PackageNotFoundError:
-        return own.main()
-    from storlet_client.cli.main import main as both  # noqa: PLC0415 - may be missing
+        from storlet_middleware.cli.__main__ import main as own  # noqa: PLC0415 - see main
 
-    return both()
+        return own
+    from storlet_client.__main__ import main as both  # noqa: PLC0415 - may be missing
+
+    return both
