@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from image_input import NAMES, Reader
-from image_library import explained, library
-from image_request import request_of
+from image_library import DamageLog, explained, library
+from image_request import Request, request_of
 from image_work import changed
 
 HELD_BYTES = 8 << 20
@@ -23,26 +23,36 @@ class Image:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        vips, request = library(), request_of(params)
-        reader, target = Reader(in_files[0]), out_files[0]
-        picture, result = changed(reader, request)
-        target.set_metadata(
-            {
-                "Content-Type": f"image/{picture.format}",
-                "Width": str(result.width),
-                "Height": str(result.height),
-            }
-        )
-        output = Output(target)
-        try:
-            picture.write(result, output.vips_target())
-        except vips.Error as error:
-            reader.require_no_error()
-            output.require_no_error()
-            raise explained(error, NAMES[reader.kind]) from None
-        # The library can succeed without the bytes whose read failed.
+        request = request_of(params)
+        # The library logs what is wrong in a TIFF's JPEG data, also while it computes a turn.
+        with DamageLog() as damage:
+            change(request, Reader(in_files[0]), out_files[0], damage)
+
+
+def change(request: Request, reader: Reader, target: Any, damage: DamageLog) -> None:
+    """Write the picture that ``request`` describes."""
+    vips = library()
+    picture, result = changed(reader, request)
+    target.set_metadata(
+        {
+            "Content-Type": f"image/{picture.format}",
+            "Width": str(result.width),
+            "Height": str(result.height),
+        }
+    )
+    output = Output(target)
+    try:
+        picture.write(result, output.vips_target())
+    except vips.Error as error:
         reader.require_no_error()
-        output.finish()
+        output.require_no_error()
+        raise explained(error, NAMES[reader.kind]) from None
+    # The library can succeed without the bytes whose read failed.
+    reader.require_no_error()
+    damage.require_none()
+    if request.part is None:
+        reader.require_end()
+    output.finish()
 
 
 class Output:

@@ -6,11 +6,16 @@ needed, of a stream all of it is kept in memory.  GIF and WebP are always kept.
 
 from __future__ import annotations
 
+import errno
+import os
+from collections.abc import Callable
 from typing import Any
 
+from image_ends import PngChunks, has_all_pages, is_whole_gif
 from image_library import library
 from image_request import ImageError
 
+_CHUNK_HEAD_BYTES = 8
 #: First bytes of the formats; None is any byte.
 _SIGNATURES: dict[str, tuple[bytes, ...]] = {
     "jpeg": (b"\xff\xd8\xff",),
@@ -20,6 +25,8 @@ _SIGNATURES: dict[str, tuple[bytes, ...]] = {
 }
 _SIGNATURE_BYTES = 12
 BLOCK_BYTES = 1 << 20
+#: Pages of a TIFF, frames of a GIF or WebP.
+MOST_PAGES = 1000
 #: Of an object that must be kept, because its format cannot be read as a stream.
 MOST_KEPT_BYTES = 64 << 20
 #: Of a stream before its first pixel; the library keeps them.
@@ -48,17 +55,27 @@ class Reader:
         self._header_left = 0 if self.can_seek else MOST_HEADER_BYTES
         self.error: Exception | None = None
         self.kind = _kind_of(head)
+        #: Of a stream; of a seekable object its end is looked for afterwards.
+        self._chunks = PngChunks() if self.kind == "png" else None
 
     def vips_source(self) -> Any:
         """The object for a loader of the library."""
         vips = library()
         if self.kind in {"jpeg", "png"} or (self.kind == "tiff" and self.can_seek):
+            if self.kind == "tiff":
+                self._require_all_pages(self._read_at)
+                self._source.seek(0)
             custom = vips.SourceCustom()
             custom.on_read(self._read_for_library)
             if self.can_seek:
                 custom.on_seek(self._seek_for_library)
             return custom
-        return vips.Source.new_from_memory(self._whole())
+        whole = self._whole()
+        if self.kind == "gif" and not is_whole_gif(whole):
+            raise cut_off("gif")
+        if self.kind == "tiff":
+            self._require_all_pages(lambda place, size: whole[place : place + size])
+        return vips.Source.new_from_memory(whole)
 
     def begin_pixels(self) -> None:
         """From now on a stream may have any number of bytes."""
@@ -68,6 +85,33 @@ class Reader:
         """Raise the error of a call from the library."""
         if self.error is not None:
             raise self.error
+
+    def require_end(self) -> None:
+        """Raise :class:`ImageError` if a PNG ends before its last chunk; of other formats the decoders
+        need the end, or :meth:`vips_source` has verified it.
+        """
+        chunks = self._chunks
+        if chunks is None:
+            return
+        if self.can_seek:
+            self._source.seek(0)
+        while not chunks.is_whole:
+            if self.can_seek:
+                self._source.seek(chunks.skipped(), os.SEEK_CUR)
+            block = bytes(self._source.read(_CHUNK_HEAD_BYTES if self.can_seek else BLOCK_BYTES))
+            if not block:
+                raise cut_off("png")
+            chunks.add(block)
+
+    def _require_all_pages(self, read_at: Callable[[int, int], bytes]) -> None:
+        if not has_all_pages(read_at, MOST_PAGES + 1):
+            raise ImageError("the object is damaged: the list of the pages of the TIFF is cut")
+
+    def _read_at(self, place: int, size: int) -> bytes:
+        if place >= self._source.seek(0, os.SEEK_END):
+            return b""
+        self._source.seek(place)
+        return bytes(self._source.read(size))
 
     def _whole(self) -> bytes:
         parts, size = [self._ahead], len(self._ahead)
@@ -96,6 +140,8 @@ class Reader:
             data, self._ahead = self._ahead[:size], self._ahead[size:]
         else:
             data = bytes(self._source.read(size))
+        if self._chunks is not None and not self.can_seek:
+            self._chunks.add(data)
         if self._header_left:
             self._header_left -= len(data)
             if self._header_left <= 0:
@@ -108,8 +154,15 @@ class Reader:
         try:
             return int(self._source.seek(offset, whence))
         except Exception as error:  # raised in the main thread
-            self.error = self.error or error
+            # A place that no object has is damage, which the library explains.
+            if getattr(error, "errno", None) != errno.EINVAL:
+                self.error = self.error or error
             return -1
+
+
+def cut_off(kind: str) -> ImageError:
+    """The error of an object that ends before its mark of the end."""
+    return ImageError(f"the object is damaged: the end of the {NAMES[kind]} is missing")
 
 
 def _kind_of(head: bytes) -> str:

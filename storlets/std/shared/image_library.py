@@ -5,7 +5,9 @@ The settings are variables of the environment, which the library reads when it i
 
 from __future__ import annotations
 
+import logging
 import os
+from types import TracebackType
 from typing import Any
 
 from image_request import ImageError
@@ -26,6 +28,44 @@ else:
     pyvips.cache_set_max(0)
 
 _MOST_MESSAGE = 300
+#: Warnings about pixels of JPEG data.
+_DAMAGE = ("Corrupt JPEG data", "Premature end of JPEG")
+
+
+class DamageLog(logging.Handler):
+    """The first warning about pixels of JPEG data within a TIFF, of which the library has no error.
+
+    It listens within a ``with`` statement.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._found = ""
+        self._logger = logging.getLogger("pyvips")
+
+    def __enter__(self) -> DamageLog:
+        self._logger.addHandler(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._logger.removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = record.getMessage()
+        if not self._found and any(each in text for each in _DAMAGE):
+            self._found = text.removeprefix("VIPS: ")
+
+    def require_none(self) -> None:
+        """
+        :raises ImageError: there was a warning.
+        """
+        if self._found:
+            raise ImageError(f"the object is damaged: {_in_one_line(self._found)}")
 
 
 def library() -> Any:
@@ -42,5 +82,9 @@ def explained(error: Any, kind: str) -> ImageError:
     """An error of the library in one line."""
     lines = dict.fromkeys(line.strip() for line in str(error.detail or "").splitlines())
     text = "; ".join(line for line in lines if line)[:_MOST_MESSAGE] or "its header is cut"
-    shown = "".join(char if char.isprintable() else "?" for char in text)
+    shown = _in_one_line(text)
     return ImageError(f"the object is damaged, or no {kind} that can be read: {shown}")
+
+
+def _in_one_line(text: str) -> str:
+    return "".join(char if char.isprintable() else "?" for char in text)

@@ -18,12 +18,10 @@ from image_geometry import (
     stored_part,
     tiles_of,
 )
-from image_input import NAMES, Reader
+from image_input import MOST_PAGES, NAMES, Reader
 from image_library import explained, library
 from image_request import MILLION, Box, ImageError, Request
 
-#: Pages of a TIFF, frames of a GIF or WebP.
-MOST_PAGES = 1000
 #: Bytes of pixels that a format or a turn makes the library keep.
 MOST_PIXEL_BYTES = 256 << 20
 #: A warning of these decoders is about missing or wrong pixels; one of TIFF is mostly about unknown

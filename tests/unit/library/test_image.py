@@ -329,12 +329,60 @@ DAMAGED = {
 @pytest.mark.parametrize("kind", DAMAGED)
 def test_an_object_that_is_cut_is_an_error(kind: str) -> None:
     data = DAMAGED[kind]
-    # The last bytes of PNG, GIF and TIFF may be after the pixels: marks of the end, tags.
-    most = len(data) - (16 if kind in {"PNG", "GIF"} else 2)
-    for size in (*range(0, 40, 3), *range(40, most, most // 40), most):
+    most = len(data)
+    for size in (*range(0, 40, 3), *range(40, most, most // 40), *range(most - 20, most)):
         for parameters in ({}, {"width": 10, "format": "png"}):
             text = failure(data[:size], **parameters)
             assert text.startswith(("the object is damaged", "the object is no JPEG")), size
+
+
+@pytest.mark.parametrize("storlet", [STORLET, REGION])
+@pytest.mark.parametrize("kind", ["GIF", "TIFF", "WEBP"])
+def test_frames_and_pages_that_are_cut_off_are_missed(kind: str, storlet: LibraryStorlet) -> None:
+    frames = [sample(seed=seed).quantize(64) for seed in (1, 2, 3)]
+    options = {"compression": "tiff_lzw"} if kind == "TIFF" else {}
+    data = saved(frames[0], kind, save_all=True, append_images=frames[1:], **options)
+    for size in range(12, len(data), 1 if kind == "TIFF" else 23):
+        assert "page" in (text := failure(data[:size], storlet)) or "damaged" in text, size
+
+
+@pytest.mark.parametrize("storlet", [STORLET, REGION])
+def test_what_is_behind_the_end_of_a_picture_is_no_damage(storlet: LibraryStorlet) -> None:
+    for kind in ("JPEG", "PNG", "GIF"):
+        assert ran(DAMAGED[kind] + b"something else", storlet)[0] == ran(DAMAGED[kind], storlet)[0]
+    # A mark of the end within another chunk is none.
+    data = saved(sample(), pnginfo=text_of(saved(sample())[-12:].decode("latin-1")))
+    assert ran(data, storlet)[0] == ran(saved(sample()), storlet)[0]
+    assert "the end of the PNG is missing" in failure(data[:-12], storlet)
+
+
+def text_of(value: str) -> PngInfo:
+    found = PngInfo()
+    found.add_text("Comment", value)
+    return found
+
+
+def test_the_end_of_a_gif_is_found_behind_palettes_comments_and_empty_blocks() -> None:
+    data = saved(sample().quantize(64), "GIF", comment=b";" * 300)
+    for more in (b"", b"\0", b"!\xfe\3;;;\0"):
+        whole = data[:-1] + more + b";"
+        assert ran(whole)[0] == ran(data)[0]
+        assert "damaged" in failure(whole[:-1])
+
+
+def test_pixels_that_are_missing_in_jpeg_data_of_a_tiff_are_not_grey() -> None:
+    data = saved(noise((200, 200)), "TIFF", compression="jpeg")
+    with Image.open(io.BytesIO(data)) as image:
+        tags = dict(image.tag_v2)  # type: ignore[attr-defined]
+    place, size = tags[273][0], tags[279][0]
+    for damage in (bytes(size - size // 2), b"\xff\xd9"):
+        changed = bytearray(data)
+        start = place + size // 2
+        changed[start : start + len(damage)] = damage
+        for storlet in (STORLET, REGION):
+            for parameters in ({}, {"rotate": 90}):
+                text = failure(bytes(changed), storlet, **parameters)
+                assert text.startswith("the object is damaged: Corrupt JPEG data"), text
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
