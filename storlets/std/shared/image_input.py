@@ -87,8 +87,9 @@ class Reader:
             raise self.error
 
     def require_end(self) -> None:
-        """Raise :class:`ImageError` if a PNG ends before its last chunk; of other formats the decoders
-        need the end, or :meth:`vips_source` has verified it.
+        """Raise :class:`ImageError` if a PNG ends before its last chunk.
+
+        The decoders of other formats need the end, or :meth:`vips_source` has verified it.
         """
         chunks = self._chunks
         if chunks is None:

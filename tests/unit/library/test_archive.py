@@ -9,6 +9,7 @@ import io
 import json
 import lzma
 import random
+import struct
 import tarfile
 import tracemalloc
 import warnings
@@ -150,6 +151,63 @@ def test_a_directory_with_a_smaller_size_and_its_checksum(method: int) -> None:
     data[central + 16 : central + 20] = zlib.crc32(b"hel").to_bytes(4, "little")
     data[central + 24 : central + 28] = (3).to_bytes(4, "little")
     assert failure(bytes(data), "a") == "the archive is not valid: Bad CRC-32 for file 'a'"
+
+
+def zip_with_end(data: bytes, count: int, size: int, start: int) -> bytes:
+    """A ZIP whose last record has other numbers of members, bytes and place of the directory."""
+    end = data.rindex(b"PK\5\6")
+    return data[: end + 8] + struct.pack("<HHLL", count, count, size, start) + data[end + 20 :]
+
+
+def test_a_directory_of_which_a_part_is_left_out() -> None:
+    data = zipped({"a": b"1", "b": b"22", "c": b"333"})
+    end, start = data.rindex(b"PK\5\6"), data.index(b"PK\1\2")
+    size = end - start
+    each = size // 3
+    assert zip_with_end(data, 3, size, start) == data
+    for count, place in ((3, start), (3, start + each)):
+        changed = zip_with_end(data, count, size - each, place)
+        assert failure(changed) == "the directory has 2 members, and 3 by its end"
+        assert "has 2 members" in failure(changed, "b")
+    assert "has 3 members, and 2" in failure(zip_with_end(data, 2, size, start))
+    assert f"at {start} by its end" in failure(zip_with_end(data, 2, size - each, start))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_second_archive_is_not_left_out(form: str) -> None:
+    first, second = FORMS[form]({"a": b"1" * 600}), FORMS[form]({"b": b"2"})
+    for data in (first + second, first + b"data", first + second[:-30]):
+        failure(data)
+        failure(data, "b")
+    # Padding, as tapes have it.
+    if form not in ("bz2", "xz"):
+        assert listed(first + bytes(5000)) == listed(first)
+    assert output(first, "a") == b"1" * 600
+
+
+def test_a_tar_that_goes_on_behind_one_block_of_zeros() -> None:
+    first, second = (tarred({name: b"1"}, tarfile.USTAR_FORMAT) for name in "ab")
+    assert "behind the end" in failure(first[:1536] + second)
+    assert "behind the end" in failure(gzip.compress(first[:1536] + second))
+
+
+def test_a_comment_that_is_cut() -> None:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("a", b"1")
+        archive.comment = b"some words"
+    assert output(file.getvalue(), "a") == b"1"
+    assert failure(file.getvalue()[:-3]) == "the object is cut: its comment ends after its end"
+    assert "behind the end" in failure(file.getvalue() + b"more")
+
+
+def test_a_directory_in_zip64() -> None:
+    data = zipped({str(number): b"" for number in range(1 << 16)}, zipfile.ZIP_STORED)
+    assert len(listed(data)) == 1 << 16
+    assert output(data, "65535") == b""
+    end = data.rindex(b"PK\6\6")
+    changed = data[: end + 32] + struct.pack("<Q", 1 << 17) + data[end + 40 :]
+    assert failure(changed) == "the directory has 65536 members, and 131072 by its end"
 
 
 def test_two_members_with_the_name() -> None:

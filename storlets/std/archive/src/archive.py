@@ -28,6 +28,8 @@ OTHER_METHODS = {
     1: "shrink", 6: "implode", 9: "deflate64", 14: "lzma", 93: "zstd", 95: "xz", 98: "ppmd", 99: "aes",
 }  # fmt: skip
 IS_ENCRYPTED = 1
+#: The record at the end of a ZIP, before the comment.
+END_BYTES = 22
 TYPES = {
     tarfile.DIRTYPE: "folder", tarfile.SYMTYPE: "symlink", tarfile.LNKTYPE: "link",
     tarfile.CHRTYPE: "device", tarfile.BLKTYPE: "device", tarfile.FIFOTYPE: "pipe",
@@ -104,7 +106,9 @@ class Zip:
 
     def __init__(self, source: Any, max_ratio: int) -> None:
         self._max_ratio = max_ratio
-        self._archive = zipfile.ZipFile(Bounded(source))  # type: ignore[arg-type]
+        file: Any = Bounded(source)
+        self._archive = zipfile.ZipFile(file)
+        require_whole_directory(self._archive, file)
 
     def members(self) -> Iterator[dict[str, Any]]:
         for member in self._archive.infolist():
@@ -145,6 +149,36 @@ class Zip:
             )
 
 
+def require_whole_directory(archive: zipfile.ZipFile, file: Any) -> None:
+    """Compare the directory with the record at its end, whose number of members zipfile does not
+    read; it searches both in the last 64 KiB.
+    """
+    end = zipfile._EndRecData(file)  # type: ignore[attr-defined]
+    count, start, comment_bytes, comment, place = end[4], end[6], end[7], end[8], end[9]
+    found, begin = len(archive.infolist()), archive.start_dir
+    if found != count:
+        raise ArchiveError(f"the directory has {found} members, and {count} by its end")
+    if begin != start:
+        raise ArchiveError(
+            f"the directory begins at byte {begin}, and at {start} by its end: it is damaged, or"
+            " there is something else before the archive"
+        )
+    if len(comment) != comment_bytes:
+        raise ArchiveError("the object is cut: its comment ends after its end")
+    file.seek(place + END_BYTES + comment_bytes)
+    require_zeros(file)
+
+
+def require_zeros(source: Any) -> None:
+    """Read to the end, where nothing but padding may be.
+
+    :raises ArchiveError: there is something else, for example a second archive.
+    """
+    while block := source.read(BLOCK_BYTES):
+        if block.count(0) != len(block):
+            raise ArchiveError("there are data behind the end of the archive")
+
+
 def method_of(member: zipfile.ZipInfo) -> str:
     number = member.compress_type
     return METHODS.get(number) or OTHER_METHODS.get(number) or f"number {number}"
@@ -176,10 +210,8 @@ class Tar:
             member = archive.next()
         if self._file.last != bytes(tarfile.BLOCKSIZE):
             raise ArchiveError("the object is cut, or no TAR: there is no block at its end")
-        if self._size is None:
-            # The checksum is at the end of the compressed data.
-            while self._source.read(BLOCK_BYTES):
-                pass
+        # The checksum of compressed data is at their end, too.
+        require_zeros(self._source)
 
     def members(self) -> Iterator[dict[str, Any]]:
         for member in self._headers():
