@@ -1,7 +1,7 @@
 """Decides which facts of the source, the run and the error a caller sees; no other module does.
 
 ====================== ============================= =================== ==========================
-caller                 metadata and headers of the   usage               text of the tenant's
+caller                 metadata and headers of the   usage, placement    text of the tenant's
                        source                                            errors
 ====================== ============================= =================== ==========================
 owner of the storlets  user metadata, CORS headers   yes                 yes
@@ -10,6 +10,9 @@ reads by a grant only  none but the content type     yes                 no
 under a mandatory rule items in the rule's ``pass``  PUT, or to owners   owners only; no input
                                                                          errors
 ====================== ============================= =================== ==========================
+
+Storlets and flows always see the placement of the runs that they request: it tells them that the
+answer is a result.  They pass it on to no client.
 """
 
 from __future__ import annotations
@@ -31,12 +34,21 @@ class Disclosure:
     :param used_grants: not empty if a grant allowed to read the source; filled while the source is
         read.
     :param reads_source: whether the run reads an object (GET, COPY).
+    :param is_inner: whether a storlet or a flow requests the run.
     """
 
-    def __init__(self, plan: Plan | None, used_grants: list[bool], *, reads_source: bool) -> None:
+    def __init__(
+        self,
+        plan: Plan | None,
+        used_grants: list[bool],
+        *,
+        reads_source: bool,
+        is_inner: bool = False,
+    ) -> None:
         self._plan = plan
         self._used_grants = used_grants
         self._reads_source = reads_source
+        self._is_inner = is_inner
         #: Whether the caller owns all storlets of the run; set after the permission checks.
         self.is_owner = False
 
@@ -56,6 +68,15 @@ class Disclosure:
         its input, reveal the length of the source.
         """
         return not (self.is_mandatory and self._reads_source and not self.is_owner)
+
+    @property
+    def shows_placement(self) -> bool:
+        """Whether the caller sees where the storlets ran.
+
+        A node runs them only on a whole, plain object.  So the placement reveals that an object is
+        large, encrypted or erasure-coded.
+        """
+        return self._is_inner or self.shows_usage
 
     def hides_source_answer(self, status: int) -> bool:
         """Whether Swift's answer for the source is reduced to its status; 401 and 403 reveal

@@ -50,6 +50,7 @@ from storlet_middleware.proxy.source import Source
 from storlet_middleware.proxy.steps import Step, steps_of
 from storlet_middleware.proxy.store import Store
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
+from storlet_middleware.services.nesting import is_inner
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.disconnect import ClientGone, ClientWatch
@@ -118,7 +119,12 @@ class Run:
         self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
         used_grants: list[bool] = []
         self._range = output_range_of(context, requests, plan)
-        self._disclosure = Disclosure(plan, used_grants, reads_source=request.source is not None)
+        self._disclosure = Disclosure(
+            plan,
+            used_grants,
+            reads_source=request.source is not None,
+            is_inner=is_inner(environ),
+        )
         self._permissions = Permissions(proxy, context, self._steps, plan)
         # Later steps of a client get no more than its first step lets out.
         own = plan.explicit_count if plan is not None else len(requests)

@@ -37,7 +37,7 @@ class RunHeaders:
         headers = {names.INVOCATION: self._id, "Server-Timing": self._timing()}
         if self._plan is not None and self._plan.rule:
             headers[names.RULE] = self._plan.rule
-        if result is not None and result.has_run:
+        if result is not None and result.has_run and self._disclosure.shows_placement:
             headers[names.RAN_ON] = result.ran_on
         if result is not None and self.is_usage_final and self._disclosure.shows_usage:
             headers[names.USAGE] = result.usage.as_header()

@@ -147,12 +147,33 @@ def test_parameters_of_the_request_are_not_the_rules(ruled: Callable[..., Ward])
 @pytest.mark.parametrize("place", ["object", "proxy"])
 def test_the_placement_of_a_rule_applies(ruled: Callable[..., Ward], place: str) -> None:
     ward = ruled(f"{{storlet: mask.py, on: {place}}}")
-    answer = ward.researcher.get(OBJECT)
+    answer = ward.admin.get(OBJECT)
     assert (answer.status, answer.body, answer.headers["X-Storlet-Ran-On"]) == (
         200,
         MASKED,
         place,
     ), answer
+    assert ward.admin.request("COPY", OBJECT, {"Destination": "open/copy"}).headers[
+        "X-Storlet-Ran-On"
+    ]
+
+
+@pytest.mark.parametrize("place", ["object", "proxy"])
+def test_the_placement_is_hidden_from_covered_callers(
+    ruled: Callable[..., Ward], place: str
+) -> None:
+    """A node runs the storlet on a whole, plain object only."""
+    ward = ruled(f"{{storlet: mask.py, on: {place}}}")
+    for answer in (
+        ward.researcher.get(OBJECT),
+        ward.researcher.request("COPY", OBJECT, {"Destination": "open/copy"}),
+        ward.researcher.put("open/copy", b"", {"X-Copy-From": OBJECT}),
+    ):
+        assert (answer.status // 100, answer.headers["X-Storlet-Rule"]) == (2, "hide"), answer
+        assert answer.headers["X-Storlet-Ran-On"] is None, answer
+    ruled(f"{{storlet: fail.py, on: {place}}}")
+    answer = ward.researcher.get(OBJECT)
+    assert (answer.status, answer.headers["X-Storlet-Ran-On"]) == (422, None), answer
 
 
 def test_limits_of_a_rule_apply(ruled: Callable[..., Ward]) -> None:

@@ -122,6 +122,20 @@ def test_usage_of_a_mandatory_rule_is_shown_to_the_owner_only(
     assert "X-Storlet-Usage" in harness.call("PUT", MANDATORY, user=BOB, body=b"x").headers
 
 
+def test_placement_of_a_mandatory_rule_is_shown_to_the_owner_only(
+    harness: RunHarness, swift: FakeSwift
+) -> None:
+    swift.containers["c"].read = swift.containers["c"].write = swift.containers["storlet"].read = (
+        BOB
+    )
+    assert harness.call("GET", MANDATORY).headers["X-Storlet-Ran-On"] == "proxy"
+    assert harness.call("GET", PLAN, user=BOB).headers["X-Storlet-Ran-On"] == "proxy"
+    for method in ("GET", "COPY"):
+        assert "X-Storlet-Ran-On" not in harness.call(method, MANDATORY, user=BOB).headers
+    put = harness.call("PUT", MANDATORY, user=BOB, body=b"x")
+    assert put.headers["X-Storlet-Ran-On"] == "proxy"
+
+
 def test_error_text_does_not_reveal_the_length_of_a_covered_source(
     harness: RunHarness, swift: FakeSwift
 ) -> None:
@@ -198,6 +212,12 @@ def test_usage_reveals_the_length_of_a_covered_source(
     disclosure.is_owner = is_owner
     hidden = plan is MANDATORY and reads_source and not is_owner
     assert disclosure.shows_usage is not hidden
+    assert disclosure.shows_placement is not hidden
+
+
+def test_storlets_and_flows_see_the_placement_of_the_runs_that_they_request() -> None:
+    disclosure = Disclosure(MANDATORY, [], reads_source=True, is_inner=True)
+    assert (disclosure.shows_placement, disclosure.shows_usage) == (True, False)
 
 
 @pytest.mark.parametrize(
