@@ -2,7 +2,8 @@
 
 An answer about one object can describe others that Swift does not read for it.  ETag and length of
 a large object come from its segments, and its manifest lists them.  A static link shows its
-target's length and ETag, and the answer to a POST to a link names its target.
+target's length and ETag, also in the text of the 409 that it gives when its target has been
+replaced.  The answer to a POST to a link names its target.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from urllib.parse import quote
 from swift.common.utils import config_true_value
 
 from storlet_middleware.enforcement.covered_reads import CoveredReads, refusal
-from storlet_middleware.enforcement.segments import look_up
+from storlet_middleware.enforcement.segments import is_link, look_up
 from storlet_middleware.errors import BackendFailed
+from storlet_middleware.wsgi.strings import text
 from storlet_middleware.wsgi.swift_paths import SwiftPath, covering_rule, origins, parse_url
 
 #: Headers of objects that consist of others.
@@ -23,11 +25,17 @@ LARGE: Final = frozenset(("x-object-manifest", "x-static-large-object"))
 _LINK: Final = frozenset(("x-symlink-target-etag", "x-symlink-target-bytes"))
 #: The answer to a POST to a link names its target.
 _LOCATION: Final = "location"
+#: The status of a static link whose target is not the one that it names.
+_MISMATCH: Final = "409"
+#: The last target of a chain of links, in all answers of Swift about one.
+_END_OF_LINKS: Final = "content-location"
 _DESCRIBES_OTHERS: Final = LARGE | _LINK | {_LOCATION}
 
 
-def describes_others(headers: Iterable[tuple[str, str]]) -> bool:
+def describes_others(status: str, headers: Iterable[tuple[str, str]]) -> bool:
     """Whether an answer may have facts of other objects."""
+    if status.startswith(_MISMATCH):
+        return True
     for key, _ in headers:  # noqa: SIM110 - this is what every plain request pays for rules
         if key.lower() in _DESCRIBES_OTHERS:
             return True
@@ -35,7 +43,10 @@ def describes_others(headers: Iterable[tuple[str, str]]) -> bool:
 
 
 def require_uncovered(
-    reads: CoveredReads, headers: Iterable[tuple[str, str]], read: SwiftPath | None = None
+    reads: CoveredReads,
+    status: str,
+    headers: Iterable[tuple[str, str]],
+    read: SwiftPath | None = None,
 ) -> None:
     """Raise if the answer to the operation of ``reads`` has facts of covered objects.
 
@@ -46,6 +57,8 @@ def require_uncovered(
     """
     given = {key.lower(): value for key, value in headers}
     is_manifest = config_true_value(given.get("x-static-large-object", "false"))
+    if status.startswith(_MISMATCH) and _END_OF_LINKS in given:
+        _check_mismatch(reads, given[_END_OF_LINKS])
     if read is not None:
         if is_manifest:
             _check_manifest(reads, read, "", given)
@@ -81,6 +94,35 @@ def _check_link(reads: CoveredReads, headers: Mapping[str, str]) -> None:
         rule = covering_rule(reads.path_rules, target.sibling(None, None))
         if rule is not None:
             raise refusal(rule)
+
+
+def _check_mismatch(reads: CoveredReads, end: str) -> None:
+    """Check a static link whose target was replaced: the answer shows the ETag of the former one.
+
+    :param end: the URL of the last target.
+    """
+    target = parse_url(end)
+    if target is None:
+        raise BackendFailed("the target of a link is unknown, and rules may cover it")
+    rule = covering_rule(reads.path_rules, target.sibling(None, None))
+    if rule is not None and not _is_of_new_link(reads):
+        raise refusal(rule)
+
+
+def _is_of_new_link(reads: CoveredReads) -> bool:
+    """Whether the client wants to store a static link to an object that is no link itself: then the
+    only ETag that is not the present one is its own.
+    """
+    operation = reads.operation
+    wanted = operation.header("X-Symlink-Target")
+    if operation.method != "PUT" or not wanted:
+        return False
+    headers = {"x-symlink-target": text(wanted).lstrip("/")}
+    account = operation.header("X-Symlink-Target-Account")
+    if account:
+        headers["x-symlink-target-account"] = text(account)
+    target = _target(operation.path, headers)
+    return target is not None and not is_link(reads.app, reads.environ, target)
 
 
 def _target(link: SwiftPath, headers: Mapping[str, str]) -> SwiftPath | None:

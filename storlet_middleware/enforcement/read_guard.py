@@ -241,12 +241,12 @@ class ReadGuard:
 
     # --- the answer -------------------------------------------------------------------------------
 
-    def must_check(self, headers: Iterable[tuple[str, str]]) -> bool:
+    def must_check(self, status: str, headers: Iterable[tuple[str, str]]) -> bool:
         """Whether :meth:`check_answer` or :meth:`break_if_refused` has to look at an answer."""
-        return bool(self.refused) or answer_check.describes_others(headers)
+        return bool(self.refused) or answer_check.describes_others(status, headers)
 
     def check_answer(
-        self, headers: Iterable[tuple[str, str]], read: SwiftPath | None = None
+        self, status: str, headers: Iterable[tuple[str, str]], read: SwiftPath | None = None
     ) -> None:
         """Raise if the answer must not be sent; no part of it was sent yet."""
         if self.refused:
@@ -254,7 +254,7 @@ class ReadGuard:
         if self.reads.running_rule is not None:
             return  # the client gets none of these headers, and each segment is checked
         try:
-            answer_check.require_uncovered(self.reads, headers, read)
+            answer_check.require_uncovered(self.reads, status, headers, read)
         except StorletError as error:
             self.on_refusal(error)
             raise

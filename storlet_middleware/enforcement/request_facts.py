@@ -148,9 +148,10 @@ def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
     opens_expired = environ.get("HTTP_X_OPEN_EXPIRED")
     headers = {"X-Open-Expired": opens_expired} if opens_expired is not None else None
     answer = own_requests.exchange(app, environ, "HEAD", path, headers)
-    if answer.status_int in (400, 404, 412):
-        # There is no object, or Swift cannot have one with this path or version.  The client gets
-        # the same answer.
+    if answer.status_int in (400, 404, 409, 412):
+        # There is no object, or Swift cannot have one with this path or version, or links lead to
+        # none (409: a loop, or a static link whose target was replaced).  The client gets the same
+        # answer.
         return ObjectState(ObjectFacts())
     if answer.status_int // 100 != 2:
         raise BackendFailed(

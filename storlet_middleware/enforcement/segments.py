@@ -311,6 +311,13 @@ def send_preauthorised(app: Any, environ: dict[str, Any], method: str, path: str
     return own_requests.send(app, environ, method, path, headers)
 
 
+def is_link(app: Any, environ: dict[str, Any], read: SwiftPath) -> bool:
+    """Whether the object at ``read`` is a link; True if Swift does not know."""
+    answer = send_preauthorised(app, environ, "HEAD", f"{read.path}symlink=get")
+    drain_and_close(answer)
+    return "X-Symlink-Target" in answer.headers or answer.status_int // 100 not in (2, 4)
+
+
 def look_up(app: Any, environ: dict[str, Any], read: SwiftPath) -> Found:
     """Look up the object at ``read``, or at the end of its chain of links."""
     answer = send_preauthorised(app, environ, "HEAD", read.path)

@@ -11,8 +11,8 @@ under a mandatory rule items in the rule's ``pass``  PUT, or to owners   owners 
                                                                          errors
 ====================== ============================= =================== ==========================
 
-Storlets and flows always see the placement of the runs that they request: it tells them that the
-answer is a result.  They pass it on to no client.
+Storlets and flows always see the placement of the runs that they request: it marks the answer as
+a result.  They pass it on to no client.
 """
 
 from __future__ import annotations

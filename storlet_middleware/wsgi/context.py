@@ -50,11 +50,11 @@ class RulesCheck(Protocol):
     def __call__(self, request: Any) -> Any:
         """``None``, or the answer that refuses a request that is allowed otherwise."""
 
-    def must_check(self, headers: Iterable[tuple[str, str]]) -> bool:
+    def must_check(self, status: str, headers: Iterable[tuple[str, str]]) -> bool:
         """Whether an answer with these headers may contain facts of other objects."""
 
     def check_answer(
-        self, headers: Iterable[tuple[str, str]], read: SwiftPath | None = None
+        self, status: str, headers: Iterable[tuple[str, str]], read: SwiftPath | None = None
     ) -> None:
         """Raise the refusal of an answer, if there is one.
 

@@ -73,7 +73,7 @@ def stream(
     def start(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
         nonlocal held
         # An application may call it again with an error; the last call counts.
-        if not rules.must_check(headers):
+        if not rules.must_check(status, headers):
             held = ()
             return start_response(status, headers, *more)
         held = status, headers
@@ -97,10 +97,10 @@ def _checked(
     chunks: Iterable[bytes],
     read: SwiftPath | None = None,
 ) -> Answer:
-    if not rules.must_check(headers):
+    if not rules.must_check(status, headers):
         return Answer(status, headers, chunks)
     try:
-        rules.check_answer(headers, read)
+        rules.check_answer(status, headers, read)
     except BaseException:
         close_if_possible(chunks)
         raise

@@ -74,6 +74,67 @@ def test_a_static_link_in_an_account_without_rules(ward: Ward, users: dict[str, 
     assert own.delete(f"{container}/l").status == 204
 
 
+def assert_conflict(ward: Ward, link: str) -> None:
+    """Each read of a static link whose target was replaced is refused, and a conflict for a reader
+    that no rule covers."""
+    copy = {"Destination": "open/loot"}
+    run = {"X-Run-Storlet": "mark.py"}
+    for answer in (
+        ward.researcher.get(link),
+        ward.researcher.request("COPY", link, copy),
+        ward.researcher.put("open/loot", b"", {"X-Copy-From": link}),
+        ward.researcher.get(link, run),
+        ward.researcher.get("open/a.csv", run | {"X-Storlet-Extra-Resources": f"/{link}"}),
+        *(
+            ward.researcher.put(
+                "open/loot", b"", {"X-Symlink-Target": link, "X-Symlink-Target-Etag": etag}
+            )
+            for etag in (ETAG, "0" * 32)
+        ),
+    ):
+        assert_closed(answer)
+    assert ward.researcher.head(link).status == 403
+    for answer in (
+        ward.physician.get(link),
+        ward.physician.head(link),
+        ward.physician.request("COPY", link, copy),
+        ward.physician.get(link, run),
+    ):
+        assert answer.status == 409, answer
+
+
+def test_a_static_link_to_a_link_that_was_replaced(ward: Ward) -> None:
+    """Swift's conflict quotes the ETag that the link has: that of a covered object."""
+    middle = {"X-Symlink-Target": "open/middle", "X-Symlink-Target-Etag": ETAG}
+    assert ward.physician.put("open/middle", b"", STATIC).status == 201
+    assert ward.physician.put("open/stale", b"", middle).status == 201
+    assert ward.physician.put("open/middle", b"plain").status == 201
+    assert_conflict(ward, "open/stale")
+    wrong = {"X-Symlink-Target": "open/middle", "X-Symlink-Target-Etag": ETAG}
+    answer = ward.researcher.put("open/other", b"", wrong)
+    assert answer.status == 409, answer
+
+
+def test_a_static_link_whose_target_was_replaced_under_a_rule_on_metadata(blank: Ward) -> None:
+    ward, secret = blank, {"X-Object-Meta-Class": "secret"}
+    rule = RULES.replace("container: {prefix: patients}", "metadata: {class: secret}")
+    link = {"X-Symlink-Target": "open/target", "X-Symlink-Target-Etag": ETAG}
+    assert ward.physician.put("open/target", CONTENT, secret).status == 201
+    assert ward.physician.put("open/stale", b"", link).status == 201
+    ward.rule(rule)
+    assert ward.researcher.get("open/stale").body == MASKED
+    for headers in ({}, secret):
+        assert ward.physician.put("open/target", b"another", headers).status == 201
+        assert_conflict(ward, "open/stale")
+        assert_closed(ward.researcher.post("open/stale", {"X-Object-Meta-A": "b"}))
+    assert ward.researcher.delete("open/stale").status == 204
+    for name, target in (("one", "two"), ("two", "one")):
+        loop = {"X-Symlink-Target": f"open/{target}"}
+        assert ward.researcher.put(f"open/{name}", b"", loop).status == 201
+    assert ward.researcher.get("open/one").status == 409
+    assert ward.researcher.delete("open/one").status == 204
+
+
 def test_a_large_object_of_links(ward: Ward) -> None:
     physician, researcher = ward.physician, ward.researcher
     assert physician.put("open/link", b"", {"X-Symlink-Target": "patients/a.csv"}).status == 201

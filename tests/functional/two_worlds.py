@@ -204,13 +204,17 @@ def _fill(world: World, secret: Secret) -> None:
         b"",
         {"X-Symlink-Target": "patients/a", "X-Symlink-Target-Etag": secret.etag},
     )
+    to_replaced = {"X-Symlink-Target": "open/replaced", "X-Symlink-Target-Etag": secret.etag}
+    put("open/replaced", secret.content, covered)
+    put("open/stale-link", b"", to_replaced)
+    put("open/replaced", PUBLIC)
 
 
 OBJECTS: Final = (
     "patients/a", "patients/seg/1", "patients/static", "patients/dynamic", "patients/link",
     "patients/new", "open/plain", "open/seg/1", "open/static", "open/over-covered",
     "open/over-large", "open/over-some-covered", "open/dynamic", "open/dynamic-over-covered", "open/link",
-    "open/link-to-covered", "open/static-link", "open/new", "kept/secret", "kept/plain",
+    "open/link-to-covered", "open/static-link", "open/stale-link", "open/new", "kept/secret", "kept/plain",
     "inbox/own", "inbox/1", "inbox/2", "inbox/3",
 )  # fmt: skip
 #: Where the caller writes, mostly.

@@ -142,10 +142,10 @@ class ClosingRules:
             return HTTPForbidden(request=request)
         return None
 
-    def must_check(self, headers: Any) -> bool:
+    def must_check(self, status: str, headers: Any) -> bool:
         return bool(self.refused)
 
-    def check_answer(self, headers: Any, read: Any = None) -> None:
+    def check_answer(self, status: str, headers: Any, read: Any = None) -> None:
         if self.refused:
             raise self.refused[0]
 

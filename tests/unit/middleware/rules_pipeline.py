@@ -353,7 +353,7 @@ class Guarded:
         self.broken: StorletError | None = None
         self.body = b""
         try:
-            self.guard.check_answer(self.headers)
+            self.guard.check_answer(status, self.headers)
         except StorletError as error:
             self.refusal = error
             getattr(chunks, "close", bool)()

@@ -35,15 +35,25 @@ from tests.unit.middleware.rules_pipeline import (
 def test_answers_that_describe_other_objects(
     headers: list[tuple[str, str]], describes: bool
 ) -> None:
-    assert answer_check.describes_others(headers) is describes
+    assert answer_check.describes_others("200 OK", headers) is describes
 
 
-def test_an_answer_with_an_unknown_target_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("status", "headers"),
+    [
+        ("200 OK", [("X-Symlink-Target-Etag", ETAG)]),
+        ("409 Conflict", [("Content-Location", "nowhere")]),
+    ],
+)
+def test_an_answer_with_an_unknown_target_is_refused(
+    status: str, headers: list[tuple[str, str]]
+) -> None:
     operation = parse(Request.blank("/v1/AUTH_a/open/link?symlink=get").environ)
     assert operation is not None
     reads = CoveredReads(operation, lambda _: OnePathRule(), operation.subject, None)
+    assert answer_check.describes_others(status, headers)
     with pytest.raises(BackendFailed, match="the target of a link is unknown"):
-        answer_check.require_uncovered(reads, [("X-Symlink-Target-Etag", ETAG)])
+        answer_check.require_uncovered(reads, status, headers)
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
@@ -69,6 +79,48 @@ def test_static_link_does_not_reveal_the_etag_of_a_replaced_target(
     swift.request("PUT", "open/o", body=b"others")
     assert_refused(swift.guarded(path_rules, method, "open/link?symlink=get"))
     assert swift.guarded(OnePathRule(), method, "open/link?symlink=get").status == 200
+
+
+def stale_link(swift: Pipeline) -> None:
+    """A static link to a link whose target was covered, and that is another object now."""
+    for name, target in (("first", "closed/o"), ("link", "open/first")):
+        headers = {"X-Symlink-Target": target, "X-Symlink-Target-Etag": ETAG}
+        assert swift.request("PUT", f"open/{name}", headers).status_int == 201
+    swift.request("PUT", "open/first", body=b"others")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "headers"),
+    [
+        ("GET", "open/link", {}),
+        ("HEAD", "open/link", {}),
+        ("COPY", "open/link", {"Destination": "open/new"}),
+        ("PUT", "open/new", {"X-Symlink-Target": "open/link", "X-Symlink-Target-Etag": ETAG}),
+        ("PUT", "open/new", {"X-Symlink-Target": "open/link", "X-Symlink-Target-Etag": "0" * 32}),
+    ],
+)
+def test_the_conflict_of_a_static_link_does_not_reveal_the_etag_of_a_replaced_target(
+    swift: Pipeline, method: str, path: str, headers: dict[str, str]
+) -> None:
+    stale_link(swift)
+    answer = swift.guarded(OnePathRule(), method, path, headers)
+    assert answer.status == 409
+    assert (ETAG.encode() in answer.body) is (method != "HEAD" and "0" * 32 not in str(headers))
+    assert_refused(swift.guarded(OnePathRule(COVERED), method, path, headers))
+
+
+def test_a_static_link_with_another_etag_than_its_target_is_a_conflict(swift: Pipeline) -> None:
+    """The answer has no ETag of a former object."""
+    for account in ({}, {"X-Symlink-Target-Account": "AUTH_a"}):
+        headers = {"X-Symlink-Target": "open/o", "X-Symlink-Target-Etag": "0" * 32, **account}
+        answer = swift.guarded(OnePathRule(COVERED), "PUT", "open/new", headers)
+        assert (answer.status, answer.is_refused) == (409, False)
+
+
+def test_other_conflicts_are_not_refused(swift: Pipeline) -> None:
+    headers = {"X-Timestamp": "1000000000.00000"}
+    answer = swift.guarded(OnePathRule(COVERED), "PUT", "open/o", headers, body=b"old")
+    assert not answer.is_refused
 
 
 def test_post_to_a_static_link_does_not_reveal_the_etag_of_a_replaced_target(
@@ -120,6 +172,6 @@ def test_a_further_input_is_no_large_object_over_covered_parts(swift: Pipeline) 
     place = operation.subject.sibling("open", "large")
     reads = CoveredReads(operation, lambda _: OnePathRule(COVERED), operation.subject, swift.app)
     with pytest.raises(RuleRefused):
-        answer_check.require_uncovered(reads, given, place)
+        answer_check.require_uncovered(reads, "200 OK", given, place)
     reads = CoveredReads(operation, lambda _: OnePathRule(), operation.subject, swift.app)
-    answer_check.require_uncovered(reads, given, place)
+    answer_check.require_uncovered(reads, "200 OK", given, place)

@@ -244,6 +244,15 @@ def test_object_lookup_is_pre_authorised() -> None:
     assert request_facts.look_up_object(swift, request.environ, PATH + "2?").facts == ObjectFacts()
 
 
+@pytest.mark.parametrize("status", [400, 404, 409, 412])
+def test_a_path_without_an_object_has_no_facts(status: int) -> None:
+    """409: a loop of links, or a static link whose target was replaced."""
+    swift = FakeSwift()
+    swift.hooks["HEAD", PATH] = lambda request: Response(status=status, request=request)
+    found = request_facts.look_up_object(swift, Request.blank(PATH).environ, PATH + "?")
+    assert (found.facts, found.timestamp) == (ObjectFacts(), "")
+
+
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
 def test_object_lookup_fails_unless_swift_says_whether_the_object_exists(status: int) -> None:
     swift = FakeSwift()
