@@ -20,6 +20,7 @@ The storlet ``std:records`` and the library of users share this file.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import operator
 import re
 import struct
@@ -56,6 +57,8 @@ _OF_TEXT: dict[str, Callable[[Any, Any], bool]] = {
 SEARCHED_BYTES = 4
 #: A block of whole records.
 Block = Union[bytes, bytearray]
+#: Whole records of a file, from some byte on.
+Mapped = Union[bytes, bytearray, mmap.mmap]
 #: Whether each record of a block is selected.
 Selection = Callable[[Block], Iterable[bool]]
 
@@ -134,15 +137,15 @@ class Needle:
     size: int
     is_condition: bool = False
 
-    def candidates(self, block: Block) -> bytes | None:
-        """The records of a block that have the needle, in their order; ``None`` if too many may
-        have it.
+    def candidates(self, block: Mapped, start: int = 0) -> bytes | None:
+        """The records of a block from ``start`` on that have the needle, in their order; ``None``
+        if too many may have it.
 
         The bytes at one place of all records are a string, which is searched for a byte of the
         needle as fast as memory is read.  If a quarter of the records have that byte, to search
         them would take longer than to compare them.
         """
-        size, content, offset = self.size, self.content, self.offset
+        size, content, offset = self.size, self.content, start + self.offset
         places = range(len(content))
         columns = [
             (block[offset + place :: size], content[place : place + 1])
@@ -150,13 +153,14 @@ class Needle:
         ]
         counts = [column.count(byte) for column, byte in columns]
         least = min(counts)
-        if least * 4 > len(block) // size:
+        if least * 4 > (len(block) - start) // size:
             return None
         column, byte = columns[counts.index(least)]
-        starts = [match.start() * size for match in re.finditer(re.escape(byte), column)]
+        found = [match.start() * size for match in re.finditer(re.escape(byte), column)]
         if len(content) > 1:
-            starts = [at for at in starts if block.startswith(content, at + offset)]
-        return b"".join([block[at : at + size] for at in starts])
+            after = offset + len(content)
+            found = [at for at in found if block[at + offset : at + after] == content]
+        return b"".join([block[at + start : at + start + size] for at in found])
 
 
 @dataclass(frozen=True)

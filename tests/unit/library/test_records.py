@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import math
 import operator
+import os
+import statistics
 import struct
+import threading
 from collections.abc import Callable
+from fractions import Fraction
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.library.support import LibraryStorlet
+from storlet_daemon.author import StorletInputFile, StorletRangeInputFile
+from tests.unit.library.support import LibraryStorlet, Target, filled
 
 STORLET = LibraryStorlet("records")
 STRUCT = "i2 id, x1, s3 text, f8 value, b2 raw"
@@ -111,3 +118,136 @@ def test_fields_of_one_type_in_another_order() -> None:
     data = struct.pack("<4i", 1, 2, 3, 4)
     found = STORLET.run(data, {"struct": "i4 a, i4 b", "fields": "b, a"}).output
     assert struct.unpack("<4i", found) == (2, 1, 4, 3)
+
+
+def lines(count: int) -> bytes:
+    return b"".join(b"%09d\n" % number for number in range(count))
+
+
+SEARCH = {"struct": "s9 number, s1 end", "where": "number ^= '00007'"}
+
+
+def found_in(source: StorletInputFile) -> bytes:
+    target = Target()
+    STORLET.module.Records(None)([source], [target], STORLET.values(SEARCH))
+    return bytes(target.data)
+
+
+def test_position_in_the_file_follows_the_search() -> None:
+    source = StorletInputFile({}, filled(lines(1_000_000)))
+    assert found_in(source) == lines(80_000)[-100_000:]
+    assert os.lseek(source.fileno(), 0, os.SEEK_CUR) == 10_000_000
+    source.close()
+
+
+def test_range_of_a_file() -> None:
+    descriptor = filled(lines(1_000_000))
+    source = StorletRangeInputFile({}, descriptor, 795_000, 1_794_999)
+    assert found_in(source) == lines(80_000)[-5_000:]
+    source.close()
+
+
+def test_input_without_a_file() -> None:
+    read, write = os.pipe()
+    source = StorletInputFile({}, read)
+
+    def feed() -> None:
+        with os.fdopen(write, "wb") as pipe:
+            pipe.write(lines(100_000))
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    assert found_in(source) == lines(80_000)[-100_000:]
+    feeder.join()
+    source.close()
+
+
+def test_search_of_a_file_that_ends_within_a_record() -> None:
+    with pytest.raises(ValueError, match="the object has 2000003 bytes, which is no multiple"):
+        STORLET.run(lines(200_000) + b"777", SEARCH)
+
+
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@given(
+    rows=st.lists(st.tuples(st.integers(-(2**63), 2**63 - 1), TEXTS, FINITE), max_size=30),
+    records_of_a_part=st.integers(1, 4),
+)
+def test_figures(rows: list[tuple[int, bytes, float]], records_of_a_part: int) -> None:
+    blocks = STORLET.module.record_blocks
+    data = b"".join(struct.pack("<q3sd", *row) for row in rows)
+    names = ["count"] + [
+        f"{kind}({field})"
+        for kind in ("sum", "mean", "min", "max")
+        for field in ("id", "value", "text")
+        if field != "text" or kind in ("min", "max")
+    ]
+    given_names = {"struct": "i8 id, s3 text, f8 value", "aggregate": ", ".join(names)}
+    usual, blocks.BLOCK_BYTES = blocks.BLOCK_BYTES, 19 * records_of_a_part
+    try:
+        found = json.loads(STORLET.run(data, given_names).output)
+    except ValueError as error:
+        total = abs(sum(Fraction(row[2]) for row in rows))
+        assert "too large" in str(error)
+        assert any(abs(row[2]) > 1e300 for row in rows) or total > Fraction(1e300)
+        return
+    finally:
+        blocks.BLOCK_BYTES = usual
+    expected: dict[str, Any] = {"count": len(rows)}
+    for place, field in enumerate(("id", "text", "value")):
+        values = [row[place] for row in rows]
+        if field == "text":
+            values = [row[1].rstrip(b"\0").decode() for row in rows]
+        else:
+            expected[f"sum({field})"] = sum(values) if field == "id" else math.fsum(values)
+            expected[f"mean({field})"] = (
+                float(statistics.mean(map(Fraction, values))) if values else None
+            )
+        expected[f"min({field})"] = min(values, default=None)
+        expected[f"max({field})"] = max(values, default=None)
+    assert found == expected
+    assert list(found) == names
+
+
+def test_figures_of_the_selected_records() -> None:
+    data = struct.pack("<i4s", 1, b"ab\0\0") + struct.pack("<i4s", 5, b"cd\0e")
+    text = "COUNT, min(raw)"
+    with pytest.raises(ValueError, match="'COUNT': want count, or one of sum"):
+        STORLET.run(data, {"struct": "i4 id, b4 raw", "aggregate": text})
+    ran = STORLET.run(
+        data, {"struct": "i4 id, b4 raw", "aggregate": "count, max(raw)", "where": "id = 1"}
+    )
+    assert json.loads(ran.output) == {"count": 1, "max(raw)": "61620000"}
+    assert ran.metadata["Content-Type"] == "application/json"
+
+
+def test_figures_of_numbers_that_are_not_finite() -> None:
+    data = struct.pack("<3d", 1, math.nan, math.inf)
+    given_names = {"struct": "f8 value", "aggregate": "max(value), count"}
+    with pytest.raises(ValueError, match="value: a selected record has no finite number"):
+        STORLET.run(data, given_names)
+    where = "value < 1e308 and value > -1e308"
+    found = STORLET.run(data, given_names | {"where": where}).output
+    assert json.loads(found) == {"max(value)": 1.0, "count": 1}
+    with pytest.raises(ValueError, match="the sum is too large"):
+        STORLET.run(
+            struct.pack("<2d", 1e308, 1e308), given_names | {"aggregate": "sum(value)"}
+        )
+
+
+def test_every_fault_of_figures_is_named() -> None:
+    wrong = "avg(id), sum(text), min(other), count, count(id), count, max"
+    with pytest.raises(ValueError) as raised:
+        STORLET.run(b"", {"struct": "i4 id, s4 text", "aggregate": wrong})
+    for fault in (
+        "'avg(id)': want count", "sum(text): is for numbers only", "min(other): there is no such",
+        "'count(id)': want", "count: is there twice", "'max': want",
+    ):  # fmt: skip
+        assert fault in str(raised.value)
+    with pytest.raises(ValueError, match="fields and aggregate exclude each other"):
+        STORLET.run(b"", {"struct": "i4 id", "aggregate": "count", "fields": "id"})
+    many = ", ".join(f"min(f{number})" for number in range(65))
+    layout = ", ".join(f"u1 f{number}" for number in range(65))
+    with pytest.raises(ValueError, match="65 figures: want at most 64"):
+        STORLET.run(b"", {"struct": layout, "aggregate": many})

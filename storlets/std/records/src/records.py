@@ -1,4 +1,4 @@
-"""Keeps records of one length that match a condition, and some of their fields."""
+"""Keeps records of one length that match a condition, and some of their fields or figures."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from itertools import compress, starmap
 from operator import itemgetter
 from typing import Any
 
+import record_blocks
 import structure
+from record_blocks import Part
+from record_figures import Figures
 from structure import Block
 
-#: About this much is read at a time: the loop of Python costs little, and it fits into the second
-#: cache of a processor.
-BLOCK_BYTES = 1 << 20
+JSON = "application/json"
 
 
 class Records:
@@ -23,43 +24,46 @@ class Records:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         layout = structure.parse(params["struct"])
-        keep = selected(params["where"], layout)
+        needle = structure.needle(params["where"], layout)
+        keep = selected(params["where"], layout, needle)
         names = [name.strip() for name in params["fields"].split(",") if name.strip()]
+        wanted = params["aggregate"].strip()
+        if names and wanted:
+            raise structure.StructureError("fields and aggregate exclude each other")
+        figures = Figures(wanted, layout) if wanted else None
         result = layout.projected(names or [field.name for field in layout.fields])
         shown = projection(layout, result)
-        source, target = in_files[0], out_files[0]
-        target.set_metadata({"Content-Type": "application/octet-stream"})
-        size, total = layout.size, 0
-        buffer = bytearray(max(BLOCK_BYTES // size, 1) * size)
-        while count := source.readinto(buffer):
-            total += count
-            if count % size:
-                raise ValueError(
-                    f"the object has {total} bytes, which is no multiple of {size}, the length of a"
-                    " record"
-                )
-            target.write(shown(keep(buffer if count == len(buffer) else buffer[:count])))
+        target = out_files[0]
+        target.set_metadata({"Content-Type": JSON if figures else "application/octet-stream"})
+        for part in record_blocks.parts(in_files[0], layout.size, is_searched=needle is not None):
+            if figures is None:
+                target.write(shown(keep(part)))
+            else:
+                figures.add(keep(part))
+        if figures is not None:
+            target.write(figures.line())
 
 
-def selected(where: str, layout: structure.Structure) -> Callable[[Block], Block]:
-    """The function that gives the records of a block that fit a condition."""
+def selected(
+    where: str, layout: structure.Structure, needle: structure.Needle | None
+) -> Callable[[Part], Block]:
+    """The function that gives the records of a part that fit a condition."""
     size = layout.size
     flags_of = structure.selection(where, layout)
-    needle = structure.needle(where, layout)
 
     def compared(block: Block) -> Block:
         starts = compress(range(0, len(block), size), flags_of(block))
         return b"".join([block[at : at + size] for at in starts])
 
-    def searched(block: Block) -> Block:
-        found = needle.candidates(block)
+    def searched(part: Part) -> Block:
+        found = needle.candidates(part.memory, part.start)
         if found is None:
-            return compared(block)
+            return compared(part.records())
         return found if needle.is_condition else compared(found)
 
     if flags_of is None:
-        return lambda block: block
-    return compared if needle is None else searched
+        return Part.records
+    return searched if needle else lambda part: compared(part.records())
 
 
 def projection(
