@@ -22,6 +22,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import blake3
 import crc32c
@@ -608,6 +609,33 @@ def test_archive_pack(owner: Client, container: str) -> None:
     refused = owner.put(f"{container}/none", b"x", run_headers("std:archive-pack", given))
     assert (refused.status, "the input is not empty" in refused.text) == (422, True)
     assert owner.get(f"{container}/none").status == 404
+
+
+def test_fixity_of_a_bag(owner: Client, container: str) -> None:
+    payload = {"data/text": TEXT, f"data/{HEBREW}": b"x"}
+    manifest = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in payload.items())
+    declared = b"BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
+    bag = payload | {"bagit.txt": declared, "manifest-sha256.txt": manifest.encode()}
+    for name, body in bag.items():
+        assert owner.put(f"{container}/bag/{name}", body).status == 201
+    given = {"container": container, "prefix": "bag"}
+    declaration = f"{container}/bag/bagit.txt"
+
+    def report_of(bag: dict[str, str]) -> dict[str, Any]:
+        answer = owner.get(declaration, run_headers("std:fixity-bag", bag))
+        assert (answer.status, answer.headers["X-Storlet-Ran-On"]) == (200, "proxy"), answer
+        report: dict[str, Any] = json.loads(answer.body)
+        return report
+
+    report = report_of(given)
+    size = sum(map(len, payload.values()))
+    assert (report["valid"], report["objects"], report["bytes"]) == (True, 2, size), report
+    assert owner.put(f"{container}/bag/data/text", b"other").status == 201
+    report = report_of(given)
+    assert [each["path"] for each in report["wrong"]] == ["data/text"], report
+    headers = run_headers("std:fixity-bag", given | {"mode": "fail"})
+    failed = owner.get(declaration, headers)
+    assert (failed.status, "'data/text': sha256 is" in failed.text) == (422, True), failed
 
 
 def unzipped(archive: bytes) -> dict[str, bytes]:

@@ -1,8 +1,8 @@
 """Whole records of an input, part by part.
 
 The file of an object is mapped into memory: a search reads the few bytes that it needs where they
-are, and copies none of the others.  What is no file, such as an object of several segments, is read
-into a buffer.
+are, and copies none of the others.  Other inputs, such as an object of several segments, are
+read into a buffer.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ class Total:
         self._is_float = True
         rest = [*self._parts, *values]
         self._parts = []
-        # What a rounded sum leaves over has a sum of its own, until nothing is left.
+        # The rest after a rounded sum has a sum of its own, until it is zero.
         while part := math.fsum(rest):
             self._parts.append(part)
             rest.append(-part)

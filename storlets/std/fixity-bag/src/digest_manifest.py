@@ -1,0 +1,1 @@
+../../shared/digest_manifest.py
