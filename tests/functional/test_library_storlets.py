@@ -446,6 +446,8 @@ def test_convert(owner: Client, container: str) -> None:
     assert copied(owner, table, made, "std:convert", **typed).body.startswith(b"PAR1")
     query = {"query": "SELECT typeof(id) AS i, sum(price) AS p FROM input GROUP BY ALL"}
     assert got(owner, made, "std:sql-parquet", **query).body == b"i,p\nSMALLINT,2.25\n"
+    lines_of = got(owner, made, "std:convert-parquet", output="jsonl")
+    assert lines_of.body == b'{"id":1,"price":2.5}\n{"id":2,"price":-0.25}\n'
     given = {"output": "arrow", "columns": '{"id": "int16"}'}
     arrow = stored(owner, f"{container}/arrow", "std:convert", lines, **given)
     assert arrow.headers["Content-Type"] == "application/vnd.apache.arrow.stream"

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any
 
 import engine_file
-from sql_check import SqlError
-from sql_engine import Engine
+from engine_file import PATH
+from sql_check import TABLE, SqlError
+from sql_engine import OBJECT, Engine, identifier, literal
 
 #: The condition of a decimal that the engine reads as another number, over ``parquet_schema()``.
 TOO_WIDE = (
@@ -36,6 +37,23 @@ def register(engine: Engine, source: Any, report: Callable[[], None] = no_report
     engine_file.register(engine, lambda: Handle(source, lock, report), lambda: int(source.size))
     # The object does not change, so its footer is read once.
     engine.rows("SET parquet_metadata_cache = true")
+
+
+def create_view(engine: Engine) -> None:
+    """Make the registered object the table of the engine.
+
+    :raises SqlError: it is no Parquet, or has decimals that the engine reads as other numbers.
+    """
+    table = identifier(TABLE)
+    try:
+        engine.rows(f"CREATE VIEW {table} AS SELECT * FROM read_parquet({literal(PATH)})")
+    except SqlError as error:
+        raise SqlError(f"the object is no valid Parquet: {error}") from None
+    found = engine.rows(
+        f"SELECT name FROM parquet_schema({literal(PATH)}) WHERE {TOO_WIDE} LIMIT 1"  # noqa: S608
+    )
+    if found:
+        raise SqlError(f"{OBJECT}: column {found[0][0]}: decimals of over 38 digits are refused")
 
 
 class Handle(io.RawIOBase):

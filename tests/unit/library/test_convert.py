@@ -172,7 +172,7 @@ def test_floats_that_a_field_keeps() -> None:
 
 
 def test_a_double_of_the_engine_is_packed_without_a_comparison() -> None:
-    real = STORLET.module.record_output._real
+    real = shared("record_output")._real
     for value in (0.1, 5e-324, -1.7976931348623157e308, -0.0):
         assert struct.pack("d", real(value, "d")) == struct.pack("d", value)
     for rounded, code in (("9007199254740993", "d"), (0.123456789, "f")):

@@ -11,22 +11,20 @@ from contextlib import ExitStack
 from typing import Any
 
 import arrow_input
+import converted
 import csv_table
 import line_feeds
 import object_stream
 import record_input
-import record_output
 import sql_input
 import sql_run
 from column_types import types_of
+from converted import RECORDS
 from line_check import Checked
-from outputs import select_for
 from packed import Unpacked
 from sql_check import TABLE, SqlError
 from sql_engine import OBJECT, Engine, identifier
 from sql_pipes import Sample, opened_pipes
-
-RECORDS = "records"
 
 
 class ConvertEngine(Engine):
@@ -46,9 +44,8 @@ class Convert:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         require_sense(params)
         types = types_of(params["columns"])
-        output, target = params["output"], out_files[0]
         with ExitStack() as stack:
-            few = output == sql_run.ARROW
+            few = params["output"] == sql_run.ARROW
             engine = stack.enter_context(
                 ConvertEngine(int(params["memory-mib"]), few_rows_wait=few)
             )
@@ -76,25 +73,14 @@ class Convert:
             engine.close_in([inlet.path, pipes.paths["output"]])
             table = identifier(TABLE)
             engine.rows(f"CREATE VIEW {table} AS {select}")
-            columns = [(str(row[0]), str(row[1])) for row in engine.rows(f"DESCRIBE {table}")]
+            columns = converted.columns_of(engine)
             if params["format"] == "jsonl":
                 kinds = {name: engine.type_of(kind) for name, kind in columns}
                 source = Checked(source, head, kinds)
             elif params["format"] == "csv" and not formed.has_threads:
                 source = line_feeds.Ended(source, head, form)
-            if output == RECORDS:
-                target = record_output.FromLines(target, params["struct"], columns)
-                query, form_of_result = target.query(engine, table), "jsonl"
-                kind = record_output.TYPE
-            else:
-                query, form_of_result = select_for(engine, output, table, columns), output
-                kind = sql_run.TYPES[output]
-            out_files[0].set_metadata({"Content-Type": kind})
             feeder = inlet.feeder(source, head, pipes)
-            work = sql_run.Work(engine, query, pipes, form_of_result, "")
-            sql_run.run(work, feeder, pipes, target)
-            if output == RECORDS:
-                target.finish()
+            converted.write(engine, columns, params, pipes, feeder, out_files[0])
 
 
 def require_sense(params: dict[str, str]) -> None:

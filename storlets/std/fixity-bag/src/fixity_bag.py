@@ -73,9 +73,7 @@ class Bag:
         """Raise if the bag has other objects than at the start."""
         now = self._listed()
         changed = [
-            name
-            for name in {**self.objects, **now}
-            if self.objects.get(name) != now.get(name)
+            name for name in {**self.objects, **now} if self.objects.get(name) != now.get(name)
         ]
         if changed:
             raise BagError(f"the bag changed while it was checked, such as {shown(changed[0])}")
@@ -136,7 +134,9 @@ class Report:
     def _check(self, name: str, expected: dict[str, str]) -> int:
         """Compare one object; its size in bytes."""
         algorithms = ",".join(expected) or "md5"
-        with services.call("std:fixity", self._bag.path(name), {"algorithms": algorithms}) as result:
+        with services.call(
+            "std:fixity", self._bag.path(name), {"algorithms": algorithms}
+        ) as result:
             facts = json.loads(result.read())
         for algorithm, digest in expected.items():
             if facts["digests"][algorithm] != digest:

@@ -13,9 +13,7 @@ import parquet_object
 import sql_partial
 import sql_run
 from engine_file import PATH
-from parquet_object import TOO_WIDE
-from sql_check import TABLE, SqlError
-from sql_engine import OBJECT, Engine, identifier, literal
+from sql_engine import Engine
 from sql_pipes import opened_pipes
 
 
@@ -43,12 +41,7 @@ class SqlParquet:
             pipes = stack.enter_context(opened_pipes("output"))
             parquet_object.register(engine, in_files[0])
             engine.close_in([PATH, pipes.paths["output"]])
-            table = identifier(TABLE)
-            try:
-                engine.rows(f"CREATE VIEW {table} AS SELECT * FROM read_parquet({literal(PATH)})")
-            except SqlError as error:
-                raise SqlError(f"the object is no valid Parquet: {error}") from None
-            _require_exact(engine)
+            parquet_object.create_view(engine)
             engine.scans(query)
             target.set_metadata({"Content-Type": sql_run.TYPES[output]})
             if output == sql_run.PARTIAL:
@@ -57,12 +50,3 @@ class SqlParquet:
                 query = plan.split
             work = sql_run.Work(engine, query, pipes, output, "")
             sql_run.run(work, None, pipes, target)
-
-
-def _require_exact(engine: Engine) -> None:
-    """Raise ``SqlError`` if the object has decimals that the engine reads as other numbers."""
-    found = engine.rows(
-        f"SELECT name FROM parquet_schema({literal(PATH)}) WHERE {TOO_WIDE} LIMIT 1"  # noqa: S608
-    )
-    if found:
-        raise SqlError(f"{OBJECT}: column {found[0][0]}: decimals of over 38 digits are refused")

@@ -1,0 +1,1 @@
+../../shared/absent_values.py

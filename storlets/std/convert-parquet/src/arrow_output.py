@@ -1,0 +1,1 @@
+../../shared/arrow_output.py

@@ -1,0 +1,1 @@
+../../shared/engine_file.py

@@ -1,0 +1,1 @@
+../../shared/record_output.py

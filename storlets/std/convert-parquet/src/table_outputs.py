@@ -1,0 +1,1 @@
+../../shared/table_outputs.py
