@@ -15,8 +15,8 @@ from .progress import AioError, Progress, complain
 LACKING: Final = (
     "std:sql, std:sql-part, std:sql-parquet, std:sql-merge, std:s3-select, std:s3-select-parquet,"
     " std:convert, std:convert-parquet, std:image, std:image-region and std:deidentify-dicom, and"
-    " zstd, lz4, BLAKE3 and CRC-32C, will answer with an error: pip could not fetch the packages of their sandbox image"
-    " (sandbox_images/data/requirements.txt), see {log}"
+    " zstd, lz4, BLAKE3 and CRC-32C, will answer with an error: pip could not fetch the packages of"
+    " their sandbox image (sandbox_images/data/requirements.txt), see {log}"
 )
 
 

@@ -615,7 +615,9 @@ def test_archive_pack(owner: Client, container: str) -> None:
 
 def test_fixity_of_a_bag(owner: Client, container: str) -> None:
     payload = {"data/text": TEXT, f"data/{HEBREW}": b"x"}
-    manifest = "".join(f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in payload.items())
+    manifest = "".join(
+        f"{hashlib.sha256(data).hexdigest()}  {name}\n" for name, data in payload.items()
+    )
     declared = b"BagIt-Version: 1.0\nTag-File-Character-Encoding: UTF-8\n"
     bag = payload | {"bagit.txt": declared, "manifest-sha256.txt": manifest.encode()}
     for name, body in bag.items():
@@ -699,7 +701,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 27
+    assert len(commands) == 29
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],

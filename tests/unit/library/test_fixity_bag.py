@@ -33,7 +33,11 @@ class Store:
     def ask(self, operation: str, fields: Mapping[str, Any]) -> services.Answer:
         if operation == "list":
             page = [
-                {"name": f"bag/{name}", "bytes": len(data), "hash": hashlib.md5(data).hexdigest()}
+                {
+                    "name": f"bag/{name}",
+                    "bytes": len(data),
+                    "hash": hashlib.sha256(data).hexdigest(),
+                }
                 for name, data in sorted(self.objects.items())
             ]
             return self._answer([{"name": "bag/", "bytes": 0}, *page])

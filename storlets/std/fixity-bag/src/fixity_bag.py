@@ -80,7 +80,7 @@ class Bag:
 
 
 class Report:
-    """What is wrong with a bag.
+    """The faults of a bag.
 
     :ivar missing: names that a manifest has, and the bag does not.
     :ivar unlisted: objects of the payload that a manifest does not have.
