@@ -89,6 +89,7 @@ class Fact:
     :param keys_ignore_case: the same for the keys of a map.
     :param may_be_empty: an empty string is a value, different from a missing one.
     :param without: characters that occur in no value.
+    :param may_be_lost: see :mod:`rules.facts`.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Fact:
     keys_ignore_case: bool = True
     may_be_empty: bool = False
     without: str = ""
+    may_be_lost: bool = False
 
     @property
     def operators(self) -> tuple[Operator, ...]:
@@ -114,7 +116,8 @@ class Fact:
     @functools.cached_property
     def read(self) -> Reader:
         """Reads the value as tests compare it."""
-        return _IF_KNOWN[self.group](_value_reader(self))
+        read = _IF_KNOWN[self.group](_value_reader(self))
+        return _if_not_lost(self.name, read) if self.may_be_lost else read
 
     def raw(self, facts: Facts) -> Anything:
         """The field's value before :attr:`normalize`; ``None`` if it is missing or unknown."""
@@ -133,6 +136,14 @@ def _value_reader(fact: Fact) -> Reader:
     if normalize is not None:
         return lambda facts, _: normalize(field(facts))
     return lambda facts, _: field(facts)
+
+
+def _if_not_lost(name: str, read: Reader) -> Reader:
+    def guarded(facts: Facts, key: str) -> Value | Unknown:
+        value = read(facts, key)
+        return UNKNOWN if value is None and name in facts.lost else value
+
+    return guarded
 
 
 def _if_stored_known(read: Reader) -> Reader:
@@ -211,12 +222,12 @@ _ROWS: Final = (
     Fact("policy", _S, "holder.policy",
          "the name of the container's storage policy"),
     Fact("header", _M, "headers",
-         "a header of the request, by name in any case", may_be_empty=True),
+         "a header of the request, by name in any case", may_be_empty=True, may_be_lost=True),
     Fact("query", _M, "query",
          "a parameter of the query string; the last value of a repeated parameter",
          keys_ignore_case=False, may_be_empty=True),
     Fact("client-address", Kind.NETWORK, "client_address",
-         "the client's address is in one of these networks", normalize=address),
+         "the client's address is in one of these networks", normalize=address, may_be_lost=True),
     Fact("time", Kind.TIME, "minute_of_week",
          "the time of the request in UTC: days, start (inclusive) and end (exclusive); a window"
          " can span midnight"),
@@ -239,6 +250,8 @@ _ROWS: Final = (
 
 #: Every fact by its name, in the order of the reference page.
 TABLE: Final[Mapping[str, Fact]] = {row.name: row for row in _ROWS}
+#: Facts that the requests of Swift's middlewares lack.
+LOST: Final = frozenset(row.name for row in _ROWS if row.may_be_lost)
 
 
 def facts_from(values: Mapping[str, Anything]) -> Facts:

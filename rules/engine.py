@@ -85,7 +85,10 @@ class Compiled:
                 continue
             holds_here = entry.check(values)
             if holds_here is None:
-                return Needs(_unknown_groups(entry.rule.condition, facts))
+                groups = _unknown_groups(entry.rule.condition, facts)
+                if groups:
+                    return Needs(groups)
+                holds_here = restricts(entry.rule)  # the facts are lost
             if holds_here:
                 return _decision_of(entry, facts)
         return Decision(None)
@@ -199,6 +202,11 @@ def compile(rules: RuleSet) -> Compiled:  # noqa: A001 - engine.compile(rules) i
     return Compiled(rules)
 
 
+def restricts(rule: Rule) -> bool:
+    """Whether ``rule`` protects: it fails closed where it depends on lost facts."""
+    return rule.is_mandatory or isinstance(rule.action, Deny)
+
+
 def gives_way(rule: Rule) -> bool:
     """Whether a storlet request by the client replaces the action of ``rule``."""
     return not rule.is_mandatory and not isinstance(rule.action, Allow)
@@ -227,8 +235,11 @@ class _Entry:
 
 
 def _unknown_groups(condition: Condition, facts: Facts) -> frozenset[Group]:
-    """The groups of an undecided condition; all facts observed in it are unknown."""
-    return frozenset(TABLE[seen.test.fact].group for seen in observe(condition, facts))
+    """The groups of an undecided condition that can be looked up; all facts observed in it are
+    unknown.
+    """
+    groups = frozenset(TABLE[seen.test.fact].group for seen in observe(condition, facts))
+    return groups - {Group.REQUEST}
 
 
 def _decision_of(entry: _Entry, facts: Facts) -> Decision | Needs:
@@ -240,7 +251,8 @@ def _decision_of(entry: _Entry, facts: Facts) -> Decision | Needs:
 def _reversed(reverse: Reverse, facts: Facts) -> Reverse | Needs | None:
     outcome = holds(reverse.condition, facts)
     if outcome is None:
-        return Needs(_unknown_groups(reverse.condition, facts))
+        groups = _unknown_groups(reverse.condition, facts)
+        return Needs(groups) if groups else None
     if outcome and Group.STORED in _groups_of_steps(reverse.steps) and _is_stored_unknown(facts):
         return Needs(frozenset((Group.STORED,)))
     return reverse if outcome else None

@@ -7,6 +7,11 @@ value fails, except ``present: false``.  :mod:`rules.rewriting` describes what t
 Facts about the stored object and its container cost a request to Swift, so they start as
 ``UNKNOWN``.  If a decision depends on them, the engine returns :class:`rules.engine.Needs`; its
 caller looks the facts up and evaluates again.
+
+A *lost* fact is unknown, too, and cannot be looked up: Swift's middlewares make requests of their
+own for a client's (``bulk``, ``staticweb``, ``formpost``), without the client's address and most of
+its headers.  A rule that depends on one fails closed: it decides if it restricts (``deny``,
+``mandatory: true``), and does not match otherwise.
 """
 
 from __future__ import annotations
@@ -98,6 +103,7 @@ class Facts:
     :param query: parameters of the query string; the last value of a repeated parameter.
     :param client_address: an IPv4 or IPv6 address.
     :param minute_of_week: time of the request in UTC; 0 is Monday 00:00.
+    :param lost: names of lost facts, as far as they are missing.
     """
 
     method: str
@@ -110,6 +116,7 @@ class Facts:
     minute_of_week: int | None = None
     stored: ObjectFacts | Unknown = UNKNOWN
     holder: ContainerFacts | Unknown = UNKNOWN
+    lost: frozenset[str] = frozenset()
 
     @property
     def requests_storlet(self) -> bool:

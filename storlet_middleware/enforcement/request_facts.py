@@ -21,13 +21,13 @@ from swift.common.storage_policy import POLICIES
 from swift.common.utils import config_true_value
 from swift.proxy.controllers.base import get_container_info
 
-from rules.conditions import Group
+from rules.conditions import LOST, Group
 from rules.engine import Compiled, Decision, Needs
 from rules.facts import HIDDEN_HEADERS, UNKNOWN, ContainerFacts, Facts, ObjectFacts, Unknown
 from storlet_middleware import names
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import own_requests
-from storlet_middleware.wsgi.caller import caller_of, lenient_text
+from storlet_middleware.wsgi.caller import caller_of, is_from_swift, lenient_text
 from storlet_middleware.wsgi.strings import wsgi
 
 #: Headers whose WSGI keys have no ``HTTP_`` prefix.
@@ -35,7 +35,11 @@ _UNPREFIXED_KEYS: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
 _SIGNATURE_PARAMETERS: Final = frozenset(
     ("temp_url_sig", "X-Amz-Signature", "X-Amz-Credential", "Signature", "signature")
 )
+#: The mark of a request that one of Swift's middlewares has made for a client's.
+_SOURCE: Final = "swift.source"
+_ADDRESS: Final = "REMOTE_ADDR"
 _MINUTES_PER_DAY: Final = 24 * 60
+_NOTHING: Final = frozenset[str]()
 _OTHER_LENGTHS: Final = (
     "HTTP_TRANSFER_ENCODING", "HTTP_X_OBJECT_MANIFEST", "HTTP_X_SYMLINK_TARGET",
 )  # fmt: skip
@@ -105,9 +109,17 @@ def of_request(
         headers=_Headers(environ),
         query={key: value for key, value in query if key not in _SIGNATURE_PARAMETERS},
         # X-Forwarded-For is not used: clients can forge it.
-        client_address=environ.get("REMOTE_ADDR") or None,
+        client_address=environ.get(_ADDRESS) or None,
         minute_of_week=now.tm_wday * _MINUTES_PER_DAY + now.tm_hour * 60 + now.tm_min,
+        lost=LOST if _has_lost_facts(environ) else _NOTHING,
     )
+
+
+def _has_lost_facts(environ: Mapping[str, Any]) -> bool:
+    """Whether one of Swift's middlewares has made the request for a client's: its ``make_env``
+    copies neither the address, which each client has, nor most headers.
+    """
+    return _SOURCE in environ and _ADDRESS not in environ and not is_from_swift(environ)
 
 
 # --- stored objects and containers ---------------------------------------------------------------

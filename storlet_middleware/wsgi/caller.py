@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rules.facts import Caller
+from storlet_middleware.wsgi.context import swift_authorize
 from storlet_middleware.wsgi.delegation import PRE_AUTHORISED, is_signed
 
 
@@ -20,7 +21,7 @@ def caller_of(environ: Mapping[str, Any]) -> Caller:
     if remote.startswith(".wsgi."):
         # Swift's own request: no rule applies to it.
         return Caller()
-    identity = environ.get("keystone.identity")
+    identity = _keystone_identity(environ)
     if identity:
         return Caller(
             user=lenient_text(identity["user"][1] or identity["user"][0] or "") or None,
@@ -29,6 +30,20 @@ def caller_of(environ: Mapping[str, Any]) -> Caller:
             roles=frozenset(lenient_text(role) for role in identity.get("roles") or () if role),
         )
     return _caller_of_groups(remote, user_of(environ))
+
+
+def _keystone_identity(environ: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The identity that ``keystoneauth`` has found.
+
+    A request that a middleware to the right of it makes for the client's (``staticweb``) has it
+    only as the argument of ``swift.authorize``.
+    """
+    found: Mapping[str, Any] | None = environ.get("keystone.identity")
+    if found or isinstance(environ.get("REMOTE_USER"), str):
+        return found
+    authorize = swift_authorize(environ)
+    bound = authorize.args if isinstance(authorize, functools.partial) else ()
+    return next((each for each in bound if isinstance(each, dict) and "roles" in each), None)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -51,7 +66,7 @@ def user_of(environ: Mapping[str, Any]) -> str:
     ``account:user``.
     """
     # X-User-Name without Keystone's identity was sent by the client.
-    if environ.get("keystone.identity"):
+    if _keystone_identity(environ):
         # Names are unique in a domain only.  As in Swift's own ACLs, the name identifies users of
         # the default domain, and the id all others.
         is_default = environ.get("HTTP_X_USER_DOMAIN_ID", "default") == "default"
@@ -70,7 +85,7 @@ def identity_of(environ: Mapping[str, Any]) -> tuple[str, str]:
     """
     if is_signed(environ):
         return "", ""
-    identity = environ.get("keystone.identity")
+    identity = _keystone_identity(environ)
     return user_of(environ), str(identity["user"][0] or "") if identity else ""
 
 

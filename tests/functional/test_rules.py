@@ -346,6 +346,27 @@ def test_static_pages_are_covered(ward: Ward) -> None:
         )
 
 
+@pytest.mark.parametrize(
+    "condition", ['client-address: "127.0.0.0/8"', f'user: "{RESEARCHER}"', "header: {a: b}"]
+)
+def test_pages_that_staticweb_makes_are_covered(users: dict[str, Client], condition: str) -> None:
+    """Its own requests, for listings and pages of errors, lack facts of the client's."""
+    ward, web = make_ward(users), {"X-Web-Mode": "true"}
+    pages = {"X-Container-Meta-Web-Listings": "true", "X-Container-Meta-Web-Error": "error.html"}
+    assert ward.admin.post("patients", pages).status == 204
+    assert ward.admin.put("patients/404error.html", CONTENT).status == 201
+    assert "4Ki" in ward.researcher.get("patients/", web).text
+    assert ward.researcher.get("patients/none", web).body == CONTENT
+    ward.rule(
+        f"version: 1\nrules:\n- name: hide\n  when: {{method: GET, container: patients, {condition}}}"
+        "\n  mandatory: true\n  run: mask.py\n"
+    )
+    listing = ward.researcher.get("patients/", web)
+    assert (listing.status, "4Ki" in listing.text) == (200, False), listing
+    answer = ward.researcher.get("patients/none", web)
+    assert (answer.status, answer.body) == (404, MASKED), answer
+
+
 def test_callers_under_a_rule_cannot_change_settings_that_copy_data(
     users: dict[str, Client],
 ) -> None:

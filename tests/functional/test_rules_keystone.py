@@ -140,6 +140,28 @@ def test_a_rule_applies_to_keystone_callers(ward: Ward, condition: str) -> None:
         ), answer
 
 
+def test_pages_that_staticweb_makes_are_covered(ward: Ward) -> None:
+    """Its own requests have no identity headers."""
+    rule = (
+        "version: 1\nrules:\n"
+        "- {name: hide, when: {method: GET, container: patients, roles: researcher},"
+        " mandatory: true, run: mask.py}\n"
+    )
+    headers = {"X-Storlet-Rules-Accept-Warnings": "true"}
+    assert ward.owner.put("storlet_rules/rules.yaml", rule.encode(), headers).status == 201
+    pages = {"X-Container-Meta-Web-Listings": "true", "X-Container-Meta-Web-Error": "error.html"}
+    assert ward.owner.post("patients", pages).status == 204
+    assert ward.owner.put("patients/404error.html", CONTENT).status == 201
+    for person, size, page in (
+        (ADA, ">0<", MASKED),
+        (replace(ADA, roles="member"), ">650<", CONTENT),
+    ):
+        caller = ward.client(person)
+        assert size in caller.get("patients/", {"X-Web-Mode": "true"}).text
+        answer = caller.get("patients/none", {"X-Web-Mode": "true"})
+        assert (answer.status, answer.body) == (404, page), answer
+
+
 def test_identity_headers_without_keystone_are_ignored(ward: Ward) -> None:
     """Identity headers count only if Keystone confirmed them; Swift refuses the request
     otherwise."""

@@ -177,6 +177,33 @@ def test_a_mandatory_storlet_runs_on_extracted_objects(ward: Ward) -> None:
     assert ward.admin.get(f"open/{stem}/1").body == CONTENT
 
 
+#: Facts of a client's request that those of ``bulk`` and ``formpost`` lack.
+LOST = [', client-address: "127.0.0.0/8"', ", header: {x-department: east}"]
+
+
+@pytest.mark.parametrize("more", LOST)
+def test_uploads_that_a_middleware_sends_do_not_evade_rules_about_the_client(
+    ward: Ward, more: str
+) -> None:
+    ward.rule(rules("run: mask.py", more))
+    stem = unique("tar")
+    result = extract(ward.researcher, archive(f"patients/{stem}/1", f"open/{stem}/1"))
+    assert (result["Number Files Created"], result["Errors"]) == (2, []), result
+    assert send_form(ward, f"{stem}/2", CONTENT).status == 201
+    assert ward.admin.get(f"open/{stem}/1").body == CONTENT
+    for number in (1, 2):
+        assert ward.admin.get(f"patients/{stem}/{number}").body == MASKED
+
+
+@pytest.mark.parametrize("more", LOST)
+def test_bulk_delete_does_not_evade_rules_about_the_client(ward: Ward, more: str) -> None:
+    ward.rule(rules("deny: keep it", more, conditions="method: DELETE, container: patients"))
+    headers = {"Content-Type": "text/plain", "Accept": "application/json"}
+    answer = ward.admin.request("POST", "", headers, query="bulk-delete", body=b"patients/a.csv\n")
+    assert json.loads(answer.body)["Number Deleted"] == 0, answer
+    assert ward.admin.head("patients/a.csv").status == 200
+
+
 def test_extracted_objects_are_refused_one_by_one(ward: Ward) -> None:
     ward.rule(rules("deny: not here", f', user: "{RESEARCHER}"'))
     stem = unique("tar")

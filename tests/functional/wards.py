@@ -127,6 +127,5 @@ def assert_masked(answer: Answer) -> None:
         "Accept-Ranges",
         "X-Timestamp",
         "X-Object-Meta-Study",
-        "X-Storlet-Ran-On",
     ):
         assert answer.headers[header] is None, (header, answer)

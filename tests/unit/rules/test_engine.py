@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from ipaddress import ip_network
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rules import engine, model
-from rules.conditions import Group
+from rules.conditions import LOST, Group
 from rules.engine import Compiled, Decision, Needs
 from rules.facts import UNKNOWN, Caller, ContainerFacts, Facts, ObjectFacts
 from rules.model import Allow, Deny, Operator, Reverse, Rule, RuleSet, Run, Step, Template, Test
@@ -124,6 +125,45 @@ def test_an_undecided_rule_is_not_passed_over() -> None:
     assert compiled.decide(Facts("GET", "c", "o", holder=ContainerFacts(policy="tin"))) == Decision(
         rules.rules[1]
     )
+
+
+@given(strategies.rule_sets())
+def test_lost_facts_take_no_request_out_of_a_rule_that_restricts(rules: RuleSet) -> None:
+    """A storlet is never requested by a request with lost facts."""
+    compiled = engine.compile(rules)
+    for facts in REQUESTS:
+        lossy = replace(facts, client_address=None, headers={}, lost=LOST)
+        whole, less = compiled.decide(facts), compiled.decide(lossy)
+        assert isinstance(whole, Decision), facts
+        assert isinstance(less, Decision), facts
+        if whole.rule is not None and engine.restricts(whole.rule):
+            assert less.rule is not None, facts
+            assert engine.restricts(less.rule), facts
+            assert rules.rules.index(less.rule) <= rules.rules.index(whole.rule), facts
+            if whole.rule.is_mandatory:
+                assert compiled.may_cover(lossy, frozenset()) is not None, facts
+
+
+def test_a_rule_that_opens_needs_the_lost_fact() -> None:
+    office = Test("client-address", Operator.WITHIN, (ip_network("10.0.0.0/8"),))
+    lossy = Facts("GET", "c", "o", stored=ObjectFacts(), lost=LOST)
+    for action in (Allow(), RUN):
+        compiled = engine.compile(rule_set(Rule("r", office, action)))
+        assert compiled.decide(lossy) == Decision(None)
+        assert compiled.decide(replace(lossy, lost=frozenset())) == Decision(None)
+    reverse = Reverse((Step("unpack.py"),), office)
+    pack = Rule("pack", is_("method", "PUT"), Run((Step("pack.py"),), reverse))
+    assert engine.compile(rule_set(pack)).reverse("pack", lossy) is None
+
+
+def test_a_lost_fact_is_asked_for_no_more_than_others() -> None:
+    both = model.All((is_("policy", "gold"), Test("header", Operator.EXACT, "b", "a")))
+    compiled = engine.compile(rule_set(Rule("r", both, Deny("no"))))
+    lossy = Facts("GET", "c", "o", lost=LOST)
+    assert compiled.decide(lossy) == Needs(frozenset({Group.HOLDER}))
+    gold = replace(lossy, holder=ContainerFacts(policy="gold"))
+    assert compiled.decide(gold) == Decision(compiled.rules.rules[0])
+    assert compiled.decide(replace(gold, headers={"a": "c"})) == Decision(None)
 
 
 def test_what_the_parameters_speak_of_is_asked_for_too() -> None:

@@ -76,6 +76,20 @@ def test_query_keeps_empty_values_and_the_last_of_repeated_ones() -> None:
     assert facts.query == {"a": "2", "empty": "", "flag": "", "name": "grün x"}
 
 
+@pytest.mark.parametrize(
+    ("more", "has_lost"),
+    [
+        ({"REMOTE_ADDR": "192.0.2.7"}, False),
+        ({"REMOTE_ADDR": "192.0.2.7", "swift.source": "S3"}, False),
+        ({"swift.source": "EA"}, True),
+        ({"swift.source": "FP", "REMOTE_USER": ".wsgi.pre_authed"}, True),
+        ({"swift.source": "TU", "REMOTE_USER": ".wsgi.pre_authed"}, False),
+    ],
+)
+def test_requests_of_middlewares_have_lost_facts(more: dict[str, str], has_lost: bool) -> None:
+    assert bool(facts_of(**more).lost) is has_lost
+
+
 def test_client_address_is_that_of_the_connection_and_not_of_a_header() -> None:
     headers = {"X-Forwarded-For": "10.0.0.1", "X-Cluster-Client-Ip": "10.0.0.2"}
     assert facts_of(headers=headers, REMOTE_ADDR="192.0.2.7").client_address == "192.0.2.7"

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from swift.common.middleware import keystoneauth, tempauth
+from swift.common.swob import Request
+from swift.common.wsgi import make_env
 
 from rules.facts import Caller
 from storlet_middleware.wsgi import caller
@@ -65,6 +67,28 @@ def test_keystone_caller_has_user_project_domain_and_roles() -> None:
     assert caller == Caller(
         user="ada", project="ward", domain="Default", roles=frozenset({"Researcher", "member"})
     )
+
+
+def test_a_request_that_staticweb_makes_has_the_callers_identity() -> None:
+    """Swift's ``make_env`` copies neither Keystone's headers nor its identity."""
+    own: list[dict[str, Any]] = []
+
+    def app(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        own.append(make_env(environ, "GET", "/v1/AUTH_a/c", swift_source="SW"))
+        start_response("200 OK", [])
+        return []
+
+    for headers in (IDENTITY, {}):
+        request = Request.blank("/v1/AUTH_a/c", headers=headers)
+        request.environ["keystone.token_info"] = {"token": {}}
+        request.call_application(keystoneauth.filter_factory({})(app))
+    ada, anonymous = own
+    assert "keystone.identity" not in ada
+    assert caller.caller_of(ada) == Caller(
+        user="ada", project="ward", domain="Default", roles=frozenset({"Researcher", "member"})
+    )
+    assert caller.identity_of(ada)[1] == "u1"
+    assert caller.caller_of(anonymous) == Caller(is_anonymous=True)
 
 
 def test_keystone_v2_token_takes_the_domain_from_the_header() -> None:
