@@ -24,6 +24,7 @@ with each released version of the server.
 ``transport``   performs calls by HTTP, with and without ``asyncio``
 ``session``     token, retries and errors of one request
 ``exchange``    the values that operations and transports exchange: a call, a pause, an answer
+``content``     the content of a file that is too long for the memory
 ``login``       credentials and where they are found
 ``clouds``      ``clouds.yaml``
 ``errors``      the exceptions
@@ -42,6 +43,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # typing is an import of 10 ms, which runs before any command
 if TYPE_CHECKING:
+    from storlet_client.content import FileContent
     from storlet_client.errors import (
         BrokenAnswer,
         ConfigurationError,
@@ -65,6 +67,7 @@ __all__ = [
     "ConfigurationError",
     "Credentials",
     "Deployed",
+    "FileContent",
     "Grant",
     "Info",
     "Keystone",
@@ -83,7 +86,7 @@ __all__ = [
     "from_environment",
 ]
 #: The modules of the names, those without HTTP first.
-_MODULES = ("errors", "login", "operations", "output", "storlets")
+_MODULES = ("content", "errors", "login", "operations", "output", "storlets")
 
 if not TYPE_CHECKING:  # else each name would be an attribute of any type
 

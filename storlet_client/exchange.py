@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union
 from urllib.parse import quote, urlencode
 
+from storlet_client.content import FileContent
 from storlet_client.errors import BrokenAnswer
 
 T = TypeVar("T")
@@ -42,7 +43,7 @@ class Call:
     @property
     def can_repeat(self) -> bool:
         """Whether the body can be sent again."""
-        return self.body is None or isinstance(self.body, bytes)
+        return self.body is None or isinstance(self.body, (bytes, FileContent))
 
     @property
     def is_quick(self) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -13,6 +12,7 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
 from storlet_client.bundle.manifest import SECRET_BYTES, SECRET_NAME
+from storlet_client.content import Content, md5_of
 from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
 from storlet_client.exchange import Answer, Body, Call, Flow
 from storlet_client.session import Session
@@ -418,9 +418,9 @@ def _utc(value: str) -> str:
 def deploy(
     session: Session,
     name: str,
-    code: bytes,
+    code: Content,
     manifest: Manifest,
-    dependencies: Mapping[str, tuple[bytes, str]],
+    dependencies: Mapping[str, tuple[Content, str]],
     *,
     check: bool | None = None,
 ) -> Flow[Deployed]:
@@ -442,15 +442,15 @@ def deploy(
     sent = {**manifest.headers(), **checked}
     yield from _upload(session, cluster.storlet_container, name, code, sent)
     after = yield from _head(session, cluster.storlet_container, name)
-    if after is None or after.etag != _md5(code):
+    if after is None or after.etag != md5_of(code):
         raise StorletsError(f"{name} was replaced by another upload at the same time: deploy again")
     return Deployed(before, after)
 
 
 def _upload(
-    session: Session, container: str, name: str, content: bytes, headers: Mapping[str, str]
+    session: Session, container: str, name: str, content: Content, headers: Mapping[str, str]
 ) -> Flow[None]:
-    sent = {"Content-Type": "application/octet-stream", "ETag": _md5(content), **headers}
+    sent = {"Content-Type": "application/octet-stream", "ETag": md5_of(content), **headers}
     yield from session.exchange(Call("PUT", (container, name), sent, body=content))
 
 
@@ -465,10 +465,6 @@ def _check_headers(cluster: Info, check: bool | None) -> dict[str, str]:
     if check:
         raise ConfigurationError(["this cluster does not check uploads: leave out the check"])
     return {}
-
-
-def _md5(content: bytes) -> str:
-    return hashlib.md5(content).hexdigest()  # noqa: S324 - Swift compares it with what it received
 
 
 def delete(session: Session, name: str) -> Flow[None]:

@@ -14,6 +14,7 @@ from typing import Any, Generic, TypeVar
 from typing_extensions import Self
 
 from storlet_client import operations, records
+from storlet_client.content import Content
 from storlet_client.diagnosis.account import diagnose
 from storlet_client.diagnosis.check import Check
 from storlet_client.exchange import Answer, Body, Call
@@ -116,14 +117,16 @@ class Storlets(_Account[Transport]):
     def deploy(
         self,
         name: str,
-        code: bytes,
+        code: Content,
         manifest: Manifest,
-        dependencies: Mapping[str, tuple[bytes, str]] | None = None,
+        dependencies: Mapping[str, tuple[Content, str]] | None = None,
         *,
         check: bool | None = None,
     ) -> Deployed:
         """Upload a storlet with its dependencies; it is in use once this returns.
 
+        :param code: its bytes, or a :class:`~storlet_client.FileContent`, which is read as it is
+            sent.
         :param dependencies: content and file mode (octal, such as ``0700``) by file name; others
             that ``manifest`` names are uploaded already.
         :param check: have the cluster load the code before it takes effect; ``None``: if it can.
@@ -389,9 +392,9 @@ class AsyncStorlets(_Account[AsyncTransport]):
     async def deploy(
         self,
         name: str,
-        code: bytes,
+        code: Content,
         manifest: Manifest,
-        dependencies: Mapping[str, tuple[bytes, str]] | None = None,
+        dependencies: Mapping[str, tuple[Content, str]] | None = None,
         *,
         check: bool | None = None,
     ) -> Deployed:

@@ -20,6 +20,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import httpx
 
+from storlet_client.content import FileContent
 from storlet_client.errors import ConfigurationError, StorletsError, Unreachable, without_number
 from storlet_client.exchange import Answer, Body, Call, Flow, Pause, Sent
 from storlet_client.output import READ_SECONDS, AsyncOutput, Output
@@ -136,8 +137,9 @@ class AsyncTransport:
         """The body, in parts that are watched."""
         if isinstance(call.body, AsyncIterable) and is_parted(call.body):
             return self._parts(call, call.body)
-        if isinstance(call.body, bytes) and is_parted(call.body):
-            return self._parts(call, _each(_split(call.body)))
+        if isinstance(call.body, (bytes, FileContent)) and is_parted(call.body):
+            parts = _split(call.body) if isinstance(call.body, bytes) else call.body
+            return self._parts(call, _each(parts))
         return call.body
 
     async def _parts(self, call: Call, body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
@@ -284,6 +286,8 @@ def _arguments(call: Call, body: Body) -> dict[str, Any]:
     given = {"Accept-Encoding": "identity", **call.headers}
     if body is not call.body and isinstance(call.body, bytes):
         given["Content-Length"] = str(len(call.body))
+    if isinstance(call.body, FileContent):
+        given["Content-Length"] = str(call.body.size)
     faults = [
         f"{name}: {value!r}: a header cannot carry it"
         for name, value in given.items()

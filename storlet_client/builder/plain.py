@@ -13,11 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from storlet_client.bundle import archive, manifest
+from storlet_client.content import Content, opened
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import language_of
 
 #: A class of a Python file that can be a storlet.
-_CLASS = re.compile(r"^class\s+([A-Za-z_]\w*)", re.MULTILINE)
+_CLASS = re.compile(r"class\s+([A-Za-z_]\w*)")
+#: Bytes of a line that are read at once: a program has no lines.
+_LINE_BYTES = 1 << 16
 _MODE = re.compile(r"[0-7]{3,4}")
 _DEFAULT_MODE = "0600"
 #: The most inputs, and outputs, that a manifest can declare.
@@ -30,11 +33,11 @@ _VERSION = "0"
 class Dependencies:
     """The dependencies of a plain file.
 
-    :param files: content and file mode (octal) by name.
+    :param files: place and file mode (octal) by name.
     :param names: all names; one without a file is that of a dependency that is uploaded already.
     """
 
-    files: dict[str, tuple[bytes, str]]
+    files: dict[str, tuple[Path, str]]
     names: tuple[str, ...]
 
 
@@ -49,7 +52,7 @@ def language(given: str | None, name: str) -> str:
     return found
 
 
-def entry_point(file: Path, name: str, spoken: str, code: bytes) -> str:
+def entry_point(file: Path, name: str, spoken: str, code: Content) -> str:
     """The ``Main`` of a file: the only class of a Python file, or a native program itself.
 
     :param name: of the storlet; ``file`` is for the text of an error.
@@ -60,11 +63,22 @@ def entry_point(file: Path, name: str, spoken: str, code: bytes) -> str:
         return name
     if spoken != "python":
         raise ConfigurationError([f"{file}: add --main with the class to run"])
-    classes = _CLASS.findall(code.decode("utf-8", "replace"))
+    classes = _classes(code)
     if len(classes) != 1:
         found = f"it has {', '.join(classes)}" if classes else "it has no class"
         raise ConfigurationError([f"{file}: {found}: add --main MODULE.CLASS"])
     return f"{Path(name).stem}.{classes[0]}"
+
+
+def _classes(code: Content) -> list[str]:
+    """The classes of a Python file; it is not loaded whole."""
+    found, is_begin = [], True
+    with opened(code) as lines:
+        for line in iter(lambda: lines.readline(_LINE_BYTES), b""):
+            begun = _CLASS.match(line.decode("utf-8", "replace")) if is_begin else None
+            found += [begun[1]] if begun else []
+            is_begin = line.endswith(b"\n")
+    return found
 
 
 def dependencies(folder: Path, given: Sequence[str]) -> Dependencies:
@@ -78,7 +92,7 @@ def dependencies(folder: Path, given: Sequence[str]) -> Dependencies:
         (path,) = places(folder, (each,))
         names.append(path.name)
         if path.is_file():
-            files[path.name] = (path.read_bytes(), mode or _DEFAULT_MODE)
+            files[path.name] = (path, mode or _DEFAULT_MODE)
         elif mode or "/" in word:
             faults.append(f"--dependency {each}: there is no file {word}")
     if faults:
@@ -119,7 +133,9 @@ def bundle(
         raise ConfigurationError(faults)
     # A cluster lets each native storlet be executed.
     own = _EXECUTABLE if spoken == "native" else _PLAIN
-    files = {name: (data, _bundled(mode)) for name, (data, mode) in found.files.items()}
+    files = {
+        name: (path.read_bytes(), _bundled(mode)) for name, (path, mode) in found.files.items()
+    }
     files[file.name] = (code, own)
     document: dict[str, Any] = {
         "name": _name(file),

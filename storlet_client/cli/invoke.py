@@ -14,6 +14,7 @@ from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import FileBody, watched, working, written
 from storlet_client.cli.runs import show_logs
+from storlet_client.content import SMALL_BYTES
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import object_path
 from storlet_client.storlets import Storlets
@@ -185,12 +186,8 @@ def _refuse_contradictions(target: str | None, source: Any, options: Mapping[str
 
 def _body(source: BinaryIO) -> FileBody | bytes:
     """The bytes of a file; a small file can be sent again after a failure."""
-    first = source.read(_SMALL + 1)
-    return first if len(first) <= _SMALL else FileBody(first, source)
-
-
-#: Bytes of a body that is kept in memory, so that it can be sent again.
-_SMALL = 16 << 20
+    first = source.read(SMALL_BYTES + 1)
+    return first if len(first) <= SMALL_BYTES else FileBody(first, source)
 
 
 def _summary(headers: Mapping[str, str], began: float, text: str) -> None:

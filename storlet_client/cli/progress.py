@@ -42,6 +42,7 @@ from rich.theme import Theme
 from storlet_client.builder import rights
 from storlet_client.builder.files import replacement
 from storlet_client.cli.output import in_line
+from storlet_client.content import FileContent
 from storlet_client.exchange import Answer, Body, Call, Pause, Sent
 from storlet_client.local.subject import Subject
 from storlet_client.transport import PART_BYTES, Event, is_parted
@@ -363,7 +364,7 @@ def _length(body: Body) -> int | None:
     """The bytes of a body, if they are known."""
     if isinstance(body, bytes):
         return len(body)
-    return body.size if isinstance(body, FileBody) else None
+    return body.size if isinstance(body, (FileBody, FileContent)) else None
 
 
 def _text(call: Call) -> str:

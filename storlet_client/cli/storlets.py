@@ -18,6 +18,7 @@ from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_one, show_rows
 from storlet_client.cli.progress import building, watched, working, written
 from storlet_client.cli.watch import at_each_save
+from storlet_client.content import content_of
 from storlet_client.errors import ConfigurationError, NotThere, Refused
 from storlet_client.operations import BundleVersion, Manifest, Storlet, declared_changes
 from storlet_client.overview import ALL_COLUMNS, COLUMNS, Overview
@@ -163,7 +164,7 @@ def _deploy_file(
     storlets: Storlets, file: Path, options: Mapping[str, Any], check: bool | None
 ) -> None:
     """Upload a plain storlet and its dependencies."""
-    name, code = options["name"] or file.name, file.read_bytes()
+    name, code = options["name"] or file.name, content_of(file)
     language = plain.language(options["language"], name)
     needed = plain.dependencies(file.parent, options["dependencies"])
     manifest = Manifest(
@@ -175,7 +176,8 @@ def _deploy_file(
         output_type=options["output_type"],
         limits=pairs(options["limits"], "--limit"),
     )
-    deployed = storlets.deploy(name, code, manifest, needed.files, check=check)
+    files = {each: (content_of(path), mode) for each, (path, mode) in needed.files.items()}
+    deployed = storlets.deploy(name, code, manifest, files, check=check)
     click.echo(legible(f"deployed {name}"))
     for line in deployed.changes or ("unchanged",):
         click.echo(legible(f"  {line}"))

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from storlet_client import content
 from tests.unit.client.conftest import Command
 from tests.unit.client.server import Reply, Server
 from tests.unit.client.test_operations import CODE, META
@@ -34,6 +35,24 @@ def test_a_file_with_one_class_needs_no_option(
     assert sent[1]["x-object-meta-storlet-main"] == "a.A"
     assert sent[1]["x-object-meta-storlet-dependency"] == "tool,there.py"
     assert sent[1]["etag"] == hashlib.md5(CODE, usedforsecurity=False).hexdigest()
+
+
+def test_a_long_file_is_sent_as_it_is_read(
+    server: Server, command: Command, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file.write_bytes(CODE + b"#" * 1_000_000 + b"\nclass_ = 1\n")
+    monkeypatch.setattr(content, "SMALL_BYTES", 1000)
+    digest = hashlib.md5(file.read_bytes(), usedforsecurity=False).hexdigest()
+    server.on("HEAD", "/storlet/a.py", Reply(404), Reply(200, {**META, "ETag": digest}))
+    server.on("PUT", "/storlet/a.py", Reply(503, {"Retry-After": "0"}), Reply(201))
+    result = command("deploy", str(file))
+    assert (result.code, result.out.splitlines()[0]) == (0, "deployed a.py")
+    sent = [one for one in server.received if one.method == "PUT"]
+    assert [one.body for one in sent] == [file.read_bytes()] * 2
+    assert (sent[1].headers["x-object-meta-storlet-main"], sent[1].headers["etag"]) == (
+        "a.A",
+        digest,
+    )
 
 
 @pytest.mark.parametrize(
