@@ -84,6 +84,19 @@ def pairs(values: Sequence[str], option: str) -> dict[str, str]:
     return found
 
 
+class _Filled(click.types.StringParamType):
+    """A text that is not empty, as the value of an unset variable of a shell is."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("it is empty: is a variable of the shell unset?", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+#: The type of an option that names a file, an object or a storlet.
+FILLED = _Filled()
+
+
 def _is_utf8(text: str) -> bool:
     """Whether it is; Python has other bytes of a command line as lone surrogates."""
     try:

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from storlet_client.cli.context import pairs, parameters_option, with_storlets
+from storlet_client.cli.context import FILLED, pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, show_rows
 from storlet_client.cli.progress import watched, written
@@ -53,7 +53,7 @@ def declare(group: Group) -> None:
         help="File with CONTAINER/OBJECT on each line, instead of a container; or with a NUL after"
         " each, for names with line feeds.",
     )
-    @click.option("--merge", default="", help="Storlet that merges the outputs, or 'concat'.")
+    @click.option("--merge", type=FILLED, help="Storlet that merges the outputs, or 'concat'.")
     @click.option(
         "--merge-parameter",
         "merge_parameters",
@@ -69,9 +69,9 @@ def declare(group: Group) -> None:
     )
     @click.option("--report", is_flag=True, help="Report failures, and continue.")
     @click.option(
-        "--to", default="", metavar="CONTAINER/OBJECT", help="Store the result in this object."
+        "--to", type=FILLED, metavar="CONTAINER/OBJECT", help="Store the result in this object."
     )
-    @click.option("-o", "--output", default="-", help="File; '-' is standard output.")
+    @click.option("-o", "--output", type=FILLED, default="-", help="File; '-' is standard output.")
     def distribute(storlets: Storlets, name: str, container: str, **options: Any) -> None:
         """Run a storlet on many objects, each on the node that has it.
 
@@ -104,7 +104,7 @@ def _document(name: str, container: str, options: Mapping[str, Any]) -> dict[str
         "split": _part(name, options["parameters"], "-p"),
     }
     merge, more = options["merge"], options["merge_parameters"]
-    if more and merge in {"", CONCATENATE}:
+    if more and merge in {None, CONCATENATE}:
         raise ConfigurationError(["--merge-parameter needs --merge with a storlet"])
     if merge:
         own = _part(merge, more, "--merge-parameter")

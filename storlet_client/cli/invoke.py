@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from storlet_client.cli import summary
-from storlet_client.cli.context import pairs, parameters_option, with_storlets
+from storlet_client.cli.context import FILLED, pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import FileBody, watched, working, written
@@ -50,8 +50,19 @@ def declare(group: Group) -> None:
     @click.argument("name")
     @click.argument("path", metavar="CONTAINER/OBJECT")
     @parameters_option
-    @click.option("-o", "--output", help="File for the output; '-' (default) is standard output.")
-    @click.option("--to", "target", metavar="CONTAINER/OBJECT", help="Store the output as this.")
+    @click.option(
+        "-o",
+        "--output",
+        type=FILLED,
+        help="File for the output; '-' (default) is standard output.",
+    )
+    @click.option(
+        "--to",
+        "target",
+        type=FILLED,
+        metavar="CONTAINER/OBJECT",
+        help="Store the output as this.",
+    )
     @click.option(
         "--put", "source", type=click.File("rb"), help="Upload this file through the storlet."
     )

@@ -11,7 +11,7 @@ import click
 
 from storlet_client.builder import bundler, template, wheels
 from storlet_client.builder.project import ProjectError
-from storlet_client.cli.context import with_storlets
+from storlet_client.cli.context import FILLED, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import building
@@ -60,12 +60,10 @@ def declare(group: Group) -> None:
 
     @group.example("build", examples="storlet build\nstorlet build thumb -o dist")
     @click.argument("folder", default=".", type=click.Path(path_type=Path))
-    @click.option(
-        "-o", "--output", type=click.Path(path_type=Path), help="Folder; FOLDER/dist by default."
-    )
+    @click.option("-o", "--output", type=FILLED, help="Folder; FOLDER/dist by default.")
     @click.option("--python", default="3.11", show_default=True, help="Python of the sandbox.")
     @click.option("--machine", default="x86_64", show_default=True, help="CPU of the nodes.")
-    def build(folder: Path, output: Path | None, python: str, machine: str) -> None:
+    def build(folder: Path, output: str | None, python: str, machine: str) -> None:
         """Build the bundle of a project: one file with code and libraries.
 
         pip or Maven resolve the libraries once, and a lock file (storlet.requirements.lock,
@@ -76,7 +74,7 @@ def declare(group: Group) -> None:
         sandbox = wheels.Sandbox(python, machine)
         try:
             with building(folder):
-                bundle = bundler.build(folder, output or folder / "dist", sandbox)
+                bundle = bundler.build(folder, Path(output or folder / "dist"), sandbox)
         except ProjectError as error:
             raise ConfigurationError(error.faults) from None
         # A script gets the path as it is; a terminal, without its control characters.
