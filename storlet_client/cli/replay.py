@@ -60,22 +60,23 @@ def declare(group: Group) -> None:
         shown = [
             {
                 "fact": row.name,
-                "recorded": _shown(row.name, row.recorded, form) or "unknown",
+                "recorded": _shown(row.name, row.recorded, form),
                 "repeated": _shown(row.name, row.repeated, form),
-                "same": "yes" if row.is_same else "NO",
+                "same": row.is_same,
             }
             for row in rows
         ]
         columns = ("fact", "recorded", "repeated", "same")
-        show_rows(
-            shown, columns, form, "", lambda _, text: {"yes": "green", "NO": "red"}.get(text, "")
-        )
+        colours = {"yes": "green", "no": "red"}
+        show_rows(shown, columns, form, "", lambda _, text: colours.get(text, ""))
         context.exit(DONE if all(row.is_same for row in rows) else PROBLEM)
 
 
-def _shown(name: str, text: str, form: str) -> str:
-    """A fact; a table has the begin of a hash."""
-    return text[:_HASH] if form == "table" and name == "sha256" else text
+def _shown(name: str, text: str, form: str) -> Any:
+    """A fact; a table has the begin of a hash, and JSON a number for bytes."""
+    if form == "table":
+        return (text[:_HASH] if name == "sha256" else text) or "unknown"
+    return int(text) if name == "bytes" and text else text or None
 
 
 def _repeat(storlets: Storlets, record: Mapping[str, Any], options: Mapping[str, Any]) -> Ran:

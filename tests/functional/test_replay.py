@@ -139,10 +139,10 @@ def test_a_run_is_repeated_with_its_version_and_compared(
     done = account.replay(run, *where, "-o", str(out), "-f", "json")
     assert done.code == 0, done.out + done.err
     assert out.read_bytes() == b"one apple1"
-    assert [row["same"] for row in json.loads(done.out)] == ["yes"] * 3
+    assert [row["same"] for row in json.loads(done.out)] == [True] * 3
     done = account.replay(failed, *where, "-f", "csv")
     assert done.code == 0, done.out + done.err
-    assert "outcome,storlet.failed,storlet.failed,yes" in done.out
+    assert "outcome,storlet.failed,storlet.failed,True" in done.out
     assert done.out.count("ValueError: on purpose") == 2
 
 
@@ -158,7 +158,7 @@ def test_a_changed_object_is_not_read_unless_any_version_will_do(
     done = account.replay(run, *where, "--any-version", "-f", "json")
     assert done.code == 1, done.err
     rows = {row["fact"]: row["same"] for row in json.loads(done.out)}
-    assert rows == {"outcome": "yes", "bytes": "NO", "sha256": "NO"}
+    assert rows == {"outcome": True, "bytes": False, "sha256": False}
 
 
 def test_a_version_that_is_gone_is_not_replaced_unless_any_version_will_do(
@@ -195,7 +195,7 @@ def test_a_failure_after_the_first_byte_is_compared_by_its_record(account: Accou
         stream.read()
     done = account.replay(stream.invocation, "-f", "csv")
     assert done.code == 0, done.out + done.err
-    assert "outcome,storlet.failed,storlet.failed,yes" in done.out
+    assert "outcome,storlet.failed,storlet.failed,True" in done.out
 
 
 def test_further_inputs_are_repeated_unless_one_has_changed(account: Account) -> None:
@@ -205,7 +205,7 @@ def test_further_inputs_are_repeated_unless_one_has_changed(account: Account) ->
     for where in ((), ("--local",)):
         done = account.replay(run, *where, "-f", "csv")
         assert done.code == 0, done.out + done.err
-        assert "bytes,10,10,yes" in done.out
+        assert "bytes,10,10,True" in done.out
     account.storlets.upload(further, b"plum")
     for where in ((), ("--local",)):
         done = account.replay(run, *where)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -33,7 +34,20 @@ def test_equal_runs_give_zero_and_different_ones_one(
     monkeypatch.setattr(replays, "on_cluster", lambda *_: Ran("storlet.failed", "no"))
     result = command("replay", "tx1-1", "-f", "csv")
     assert result.code == 1
-    assert "outcome,ok,storlet.failed,NO" in result.out
+    assert "outcome,ok,storlet.failed,False" in result.out
+    assert "no" in command("replay", "tx1-1").out.splitlines()[1].split()
+
+
+def test_programs_get_values_of_their_kinds(
+    command: Command, record: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replays, "on_cluster", lambda *_: Ran("ok", "", 4, "11"))
+    rows = json.loads(command("replay", "tx1-1", "-f", "json").out)
+    assert rows == [
+        {"fact": "outcome", "recorded": "ok", "repeated": "ok", "same": True},
+        {"fact": "bytes", "recorded": 3, "repeated": 4, "same": False},
+        {"fact": "sha256", "recorded": None, "repeated": "11", "same": True},
+    ]
 
 
 def test_a_run_that_cannot_be_repeated_is_refused(command: Command, record: dict[str, Any]) -> None:
