@@ -17,7 +17,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from threading import Timer
 from typing import BinaryIO, Union
+from urllib.parse import urlsplit
 
 import click
 from rich.console import Console, RenderableType
@@ -56,6 +58,8 @@ Size = Callable[[], int]
 _Fact = Union[
     DownloadColumn, FileSizeColumn, TransferSpeedColumn, TimeRemainingColumn, TimeElapsedColumn
 ]
+#: The longest silence after a call whose answer is due at once.
+_SLOW_SECONDS = 3.0
 #: Audit events of Python before it reads from the terminal.
 _PROMPTS = frozenset(("builtins.breakpoint", "builtins.input", "pdb.Pdb"))
 #: Characters of a line beside its text: a short bar, bytes, rate and time; and the least of a text.
@@ -137,11 +141,16 @@ def _shortened(text: str, most: int) -> str:
 
 #: The display that is on the terminal, if any.
 _shown: list[_Display] = []
+#: The calls whose answer is due at once.
+_waits: list[Timer] = []
 
 
 @contextmanager
 def ended() -> Iterator[None]:
-    """End the display with the block: a loop that an exception leaves keeps its iterators."""
+    """End the display, and what may still be said of calls, with the block.
+
+    A loop that an exception leaves keeps its iterators.
+    """
     try:
         yield
     finally:
@@ -149,6 +158,8 @@ def ended() -> Iterator[None]:
 
 
 def _end() -> None:
+    while _waits:
+        _waits.pop().cancel()
     while _shown:
         _shown.pop().stop()
 
@@ -320,7 +331,7 @@ class FileBody:
 class CallProgress:
     """Shows the bytes of a call's body as they are sent, and the time until its answer.
 
-    Calls that are answered at once are not shown.
+    A call that is answered at once is not shown, unless the answer stays away for some seconds.
     """
 
     def __init__(self) -> None:
@@ -336,7 +347,11 @@ class CallProgress:
         self._display.close()
         if isinstance(event, Pause):
             self._show(working(f"{event.reason}: repeat in {event.seconds:g} s"))
-        elif not isinstance(event, Answer) and not call.is_quick:
+        elif isinstance(event, Answer):
+            return
+        elif call.is_quick:
+            self._display.enter_context(_told_if_slow(call))
+        else:
             self._begin(call)
 
     def _begin(self, call: Call) -> None:
@@ -358,6 +373,34 @@ class CallProgress:
     def _show(self, line: AbstractContextManager[None]) -> None:
         self._count, self._left = lambda _count: None, None
         self._display.enter_context(line)
+
+
+@contextmanager
+def _told_if_slow(call: Call) -> Iterator[None]:
+    """Say on a terminal, after some seconds, that the block waits for a server."""
+    if not _has_terminal():
+        yield
+        return
+    host = urlsplit(call.url).netloc.rpartition("@")[2]
+    wait = Timer(_SLOW_SECONDS, _say, (f"waiting for {in_line(host)}: no answer yet",))
+    wait.daemon = True
+    _waits.append(wait)
+    wait.start()
+    try:
+        yield
+    finally:
+        wait.cancel()
+        if wait in _waits:
+            _waits.remove(wait)
+
+
+def _say(text: str) -> None:
+    """Print a line, above the display if there is one."""
+    line = f"storlet: {text}"
+    for display in _shown:
+        display.console.print(Text(line))
+        return
+    click.echo(line, err=True)
 
 
 def _length(body: Body) -> int | None:

@@ -220,6 +220,31 @@ def test_an_upload_and_the_wait_for_its_answer_are_shown(
     assert (found.code, "> PUT" in found.err, "upload c/o" in found.err) == (0, True, False)
 
 
+#: A server that takes connections and never answers.
+SILENT = (
+    "import os, socket\n"
+    "from storlet_client import transport\n"
+    "from storlet_client.cli import progress\n"
+    "from storlet_client.cli.main import main\n"
+    "transport._QUICK_SECONDS, progress._SLOW_SECONDS = 0.6, 0.2\n"
+    "server = socket.create_server(('127.0.0.1', 0))\n"
+    "os.environ['OS_STORAGE_URL'] = 'http://127.0.0.1:%d/v1/A' % server.getsockname()[1]\n"
+    "os.environ['OS_AUTH_TOKEN'] = 't'\n"
+    "code = main(sys.argv[1:])\n"
+    "print('end', file=sys.stderr)\n"
+    "sys.exit(code)\n"
+)
+
+
+@pytest.mark.parametrize("words", [["grants", "c"], ["list"], ["-v", "grants", "c"]])
+def test_a_server_that_stays_silent_is_named(words: list[str], on_terminal: Terminal) -> None:
+    found = on_terminal(SILENT, *words)
+    said = re.findall(r"storlet: waiting for 127\.0\.0\.1:\d+: no answer yet", found.err)
+    assert (found.code, len(said)) == (5, 0 if "-v" in words else 1), found.err
+    assert "no answer to GET" in found.err or "no answer to HEAD" in found.err
+    assert found.err.rindex("no answer to") < found.err.index("end\r\n")
+
+
 def test_a_build_and_a_download_are_shown(
     server: Server, login: dict[str, str], tmp_path: Path, on_terminal: Terminal
 ) -> None:
