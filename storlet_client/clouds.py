@@ -2,6 +2,11 @@
 
 The first of these files counts: ``OS_CLIENT_CONFIG_FILE``, ``./clouds.yaml``,
 ``~/.config/openstack/clouds.yaml``, ``/etc/openstack/clouds.yaml``.
+
+An entry may have a ``profile``: an entry of ``clouds-public.yaml``, whose values count where its
+own are missing.  That file is ``OS_CLIENT_VENDOR_FILE``, or in one of the same folders.  A profile
+that is part of openstacksdk, or at a URL, is unknown here, which is an error if the entry has no
+``auth_url``.
 """
 
 from __future__ import annotations
@@ -18,6 +23,7 @@ from storlet_client.errors import ConfigurationError
 
 _FILE = "clouds.yaml"
 _SECURE = "secure.yaml"
+_PUBLIC = "clouds-public.yaml"
 #: Text of the file in an error of YAML, such as a tag or an alias; no name of a token.
 _QUOTED = re.compile(r"""'(?!<)[^']{3,}'|"[^"]{3,}\"""")
 
@@ -28,7 +34,7 @@ def find(name: str, environ: Mapping[str, str]) -> Mapping[str, Any]:
     :raises ConfigurationError: there is no file, no such entry, or the file cannot be read.  The
         error has no text of the file, which may be a secret.
     """
-    places = _places(environ)
+    places = _places(environ, "OS_CLIENT_CONFIG_FILE", _FILE)
     file = next((place for place in places if place.is_file()), None)
     if file is None:
         searched = ", ".join(map(str, places))
@@ -40,7 +46,31 @@ def find(name: str, environ: Mapping[str, str]) -> Mapping[str, Any]:
         raise ConfigurationError([f"{file} has no cloud {name}: {hint}"])
     secure = file.with_name(_SECURE)
     secrets = _entry(secure, _read(secure), name) if secure.is_file() else {}
-    return _merged(_entry(file, clouds, name), secrets)
+    entry = _merged(_entry(file, clouds, name), secrets)
+    profile = entry.get("profile") or entry.get("cloud")  # its older name
+    if not profile:
+        return entry
+    return _merged(_profile(str(profile), entry, f"{file}: cloud {name}", environ), entry)
+
+
+def _profile(
+    name: str, entry: Mapping[str, Any], where: str, environ: Mapping[str, str]
+) -> Mapping[str, Any]:
+    """The values of the profile of an entry; empty if it is unknown and the entry needs none.
+
+    :param where: the entry, for errors.
+    :raises ConfigurationError: it is unknown, and the entry has no URL.
+    """
+    places = _places(environ, "OS_CLIENT_VENDOR_FILE", _PUBLIC)
+    file = next((place for place in places if place.is_file()), None)
+    known = _read(file, "public-clouds") if file is not None else {}
+    if file is not None and name in known:
+        return _entry(file, known, name)
+    if entry["auth"].get("auth_url"):
+        return {}
+    searched = f"{file} has none" if file else f"there is no {' or '.join(map(str, places))}"
+    remedy = "write its auth_url and its other values into the entry"
+    raise ConfigurationError([f"{where}: profile {name} is unknown: {searched}: {remedy}"])
 
 
 def _entry(file: Path, clouds: Mapping[str, Any], name: str) -> Mapping[str, Any]:
@@ -53,15 +83,17 @@ def _entry(file: Path, clouds: Mapping[str, Any], name: str) -> Mapping[str, Any
     return {**entry, "auth": auth}
 
 
-def _places(environ: Mapping[str, str]) -> list[Path]:
-    given = environ.get("OS_CLIENT_CONFIG_FILE")
+def _places(environ: Mapping[str, str], variable: str, name: str) -> list[Path]:
+    """The files that are searched: that of a variable, or those of a name."""
+    given = environ.get(variable)
     if given:
         return [Path(given)]
     folders = (Path(), Path(environ.get("HOME", "~")) / ".config/openstack", Path("/etc/openstack"))
-    return [folder / _FILE for folder in folders]
+    return [folder / name for folder in folders]
 
 
-def _read(file: Path) -> dict[str, Any]:
+def _read(file: Path, key: str = "clouds") -> dict[str, Any]:
+    """The mapping ``key`` of a file."""
     try:
         text = yaml.safe_load(file.read_text(encoding="utf-8"))
     except yaml.MarkedYAMLError as error:  # its text has the line of the file
@@ -73,9 +105,9 @@ def _read(file: Path) -> dict[str, Any]:
         raise ConfigurationError([f"{file}: not UTF-8"]) from None
     except (OSError, yaml.YAMLError) as error:
         raise ConfigurationError([f"{file}: {' '.join(str(error).split())}"]) from None
-    clouds: Any | None = text.get("clouds") if isinstance(text, dict) else None
+    clouds: Any | None = text.get(key) if isinstance(text, dict) else None
     if not isinstance(clouds, dict):
-        raise ConfigurationError([f"{file}: it has no mapping 'clouds'"])
+        raise ConfigurationError([f"{file}: it has no mapping '{key}'"])
     return {str(name): entry for name, entry in clouds.items()}
 
 

@@ -72,3 +72,38 @@ def test_a_secret_of_another_form_is_named(tmp_path: Path) -> None:
 def test_a_missing_file_names_the_searched_places(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"searched .*none\.yaml"):
         find("lab", {"OS_CLIENT_CONFIG_FILE": str(tmp_path / "none.yaml")})
+
+
+@pytest.mark.parametrize("key", ["profile", "cloud"])
+def test_a_profile_has_the_values_that_the_entry_lacks(tmp_path: Path, key: str) -> None:
+    file, public = tmp_path / "clouds.yaml", tmp_path / "public.yaml"
+    file.write_text(f"clouds: {{a: {{{key}: p, region_name: two, auth: {{username: u}}}}}}\n")
+    public.write_text("public-clouds: {p: {region_name: one, auth: {auth_url: http://k}}}\n")
+    environ = {"OS_CLIENT_CONFIG_FILE": str(file), "OS_CLIENT_VENDOR_FILE": str(public)}
+    found = find("a", environ)
+    assert found["auth"] == {"auth_url": "http://k", "username": "u"}
+    assert found["region_name"] == "two"
+
+
+def test_a_profile_that_is_not_there_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("clouds.yaml").write_text("clouds: {a: {profile: rackspace, auth: {username: u}}}\n")
+    with pytest.raises(ConfigurationError) as caught:
+        find("a", {"HOME": str(tmp_path)})
+    assert str(caught.value).startswith(
+        "clouds.yaml: cloud a: profile rackspace is unknown: there is no clouds-public.yaml or "
+    )
+    assert str(caught.value).endswith(": write its auth_url and its other values into the entry")
+    Path("clouds-public.yaml").write_text("public-clouds: {p: {}}\n")
+    with pytest.raises(ConfigurationError, match=r"clouds-public\.yaml has none"):
+        find("a", {"HOME": str(tmp_path)})
+    Path("clouds.yaml").write_text(
+        "clouds: {a: {profile: rackspace}, b: {profile: p, auth: {auth_url: http://k}}}\n"
+    )
+    Path("clouds-public.yaml").write_text("public-clouds: {q: {}}\n")
+    assert find("b", {})["auth"] == {"auth_url": "http://k"}
+    Path("clouds-public.yaml").write_text("clouds: {}\n")
+    with pytest.raises(ConfigurationError, match="it has no mapping 'public-clouds'"):
+        find("a", {"HOME": str(tmp_path)})
