@@ -77,6 +77,8 @@ class Compiled:
         :param explicit: the client requests a storlet itself: ordinary ``run`` and ``deny`` rules
             give way and are skipped; ``allow`` and mandatory rules are not.
         """
+        if facts.caller.signer is not None:
+            return self._decide_signed(facts, explicit)
         values = _Values(self._readers, facts)
         entries = self._entries
         for number in self._index.of(values):
@@ -93,6 +95,15 @@ class Compiled:
                 return _decision_of(entry, facts)
         return Decision(None)
 
+    def _decide_signed(self, facts: Facts, explicit: bool) -> Decision | Needs:
+        """The decision on a request without a user, or that of its signer if it is stricter."""
+        nobody, signer = facts.views
+        answer, of_signer = self.decide(nobody, explicit), self.decide(signer, explicit)
+        if isinstance(answer, Needs) or isinstance(of_signer, Needs):
+            return answer if isinstance(answer, Needs) else of_signer
+        strict = [rule for rule in (answer.rule, of_signer.rule) if rule and restricts(rule)]
+        return Decision(min(strict, key=self.rules.rules.index)) if strict else answer
+
     def may_cover(
         self, facts: Facts, unknown: frozenset[str], among: frozenset[int] | None = None
     ) -> Rule | None:
@@ -107,13 +118,20 @@ class Compiled:
 
         :param among: the result of :meth:`narrowed`; other rules are not evaluated.
         """
-        rules = (self._entries[number].rule for number in self._possible(facts, unknown, among))
+        numbers = (
+            number for view in facts.views for number in self._possible(view, unknown, among)
+        )
+        rules = (self._entries[number].rule for number in numbers)
         return next((rule for rule in rules if rule.is_mandatory), None)
 
     def may_deny(self, facts: Facts, unknown: frozenset[str]) -> Rule | None:
         """The first rule that denies a request without a storlet for some values of the facts in
         ``unknown``; ``None`` is certain, as for :meth:`may_cover`.
         """
+        found = (self._may_deny(view, unknown) for view in facts.views)
+        return next((rule for rule in found if rule is not None), None)
+
+    def _may_deny(self, facts: Facts, unknown: frozenset[str]) -> Rule | None:
         values = self._with_unknown(facts, unknown)
         for number in self._index.of(values):
             entry = self._entries[number]
@@ -130,7 +148,9 @@ class Compiled:
         An optimization for many objects of one request, such as the entries of a listing: most
         rules concern other callers and containers, and are evaluated only once.
         """
-        return frozenset(self._possible(facts, unknown, None))
+        return frozenset(
+            number for view in facts.views for number in self._possible(view, unknown, None)
+        )
 
     def _possible(
         self, facts: Facts, unknown: frozenset[str], among: frozenset[int] | None

@@ -17,7 +17,7 @@ its headers.  A rule that depends on one fails closed: it decides if it restrict
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from typing import Final
 
@@ -54,6 +54,8 @@ class Caller:
     :param roles: Keystone roles or tempauth groups, in their original case; compared without case.
     :param is_anonymous: no user is logged in, and the request has no signature.
     :param is_signed: a signed URL or form (``tempurl``, ``formpost``) authorizes the request.
+    :param signer: of a signed request, the user whose own key has made the signature (S3), if it is
+        one: a rule that restricts also holds if it holds for this user.
     """
 
     user: str | None = None
@@ -62,6 +64,7 @@ class Caller:
     roles: frozenset[str] = frozenset()
     is_anonymous: bool = False
     is_signed: bool = False
+    signer: Caller | None = None
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,14 @@ class Facts:
     stored: ObjectFacts | Unknown = UNKNOWN
     holder: ContainerFacts | Unknown = UNKNOWN
     lost: frozenset[str] = frozenset()
+
+    @property
+    def views(self) -> tuple[Facts, ...]:
+        """The request as rules evaluate it: itself; or without a user, and by its signer."""
+        signer = self.caller.signer
+        if signer is None:
+            return (self,)
+        return tuple(replace(self, caller=c) for c in (replace(self.caller, signer=None), signer))
 
     @property
     def requests_storlet(self) -> bool:

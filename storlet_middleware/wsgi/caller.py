@@ -4,18 +4,34 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from rules.facts import Caller
+from storlet_middleware.wsgi import s3_request
 from storlet_middleware.wsgi.context import swift_authorize
 from storlet_middleware.wsgi.delegation import PRE_AUTHORISED, is_signed
 
 
 def caller_of(environ: Mapping[str, Any]) -> Caller:
     """The caller as rules see it: Keystone's identity, or the groups of TempAuth."""
-    remote = str(environ.get("REMOTE_USER") or "")
     if is_signed(environ):
-        return Caller(is_signed=True)
+        return Caller(is_signed=True, signer=_signer_of(environ))
+    return _authenticated(environ)
+
+
+def _signer_of(environ: Mapping[str, Any]) -> Caller | None:
+    """The user whose own key has signed the request, as S3's users have one; ``None`` if the key is
+    the account's.
+    """
+    if not s3_request.is_s3(environ) or not environ.get("REMOTE_USER"):
+        return None
+    return replace(_authenticated(environ), is_signed=True)
+
+
+def _authenticated(environ: Mapping[str, Any]) -> Caller:
+    """The caller that the authentication middlewares have found."""
+    remote = str(environ.get("REMOTE_USER") or "")
     if not remote:
         return Caller(is_anonymous=True)
     if remote.startswith(".wsgi."):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.functional.s3 import S3, element
+from tests.functional.s3 import S3, Signer, element
 from tests.functional.wards import CONTENT, ETAG, MASKED, assert_reveals_nothing, furnish, told
 from tests.support.cluster import Cluster
 from tests.support.http import Answer, Client, log_in
@@ -97,6 +97,22 @@ def test_s3_ranges_and_conditions_do_not_bypass_a_rule(
     else:
         assert answer.status == 403, answer
         assert_reveals_nothing(answer)
+
+
+@pytest.mark.parametrize("way", ["v2_query", "v4_query"])
+def test_a_url_that_a_covered_user_signs_for_itself_does_not_bypass_a_rule(
+    hospital: Hospital, way: str
+) -> None:
+    """A user of S3 has a key of its own, other than the account's key of a TempURL."""
+    for user, body in ((hospital.researcher, MASKED), (hospital.physician, CONTENT)):
+        send = getattr(Signer(user.url, user.user, user.key), way)
+        answer = send("patients/a.csv", {})
+        assert (answer.status, answer.body) == (200, body), answer
+    signer = Signer(hospital.researcher.url, hospital.researcher.user, hospital.researcher.key)
+    assert_reveals_nothing(signer.v2_query("patients/a.csv", {}, "HEAD"))
+    assert getattr(signer, way)("patients/a.csv", {"Range": "bytes=0-3"}).status == 403
+    listing = getattr(signer, way)("patients", {})
+    assert (listing.status, element(listing, "Contents/Size")) == (200, "0"), listing
 
 
 def test_s3_part_number_does_not_bypass_a_rule(hospital: Hospital) -> None:

@@ -144,6 +144,43 @@ def test_lost_facts_take_no_request_out_of_a_rule_that_restricts(rules: RuleSet)
                 assert compiled.may_cover(lossy, frozenset()) is not None, facts
 
 
+@given(strategies.rule_sets())
+def test_a_signature_takes_no_request_out_of_a_rule_that_restricts(rules: RuleSet) -> None:
+    """Neither for a request without a user, nor for the signer."""
+    compiled = engine.compile(rules)
+    for facts in REQUESTS:
+        signer = replace(facts.caller, is_signed=True)
+        nobody = Caller(is_signed=True)
+        signed = replace(facts, caller=replace(nobody, signer=signer))
+        views = [compiled.decide(replace(facts, caller=caller)) for caller in (nobody, signer)]
+        strict = [
+            rules.rules.index(view.rule)
+            for view in views
+            if isinstance(view, Decision) and view.rule and engine.restricts(view.rule)
+        ]
+        answer = compiled.decide(signed)
+        assert isinstance(answer, Decision), facts
+        if not strict:
+            assert answer == views[0], facts
+            continue
+        assert answer.rule is not None
+        assert rules.rules.index(answer.rule) == min(strict), facts
+        if answer.rule.is_mandatory:
+            everything = compiled.narrowed(signed, frozenset())
+            assert compiled.may_cover(signed, frozenset(), everything) is not None, facts
+
+
+def test_the_facts_that_a_signers_rule_needs_are_looked_up() -> None:
+    ada = Caller("ada", is_signed=True)
+    both = model.All((is_("policy", "gold"), is_("user", "ada")))
+    compiled = engine.compile(rule_set(Rule("r", both, Deny("no"))))
+    signed = Facts("GET", "c", "o", Caller(is_signed=True, signer=ada))
+    assert compiled.decide(signed) == Needs(frozenset({Group.HOLDER}))
+    gold = replace(signed, holder=ContainerFacts(policy="gold"))
+    assert compiled.decide(gold) == Decision(compiled.rules.rules[0])
+    assert compiled.may_deny(gold, frozenset()) is compiled.rules.rules[0]
+
+
 def test_a_rule_that_opens_needs_the_lost_fact() -> None:
     office = Test("client-address", Operator.WITHIN, (ip_network("10.0.0.0/8"),))
     lossy = Facts("GET", "c", "o", stored=ObjectFacts(), lost=LOST)
