@@ -288,7 +288,7 @@ class Run:
             part.require(result.length)
         if part is not None and commit is None:
             own["Content-Length"] = str(part.length)
-        elif self._headers.is_usage_final and not self._wants_log:
+        elif self._headers.is_usage_final and not self._wants_log and self._shows_length(result):
             own["Content-Length"] = str(result.length)
         chunks = self._chunks(result) if part is None else part.exactly(result.chunks())
         body = ResultBody(self._environ, chunks, watch, self._end, commit, self._shown)
@@ -297,6 +297,12 @@ class Run:
         source = {} if answer is None else answer.headers
         whole = answer_of(self._environ, result, source, self._disclosure, own, body)
         return whole if part is None else part.answer(whole)
+
+    def _shows_length(self, result: Result) -> bool:
+        """Whether the answer has its length: of a larger result, it is known in time only from an
+        object node, so it would show the placement.
+        """
+        return result.length <= _LENGTH_BYTES or self._disclosure.shows_placement
 
     def _commit_of(self, result: Result, watch: ClientWatch) -> Callable[[], object] | None:
         """Store the further outputs of a small result; of others, what stores them at its end."""

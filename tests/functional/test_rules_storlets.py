@@ -162,8 +162,10 @@ def test_the_placement_of_a_rule_applies(ruled: Callable[..., Ward], place: str)
 def test_the_placement_is_hidden_from_covered_callers(
     ruled: Callable[..., Ward], place: str
 ) -> None:
-    """A node runs the storlet on a whole, plain object only."""
+    """A node runs the storlet on a whole, plain object only.  Larger results of a node have a
+    length."""
     ward = ruled(f"{{storlet: mask.py, on: {place}}}")
+    assert ward.researcher.get(OBJECT).headers["Content-Length"] is None
     for answer in (
         ward.researcher.get(OBJECT),
         ward.researcher.request("COPY", OBJECT, {"Destination": "open/copy"}),
