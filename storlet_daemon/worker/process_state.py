@@ -85,7 +85,8 @@ class ProcessState:
         return _count_threads() > self._threads
 
     def _restore_settings(self) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for timer in (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF):
+            signal.setitimer(timer, 0)
         if os.getcwd() != self._directory:
             os.chdir(self._directory)
         os.umask(self._umask)

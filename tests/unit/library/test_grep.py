@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import bz2
+import gzip
+import lzma
 import re
+import signal
 import subprocess
+import threading
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import example, given
@@ -140,3 +147,60 @@ def test_a_number_excludes_places_and_context() -> None:
 def test_usual_patterns_are_searched_in_whole_blocks(pattern: str, is_fit: bool) -> None:
     fits = STORLET.module.matching.is_fit_for_blocks
     assert fits(pattern.encode(), 0) is is_fit
+
+
+@pytest.mark.parametrize("kind", [gzip, bz2, lzma])
+def test_compressed_objects(kind: Any) -> None:
+    text = b"".join(b"line %d\n" % number for number in range(100_000))
+    packed = kind.compress(text)
+    name = {"gzip": "gzip", "bz2": "bz2", "lzma": "xz"}[kind.__name__]
+    found = output(packed, pattern="7777$", compression=name, byte_offsets=True)
+    assert found == b"".join(
+        b"%d:%s" % (text.index(line), line)
+        for line in (b"line %d7777\n" % number if number else b"line 7777\n" for number in range(10))
+    )
+    with pytest.raises(ValueError, match="the object is cut"):
+        output(packed[:-9], pattern="7777$", compression=name)
+
+
+SLOW = b"a" * 200 + b"\n"
+SECONDS = 0.2
+
+
+def slow_output(text: bytes, **parameters: object) -> bytes:
+    """The output where one line may take :data:`SECONDS`."""
+    clock = STORLET.module.Clock
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(STORLET.module, "Clock", lambda _: clock(SECONDS))
+        return output(text, **parameters)
+
+
+@pytest.mark.parametrize("pattern", ["(a+)+b", "(a|a)*(?!a)b", "((a*)*)*\\Zb"])
+@pytest.mark.parametrize("invert", [False, True])
+def test_a_line_that_takes_too_long(pattern: str, invert: bool) -> None:
+    before = b"b\nab\n" * 1000
+    with pytest.raises(ValueError, match="the search of the line") as raised:
+        slow_output(before + SLOW + b"ab\n", pattern=pattern, invert=invert)
+    assert f"line at byte {len(before)} takes more than 0.2 s (line-seconds)" in str(raised.value)
+    assert signal.getitimer(signal.ITIMER_VIRTUAL) == (0, 0)
+    assert signal.getsignal(signal.SIGVTALRM) is signal.SIG_DFL
+
+
+@pytest.mark.parametrize("most", [0, 7])
+def test_a_block_of_slow_lines_goes_on_line_by_line(most: int) -> None:
+    """Each line takes a part of the time, and all together more."""
+    pattern = "(a+)+$"
+    line = b"a" * 16 + b"b\n"
+    text = b"".join((line * 10, b"aaa\n") * 8)
+    started = time.process_time()
+    found = slow_output(text, pattern=pattern, max_count=most)
+    assert time.process_time() - started > SECONDS
+    assert found == b"aaa\n" * (most or 8)
+
+
+def test_another_thread_has_no_limit_of_a_line() -> None:
+    found: list[bytes] = []
+    thread = threading.Thread(target=lambda: found.append(output(b"ab\nb\n", pattern="a+b")))
+    thread.start()
+    thread.join()
+    assert found == [b"ab\n"]

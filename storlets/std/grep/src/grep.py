@@ -1,6 +1,7 @@
 """Keeps or counts the lines that match a pattern.
 
-``matching`` searches blocks of whole lines, and ``report`` makes the output of them.
+``matching`` searches blocks of whole lines, ``line_time`` limits the time of that, and ``report``
+makes the output.
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from typing import Any
 
 import line_blocks
 import matching
+import packed
 import report
+from line_time import Clock
 from parameters import is_true
 
 
@@ -20,7 +23,7 @@ class Grep:
         self.logger = logger
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
-        find = matching.matcher(
+        search = matching.search_of(
             params["pattern"],
             is_fixed=is_true(params, "fixed"),
             ignores_case=is_true(params, "ignore-case"),
@@ -29,12 +32,17 @@ class Grep:
         target = out_files[0]
         target.set_metadata({"Content-Type": "text/plain; charset=utf-8"})
         is_inverted = is_true(params, "invert")
-        for block in line_blocks.whole_lines(in_files[0]):
-            spans = find(block)
-            sink.add_block(block, others(block, spans) if is_inverted else spans)
-            target.write(sink.output())
-            if sink.is_done:
-                break
+        source, at = in_files[0], 0
+        if params["compression"] != "none":
+            source = packed.Unpacked(source, params["compression"])
+        with Clock(int(params["line-seconds"])) as clock:
+            for block in line_blocks.whole_lines(source):
+                spans = clock.limited(search, block, at)
+                sink.add_block(block, others(block, spans) if is_inverted else spans)
+                target.write(sink.output())
+                if sink.is_done:
+                    break
+                at += len(block)
         target.write(sink.end())
 
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 try:
     from re import _parser as parser
@@ -26,6 +26,7 @@ except ImportError:  # before Python 3.11
 Spans = Iterator[tuple[int, int]]
 #: Start and end of each line of a block that matches; the block ends with a line feed.
 Matcher = Callable[[bytes], Spans]
+
 LINE_FEED = 10
 #: Bytes of an expression that is not one plain text, or several with | between them.
 SPECIAL = re.compile(rb"[^\w\s,:;=<>@/'\"%!_|-]")
@@ -39,8 +40,19 @@ _memmem.restype = ctypes.c_void_p
 _memmem.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_size_t]
 
 
-def matcher(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Matcher:
-    """The function for a pattern.
+class Search(NamedTuple):
+    """The search for a pattern.
+
+    :ivar line: finds the same in one line; ``None``: the time of ``find`` does not depend on the
+        text.
+    """
+
+    find: Matcher
+    line: re.Pattern[bytes] | None = None
+
+
+def search_of(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Search:
+    """The search for a pattern.
 
     :raises re.error: it is no regular expression.
     """
@@ -48,7 +60,7 @@ def matcher(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Matcher:
     flags = re.IGNORECASE if ignores_case else 0
     line = re.compile(re.escape(text) if is_fixed else text, flags)
     if b"\n" in text or b"\r" in text:
-        return lambda block: by_lines(line, block)
+        return Search(lambda block: by_lines(line, block), line)
     if is_fixed or not SPECIAL.search(text):
         folded = text.lower() if ignores_case else text
         texts = [folded] if is_fixed else folded.split(b"|")
@@ -57,9 +69,9 @@ def matcher(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Matcher:
             searched = block.lower() if ignores_case else block
             return by_text(texts[0], searched) if len(texts) == 1 else by_texts(texts, searched)
 
-        return find
+        return Search(find)
     if not is_fit_for_blocks(text, flags):
-        return lambda block: by_lines(line, block)
+        return Search(lambda block: by_lines(line, block), line)
     whole = re.compile(text, flags | re.MULTILINE)
     by_block = by_exact_block if is_within_lines(text, flags) else by_checked_block
 
@@ -67,7 +79,7 @@ def matcher(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Matcher:
         # At the end of a line, $ does not match before \r.
         return by_lines(line, block) if b"\r" in block else by_block(line, whole, block)
 
-    return search
+    return Search(search, line)
 
 
 def by_lines(line: re.Pattern[bytes], block: bytes) -> Spans:

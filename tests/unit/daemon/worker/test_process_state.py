@@ -28,12 +28,15 @@ from storlet_daemon.worker.process_state import (
 from tests.unit.daemon.children import in_child
 
 
+TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
+
+
 def setting() -> tuple[Any, ...]:
     """Everything of a process that can be restored."""
     umask = os.umask(0)
     os.umask(umask)
-    timer = signal.getitimer(signal.ITIMER_REAL)
-    return Path.cwd(), umask, dict(os.environ), list(sys.path), timer
+    timers = [signal.getitimer(timer) for timer in TIMERS]
+    return Path.cwd(), umask, dict(os.environ), list(sys.path), timers
 
 
 def change_directory() -> None:
@@ -58,8 +61,9 @@ def change_import_path() -> None:
     sys.path.insert(0, "/evil")
 
 
-def set_timer() -> None:
-    signal.setitimer(signal.ITIMER_REAL, 1000)
+def set_timers() -> None:
+    for timer in TIMERS:
+        signal.setitimer(timer, 1000)
 
 
 @pytest.mark.parametrize(
@@ -70,13 +74,14 @@ def set_timer() -> None:
         change_environment,
         replace_environment,
         change_import_path,
-        set_timer,
+        set_timers,
     ],
     ids=lambda change: change.__name__,
 )
 def test_changed_settings_are_restored(change: Callable[[], None]) -> None:
     def run() -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        for timer in TIMERS:
+            signal.setitimer(timer, 0)
         state, before = ProcessState(), setting()
         change()
         assert setting() != before

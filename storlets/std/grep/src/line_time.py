@@ -1,0 +1,119 @@
+"""The search of a block, in which no line takes more than some seconds of CPU time.
+
+Some expressions take a time that is exponential in the length of a line, such as ``(a+)+b``.  The
+search of a block is interrupted by a timer, and goes on line by line, each with the whole time.
+"""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from itertools import islice
+from typing import Any
+
+from matching import Search, Spans, by_lines
+
+#: The timer is that of the process in user mode: a slow client, or other processes, do not count.
+TIMER, SIGNAL = signal.ITIMER_VIRTUAL, signal.SIGVTALRM
+
+#: So many spans are searched between two looks at the time.
+FEW = 256
+
+
+class LineTimeError(ValueError):
+    """The search of one line has taken too long."""
+
+
+class _Expired(Exception):  # noqa: N818 - no error of its own
+    """The timer has ended a search."""
+
+
+class Clock:
+    """The timer of a run; a context manager.
+
+    In another thread than the first one, which gets no signals, no time is limited.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._is_searching = False
+        self._is_used = threading.current_thread() is threading.main_thread()
+        self._before: Any = None
+
+    def __enter__(self) -> Clock:
+        if self._is_used:
+            self._before = signal.signal(SIGNAL, self._end)
+        return self
+
+    def __exit__(self, *_error: object) -> None:
+        if self._is_used:
+            self.stop()
+            signal.signal(SIGNAL, self._before)
+
+    def _end(self, _number: int, _frame: object) -> None:
+        # The interpreter asks for signals within a search, too.
+        if self._is_searching:
+            raise _Expired
+
+    def start(self) -> None:
+        """Begin to measure."""
+        if self._is_used:
+            signal.setitimer(TIMER, self.seconds, self.seconds)
+
+    def stop(self) -> None:
+        """End that."""
+        if self._is_used:
+            signal.setitimer(TIMER, 0)
+
+    def next_of(self, spans: Spans) -> list[tuple[int, int]]:
+        """The next few spans; none at the end.
+
+        :raises _Expired: the time is over; the spans that were found are lost.
+        """
+        self._is_searching = True
+        try:
+            return list(islice(spans, FEW))
+        finally:
+            self._is_searching = False
+
+    def limited(self, search: Search, block: bytes, at: int) -> Spans:
+        """The spans of a block.
+
+        :param at: the place of the block in the data, in bytes.
+        :raises LineTimeError: a line takes too long.
+        """
+        if search.line is None:
+            yield from search.find(block)
+            return
+        spans, end = search.find(block), 0
+        self.start()
+        try:
+            while few := self.next_of(spans):
+                end = few[-1][1]
+                yield from few
+            return
+        except _Expired:
+            self._is_searching = False
+        finally:
+            self.stop()
+        yield from self._by_lines(search.line, block, end, at)
+
+    def _by_lines(self, line: re.Pattern[bytes], block: bytes, start: int, at: int) -> Spans:
+        """The lines from ``start`` on that match."""
+        while start < len(block):
+            end = block.find(b"\n", start) + 1
+            self.start()
+            try:
+                is_found = bool(self.next_of(by_lines(line, block[start:end])))
+            except _Expired:
+                raise LineTimeError(
+                    f"the search of the line at byte {at + start} takes more than"
+                    f" {self.seconds:g} s (line-seconds): repetitions within repetitions, such as"
+                    " (a+)+b, may take a time that is exponential in the length of the line"
+                ) from None
+            finally:
+                self.stop()
+            if is_found:
+                yield start, end
+            start = end
