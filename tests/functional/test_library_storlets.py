@@ -701,7 +701,7 @@ def test_each_example_of_the_page_runs(users: dict[str, Client], tmp_path: Path)
     (tmp_path / "map.tiff").write_bytes(pictured((64, 64), "TIFF"))
     environment = {"PATH": "/usr/bin:/bin", "TOKEN": client.token, "URL": client.storage_url}
     commands = blocks_of("bash")
-    assert len(commands) == 30
+    assert len(commands) == 31
     for command in commands:
         done = subprocess.run(
             ["/bin/bash", "-c", CURL + command],

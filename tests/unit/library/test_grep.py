@@ -157,7 +157,9 @@ def test_compressed_objects(kind: Any) -> None:
     found = output(packed, pattern="7777$", compression=name, byte_offsets=True)
     assert found == b"".join(
         b"%d:%s" % (text.index(line), line)
-        for line in (b"line %d7777\n" % number if number else b"line 7777\n" for number in range(10))
+        for line in (
+            b"line %d7777\n" % number if number else b"line 7777\n" for number in range(10)
+        )
     )
     with pytest.raises(ValueError, match="the object is cut"):
         output(packed[:-9], pattern="7777$", compression=name)

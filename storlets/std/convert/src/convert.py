@@ -1,4 +1,4 @@
-"""CSV, JSON lines, Arrow and records into each other, or into Parquet, with DuckDB shut in.
+"""CSV, JSON, Arrow and records into each other, or into Parquet, with DuckDB shut in.
 
 The object streams through a pipe into the engine, and the result through another one out of it, so
 neither is kept whole.  A value that does not fit the type of its column, or the output, is an error
@@ -20,6 +20,7 @@ import sql_input
 import sql_run
 from column_types import types_of
 from converted import RECORDS
+from json_documents import AsLines
 from line_check import Checked
 from packed import Unpacked
 from sql_check import TABLE, SqlError
@@ -49,36 +50,38 @@ class Convert:
             engine = stack.enter_context(
                 ConvertEngine(int(params["memory-mib"]), few_rows_wait=few)
             )
-            source, compression = in_files[0], params["compression"]
+            form, source, compression = params["format"], in_files[0], params["compression"]
             if compression != "none":
                 source = Unpacked(source, compression)
+            if form == "json":
+                source, form = AsLines(source), "jsonl"
             pipes = stack.enter_context(opened_pipes("input", "output"))
             inlet = object_stream.piped(pipes)
-            if params["format"] == RECORDS:
+            if form == RECORDS:
                 source = record_input.AsCsv(source, params["struct"])
                 head = source.head
                 select = csv_table.select_of(source.columns, inlet.path)
-            elif params["format"] == sql_run.ARROW:
+            elif form == sql_run.ARROW:
                 source = arrow_input.ArrowTable(source, engine.storlet)
                 head = source.head
                 select = source.select_of(engine, pipes.descriptor("input_reader"))
             else:
-                form = sql_input.format_of(params, types)
+                lines = sql_input.format_of(params, types)
                 head = sql_input.head_of(source)
-                source, head, form = line_feeds.unified(source, head, form)
+                source, head, lines = line_feeds.unified(source, head, lines)
                 sample = stack.enter_context(Sample())
-                formed = sql_input.Head(head, form)
+                formed = sql_input.Head(head, lines)
                 inlet = formed.inlet(engine, pipes)
                 select = sql_input.select_of(engine, formed, None, sample, inlet).text
             engine.close_in([inlet.path, pipes.paths["output"]])
             table = identifier(TABLE)
             engine.rows(f"CREATE VIEW {table} AS {select}")
             columns = converted.columns_of(engine)
-            if params["format"] == "jsonl":
+            if form == "jsonl":
                 kinds = {name: engine.type_of(kind) for name, kind in columns}
                 source = Checked(source, head, kinds)
-            elif params["format"] == "csv" and not formed.has_threads:
-                source = line_feeds.Ended(source, head, form)
+            elif form == "csv" and not formed.has_threads:
+                source = line_feeds.Ended(source, head, lines)
             feeder = inlet.feeder(source, head, pipes)
             converted.write(engine, columns, params, pipes, feeder, out_files[0])
 
@@ -96,7 +99,7 @@ def require_sense(params: dict[str, str]) -> None:
     has_types = is_input or params["format"] == sql_run.ARROW
     if has_types and (params["columns"] or params["types"] == "text"):
         faults.append(
-            "columns and types: are for CSV and JSON lines; others have types of their own"
+            "columns and types: are for CSV and JSON; others have types of their own"
         )
     if faults:
         raise SqlError("; ".join(faults))

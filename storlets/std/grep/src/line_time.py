@@ -1,7 +1,7 @@
 """The search of a block, in which no line takes more than some seconds of CPU time.
 
 Some expressions take a time that is exponential in the length of a line, such as ``(a+)+b``.  The
-search of a block is interrupted by a timer, and goes on line by line, each with the whole time.
+search of a block is interrupted by a timer, and continues line by line, each with the whole time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matching import Search, Spans, by_lines
 #: The timer is that of the process in user mode: a slow client, or other processes, do not count.
 TIMER, SIGNAL = signal.ITIMER_VIRTUAL, signal.SIGVTALRM
 
-#: So many spans are searched between two looks at the time.
+#: Spans that one call of the search gives.
 FEW = 256
 
 
@@ -52,7 +52,7 @@ class Clock:
             signal.signal(SIGNAL, self._before)
 
     def _end(self, _number: int, _frame: object) -> None:
-        # The interpreter asks for signals within a search, too.
+        # The interpreter calls it within a search, too.
         if self._is_searching:
             raise _Expired
 

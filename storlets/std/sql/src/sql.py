@@ -1,4 +1,4 @@
-"""One SELECT over CSV, JSON lines, records, Arrow or log lines, with DuckDB shut in."""
+"""One SELECT over CSV, JSON, records, Arrow or log lines, with DuckDB shut in."""
 
 from __future__ import annotations
 
@@ -30,6 +30,10 @@ class Sql:
                 from packed import Unpacked
 
                 source = Unpacked(source, compression)
+            if params["format"] == "json":
+                from json_documents import AsLines
+
+                source = AsLines(source)
             return Table(engine, pipes, source, params)
 
         sql_query.run(Engine, params, out_files[0], opened)
@@ -43,6 +47,6 @@ def require_sense(params: dict[str, str]) -> None:
     if form != RECORDS and params["struct"]:
         faults.append("struct: is for format=records only")
     if form in TYPED and (params["columns"] or params["types"] == "text"):
-        faults.append(f"columns and types: are for CSV and JSON lines: {form} has types of its own")
+        faults.append(f"columns and types: are for CSV and JSON: {form} has types of its own")
     if faults:
         raise SqlError("; ".join(faults))

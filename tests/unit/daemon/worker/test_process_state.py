@@ -27,7 +27,6 @@ from storlet_daemon.worker.process_state import (
 )
 from tests.unit.daemon.children import in_child
 
-
 TIMERS = (signal.ITIMER_REAL, signal.ITIMER_VIRTUAL, signal.ITIMER_PROF)
 
 

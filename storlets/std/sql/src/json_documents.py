@@ -1,0 +1,1 @@
+../../shared/json_documents.py
