@@ -138,6 +138,48 @@ class LineFeeds:
         self._before = text[-1:]
 
 
+def ended(source: Any, head: bytes, form: Format, *, has_threads: bool) -> Any:
+    """The rest of a CSV, which fails if it ends within quotes and the engine does not notice it.
+
+    :param head: the bytes before those of ``source``.
+    """
+    if not has_threads:
+        return Ended(source, head, form)
+    return EscapeEnd(source, head, form) if form.reader.get("escapechar") else source
+
+
+class EscapeEnd:
+    """The bytes of ``source``, which fails if the last one is an escape character.
+
+    Several threads of the engine take the end of the object there for that of a quoted value.
+    """
+
+    def __init__(self, source: Any, head: bytes, form: Format) -> None:
+        """
+        :param head: the bytes before those of ``source``.
+        """
+        self._source = source
+        self._escape = form.reader["escapechar"].encode()
+        self._is_last = False
+        self._take(head)
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes, and none only at the end.
+
+        :raises SqlError: the last byte is an escape character that is not escaped.
+        """
+        data = bytes(self._source.read(size))
+        if not data and self._is_last:
+            raise SqlError("the object ends with its escape character: it is cut")
+        self._take(data)
+        return data
+
+    def _take(self, data: bytes) -> None:
+        count = len(data) - len(data.rstrip(self._escape))
+        is_whole = count == len(data)
+        self._is_last = (count + (is_whole and self._is_last)) % 2 == 1
+
+
 class Ended:
     """The bytes of ``source``, which fails at its end if that is within quotes.
 

@@ -18,7 +18,9 @@ _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)"
 _FLOAT = rf"{_DECIMAL}([eE][+-]?[0-9]+)?"
 #: A text that may be a decimal; larger exponents fit none.
 _DIGITS = rf"{_DECIMAL}([eE][+-]?[0-9]{{1,4}})?"
-_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+#: The engine has a year 0.
+_YEAR = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
+_DAY = f"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}"
 #: Hours and minutes: the engine also reads 24:00, and zones of more hours.
 _CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9]"
 _ZONE = f"(Z|[+-]{_CLOCK})"
@@ -46,9 +48,9 @@ def moment(sql: str) -> str:
         f" WHEN regexp_full_match({sql}, {quoted(_MINUTE)}) THEN CAST(TRY_CAST(left({sql}, 16)"
         f" || ':00' || substring({sql}, 17) AS TIMESTAMP WITH TIME ZONE) AS TIMESTAMP)"
         f" WHEN regexp_full_match({sql}, '{_DAY}T?') THEN TRY_CAST(left({sql}, 10) AS TIMESTAMP)"
-        f" WHEN regexp_full_match({sql}, '[0-9]{{4}}-[0-9]{{2}}T')"
+        f" WHEN regexp_full_match({sql}, '{_YEAR}-[0-9]{{2}}T')"
         f" THEN TRY_CAST(left({sql}, 7) || '-01' AS TIMESTAMP)"
-        f" WHEN regexp_full_match({sql}, '[0-9]{{4}}T')"
+        f" WHEN regexp_full_match({sql}, '{_YEAR}T')"
         f" THEN TRY_CAST(left({sql}, 4) || '-01-01' AS TIMESTAMP) END"
     )
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import select_casts
 import select_syntax as tree
-from select_errors import SelectError, quoted
+from select_errors import SelectError, quoted, raised
 from select_values import Kind, Value, number, text, timestamp
 
 _ION = re.compile(
@@ -91,10 +91,12 @@ def called(node: tree.Call, values: Sequence[Value], now: str) -> Value:
             raise SelectError("IncorrectSqlFunctionArgumentType", "DATE_ADD wants a whole number")
         quantity = select_casts.cast(tree.Cast(node, "INT", (), node.at), values[0])
     moment = timestamp(values[1], node.name)
-    return Value(
-        f"({moment} + to_{node.word.lower()}s(CAST({quantity.sql} AS {_QUANTITIES[node.word]})))",
-        Kind.TIME,
-    )
+    sum_of = f"{moment} + to_{node.word.lower()}s(CAST({quantity.sql} AS {_QUANTITIES[node.word]}))"
+    failed = raised("IntegerOverflow", "DATE_ADD: the year is not 1 to 9999")
+    is_shown = "moment IS NULL OR year(moment) BETWEEN 1 AND 9999"
+    # A variable: the sum is used three times.
+    bound = f"lambda moment: CASE WHEN {is_shown} THEN moment ELSE {failed} END"
+    return Value(f"list_transform([{sum_of}], {bound})[1]", Kind.TIME)
 
 
 #: The types of the engine's functions that make intervals.

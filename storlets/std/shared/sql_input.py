@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import re
 from codecs import BOM_UTF8
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -130,12 +131,25 @@ def has_no_rows(head: bytes, form: Format) -> bool:
     if not form.has_header:
         return False
     csv.field_size_limit(HEAD_BYTES)
+    if "escapechar" in form.reader and not _has_quotes_around(head, form):
+        return False
     with suppress(csv.Error):
         # A quote in the names without an end is an error of the engine.
         lines = io.StringIO(head.decode("latin-1"), newline="")
         rows = csv.reader(lines, **form.reader, strict=True)
         return next(rows, None) is not None and next(rows, None) is None
     return False
+
+
+def _has_quotes_around(head: bytes, form: Format) -> bool:
+    """Whether quotes of a CSV with escape characters are around whole values only: csv.reader is
+    not strict about a closing quote there.
+    """
+    quote, escape = (re.escape(form.reader[name].encode()) for name in ("quotechar", "escapechar"))
+    delimiter = re.escape(form.reader["delimiter"].encode())
+    value = b"%s(?:[^%s%s]|%s.)*%s" % (quote, quote, escape, escape, quote)
+    rest = re.sub(value + b"(?=%s|\r?\n|$)" % delimiter, b"", head, flags=re.DOTALL)
+    return form.reader["quotechar"].encode() not in rest
 
 
 def _require_header_end(head: bytes, form: Format) -> None:

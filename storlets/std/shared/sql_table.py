@@ -153,10 +153,12 @@ class Table:
         source, head = self._watched(query), self.head
         if self._has_checked_head and source is not self._source:
             head = source.kept_head()
-        if self._form is not None and self._form.is_csv and not self._head.has_threads:
-            import line_feeds
+        if self._form is not None and self._form.is_csv:
+            has_threads = self._head.has_threads
+            if not has_threads or "escapechar" in self._form.reader:
+                import line_feeds
 
-            source = line_feeds.Ended(source, head, self._form)
+                source = line_feeds.ended(source, head, self._form, has_threads=has_threads)
         return self._inlet.feeder(source, head, self._pipes)
 
     def _watched(self, query: str) -> Any:

@@ -643,6 +643,37 @@ def test_an_escape_may_be_in_two_blocks() -> None:
                     pass
 
 
+@pytest.mark.parametrize("output", ["csv", "partial"])
+@pytest.mark.parametrize("data", [b'a,b\n1,"x\\', b'a,"b\\', b'a,b\n1,2\n3,"x\\\\\\'])
+def test_an_end_behind_an_escape_character_is_an_error(data: bytes, output: str) -> None:
+    """Several threads gave the value before it."""
+    for more in ({}, {"parallel": "false"}):
+        given = {"query": "SELECT * FROM input", "escape": "\\", "output": output, **more}
+        with pytest.raises(ERROR, match=r"escape character|no end"):
+            STORLET.run(data, given)
+
+
+def test_an_escape_character_that_is_escaped_is_no_end_of_the_object() -> None:
+    form = FORMS.Format(True, True, reader={"delimiter": ",", "quotechar": '"', "escapechar": "\\"})
+    for count in range(5):
+        data = b"a\n" + b"\\" * count
+        for at in range(len(data) + 1):
+            source = LINE_FEEDS.EscapeEnd(io.BytesIO(data[at:]), data[:at], form)
+            with pytest.raises(ERROR, match="it is cut") if count % 2 else nullcontext():
+                while source.read(1):
+                    pass
+
+
+def test_names_with_an_escaped_quote_are_not_all_of_the_object() -> None:
+    """The rows were taken for a part of the names, and the object for one without rows."""
+    given = {"query": "SELECT count(*) FROM input", "escape": "\\", "output": "partial"}
+    with pytest.raises(ERROR):
+        STORLET.run(b'a,"b\\"x\n1,2\n3,"4"\n', given)
+    for names in (b'a,"b"\n', b'"a","b\\"c"\r\n', b'a,"b\\\\"', b'"a\n",b'):
+        found = STORLET.run(names, given).output
+        assert b'"has_rows": false' in found
+
+
 @pytest.mark.parametrize(
     "data", [b"a,b\r1,2\r", b"a,b\r1,2\r3,4\n", b"a\rb\n1\n", b"a,b\n1,2\r3,4\n"]
 )

@@ -80,8 +80,8 @@ class Convert:
             if form == "jsonl":
                 kinds = {name: engine.type_of(kind) for name, kind in columns}
                 source = Checked(source, head, kinds)
-            elif form == "csv" and not formed.has_threads:
-                source = line_feeds.Ended(source, head, lines)
+            elif form == "csv":
+                source = line_feeds.ended(source, head, lines, has_threads=formed.has_threads)
             feeder = inlet.feeder(source, head, pipes)
             converted.write(engine, columns, params, pipes, feeder, out_files[0])
 
