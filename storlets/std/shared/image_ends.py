@@ -1,21 +1,14 @@
-"""The ends of a PNG and a GIF, and the list of the pages of a TIFF, which libvips does not verify.
+"""The ends of a PNG and a GIF, which libvips does not verify.
 
-Its decoders stop behind the last line of pixels, or take the frames and pages that there are for
-all of them.
+Its decoders stop behind the last line of pixels, or take the frames that there are for all of them.
 """
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Literal
 
 _PNG_SIGNATURE_BYTES, _PNG_HEAD_BYTES, _PNG_CHECKSUM_BYTES = 8, 8, 4
 _GIF_HEAD_BYTES, _GIF_FRAME_BYTES = 13, 10
 _GIF_EXTENSION, _GIF_FRAME, _GIF_END = b"!", b",", b";"
 _GIF_HAS_COLOURS, _GIF_COLOURS = 0x80, 0x07
-#: Bytes of a TIFF's numbers: of tags in a page, and of a place; and bytes of a tag.
-_TIFF, _BIG_TIFF = (2, 4, 12), (8, 8, 20)
-_BIG_TIFF_VERSION = 43
 
 
 class PngChunks:
@@ -76,31 +69,6 @@ def is_whole_gif(data: bytes) -> bool:
         else:
             return False
     return False
-
-
-def has_all_pages(read_at: Callable[[int, int], bytes], most: int) -> bool:
-    """Whether each page of a TIFF names a next one that is within it, or is the last.
-
-    :param read_at: the bytes at a place, less only at the end.
-    :param most: pages to look at.
-    """
-    head = read_at(0, 16)
-    order: Literal["little", "big"] = "little" if head[:1] == b"I" else "big"
-    is_big = int.from_bytes(head[2:4], order) == _BIG_TIFF_VERSION
-    count_bytes, place_bytes, tag_bytes = _BIG_TIFF if is_big else _TIFF
-    link = head[8:16] if is_big else head[4:8]
-    for _ in range(most):
-        if len(link) < place_bytes:
-            return False
-        place = int.from_bytes(link, order)
-        if not place:
-            return True
-        count = read_at(place, count_bytes)
-        if len(count) < count_bytes:
-            return False
-        place += count_bytes + int.from_bytes(count, order) * tag_bytes
-        link = read_at(place, place_bytes)
-    return True
 
 
 def _colours_bytes(flags: bytes) -> int:

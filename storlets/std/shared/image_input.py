@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Callable
 from typing import Any
 
-from image_ends import PngChunks, has_all_pages, is_whole_gif
+from image_ends import PngChunks, is_whole_gif
 from image_library import library
 from image_request import ImageError
+from tiff_pages import Page, pages_of
 
 _CHUNK_HEAD_BYTES = 8
 #: First bytes of the formats; None is any byte.
@@ -57,13 +57,15 @@ class Reader:
         self.kind = _kind_of(head)
         #: Of a stream; of a seekable object its end is looked for afterwards.
         self._chunks = PngChunks() if self.kind == "png" else None
+        #: Of a TIFF.
+        self._pages: list[Page] = []
 
     def vips_source(self) -> Any:
         """The object for a loader of the library."""
         vips = library()
         if self.kind in {"jpeg", "png"} or (self.kind == "tiff" and self.can_seek):
             if self.kind == "tiff":
-                self._require_all_pages(self._read_at)
+                self._pages = list(pages_of(self._read_at, MOST_PAGES + 1))
                 self._source.seek(0)
             custom = vips.SourceCustom()
             custom.on_read(self._read_for_library)
@@ -74,8 +76,17 @@ class Reader:
         if self.kind == "gif" and not is_whole_gif(whole):
             raise cut_off("gif")
         if self.kind == "tiff":
-            self._require_all_pages(lambda place, size: whole[place : place + size])
+            parts = pages_of(lambda place, size: whole[place : place + size], MOST_PAGES + 1)
+            self._pages = list(parts)
         return vips.Source.new_from_memory(whole)
+
+    def require_known_colours(self, page: int) -> None:
+        """
+        :param page: its number, from 1.
+        :raises ImageError: it is one of a TIFF with other samples than the library knows.
+        """
+        for found in self._pages[page - 1 : page]:
+            found.require_known_colours()
 
     def begin_pixels(self) -> None:
         """From now on a stream may have any number of bytes."""
@@ -103,10 +114,6 @@ class Reader:
             if not block:
                 raise cut_off("png")
             chunks.add(block)
-
-    def _require_all_pages(self, read_at: Callable[[int, int], bytes]) -> None:
-        if not has_all_pages(read_at, MOST_PAGES + 1):
-            raise ImageError("the object is damaged: the list of the pages of the TIFF is cut")
 
     def _read_at(self, place: int, size: int) -> bytes:
         if place >= self._source.seek(0, os.SEEK_END):

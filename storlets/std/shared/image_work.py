@@ -52,8 +52,10 @@ class Picture:
         self._source = reader.vips_source()
         self._options: dict[str, int] = {}
         header = self._load()
-        if self._page_of(header) > 1:
-            self._options = {"page": request.page - 1}
+        page = self._page_of(header)
+        reader.require_known_colours(page)
+        if page > 1:
+            self._options = {"page": page - 1}
             header = self._load()
         self._size: Size = (header.width, header.height)
         self._bands, self._sample = header.bands, _BYTES.get(header.format)

@@ -226,6 +226,43 @@ def test_samples_of_other_kinds() -> None:
     assert "samples of type float" in failure(saved(floats, "TIFF"))
 
 
+def tiff(
+    colours: int, samples: int, compression: int = 1, more: tuple[tuple[int, ...], ...] = ()
+) -> bytes:
+    """A TIFF of 16 x 16 pixels, whose tags are after them."""
+    pixels = bytes((100, 150, 160, 60)[:samples]) * 256
+    tags = [
+        (256, 3, 1, 16), (257, 3, 1, 16), (258, 3, 1, 8), (259, 3, 1, compression), (262, 3, 1, colours),
+        (273, 4, 1, 8), (277, 3, 1, samples), (278, 3, 1, 16), (279, 4, 1, len(pixels)), *more,
+    ]  # fmt: skip
+    entries = b"".join(struct.pack("<HHLL", *tag) for tag in sorted(tags))
+    place = struct.pack("<L", 8 + len(pixels))
+    return b"II*\0" + place + pixels + struct.pack("<H", len(tags)) + entries + bytes(4)
+
+
+@pytest.mark.parametrize("storlet", [STORLET, REGION])
+def test_samples_of_a_tiff_that_are_no_rgb_are_not_shown_as_such(storlet: LibraryStorlet) -> None:
+    assert picture(tiff(2, 3), storlet).getpixel((3, 3)) == (100, 150, 160)
+    assert picture(tiff(0, 1), storlet).getpixel((3, 3)) == 155
+    whole = ((530, 3, 2, 1 | 1 << 16),)
+    for data in (
+        tiff(6, 3, more=whole),
+        *(tiff(kind, 3) for kind in (9, 10, 34892)),
+        tiff(32803, 1),
+    ):
+        assert "which is not supported" in failure(data, storlet)
+    image = sample()
+    for compression in (None, "tiff_lzw"):
+        data = saved(image.convert("YCbCr"), "TIFF", compression=compression)
+        assert "samples of the kind 6" in failure(data, storlet)
+    data = saved(image.convert("YCbCr"), "TIFF", compression="jpeg")
+    assert difference(picture(data, storlet), image) < 5
+    # Only the page that is wanted counts.
+    pages = saved(image, "TIFF", save_all=True, append_images=[image.convert("YCbCr")])
+    assert difference(picture(pages, storlet, page=1), image) == 0
+    assert "samples of the kind 6" in failure(pages, storlet, page=2)
+
+
 def test_pages_and_frames() -> None:
     frames = [sample(seed=seed).quantize(64) for seed in (1, 2, 3)]
     more = {"save_all": True, "append_images": frames[1:]}

@@ -1,0 +1,1 @@
+../../shared/tiff_pages.py
