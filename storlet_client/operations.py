@@ -806,13 +806,18 @@ def _version(row: Mapping[str, Any]) -> BundleVersion:
 def roll_back(session: Session, name: str, number: int) -> Flow[None]:
     """Make an earlier version of a bundle the current one.
 
-    :raises NotThere: the account has no such storlet.
+    :raises NotThere: the account has no such bundle.
     """
     cluster = yield from info(session)
     _require(cluster, "bundles", "bundles")
     path = (cluster.storlet_container, _bundle_object(name))
     query = (("storlet-version", str(number)),)
-    yield from _exchange(session, Call("POST", path, query=query, body=b""), (name,))
+    try:
+        yield from session.exchange(Call("POST", path, query=query, body=b""))
+    except Refused as refused:
+        if refused.code == _NO_STORLET and (yield from _head(session, *path)) is None:
+            raise (yield from _missing(session, cluster, name, "bundle")) from refused
+        raise
 
 
 # --- records of runs ------------------------------------------------------------------------------

@@ -140,13 +140,13 @@ class _Records:
         return Counts(runs, self.failures.get(name, 0), self.is_minimum)
 
 
-def overview(session: Session, name: str = "") -> Flow[Overview]:
+def overview(session: Session, name: str | None = None) -> Flow[Overview]:
     """All storlets of the account, or the one with a name.
 
     :raises NotThere: there is none with this name.
     """
     cluster = yield from operations.info(session)
-    if name:
+    if name is not None:
         storlets = [(yield from operations.show(session, name))]
     else:
         storlets = yield from operations.list_storlets(session)

@@ -110,7 +110,7 @@ class Storlets(_Account[Transport]):
         """One storlet."""
         return self._http.drive(operations.show(self._session, name))
 
-    def overview(self, name: str = "") -> Overview:
+    def overview(self, name: str | None = None) -> Overview:
         """All storlets, or one, with versions, limits, access and their runs of the last day."""
         return self._http.drive(overview(self._session, name))
 
@@ -385,7 +385,7 @@ class AsyncStorlets(_Account[AsyncTransport]):
         """One storlet."""
         return await self._http.drive(operations.show(self._session, name))
 
-    async def overview(self, name: str = "") -> Overview:
+    async def overview(self, name: str | None = None) -> Overview:
         """All storlets, or one, with versions, limits, access and their runs of the last day."""
         return await self._http.drive(overview(self._session, name))
 

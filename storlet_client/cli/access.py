@@ -13,6 +13,9 @@ from storlet_client.cli.groups import Group, examples_of
 from storlet_client.cli.output import explained, format_option, legible, show_rows
 from storlet_client.storlets import Storlets
 
+#: Of requests that rules can decide.
+_METHODS = ("GET", "HEAD", "PUT", "POST", "COPY", "DELETE")
+
 
 def declare(group: Group) -> None:
     """Add the commands to ``group``."""
@@ -92,7 +95,7 @@ def _rules(group: Group) -> None:
 
     @rules.example("decide", examples="storlet rules decide GET patients/a.csv")
     @with_storlets
-    @click.argument("method", type=click.Choice(["GET", "HEAD", "PUT", "POST", "COPY", "DELETE"]))
+    @click.argument("method", type=click.Choice(_METHODS, case_sensitive=False))
     @click.argument("path", metavar="CONTAINER/OBJECT")
     def decide(storlets: Storlets, method: str, path: str) -> None:
         """Explain the decision on your own request, without performing it."""

@@ -93,8 +93,23 @@ class _Filled(click.types.StringParamType):
         return super().convert(value, param, ctx)
 
 
-#: The type of an option that names a file, an object or a storlet.
+#: The type of an option or argument that names an object, a storlet or a run.
 FILLED = _Filled()
+
+
+class _OutputFile(click.Path):
+    """A file to write, or ``-``; the shell completes it."""
+
+    def __init__(self) -> None:
+        super().__init__(readable=False)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        FILLED.convert(value, param, ctx)
+        return super().convert(value, param, ctx)
+
+
+#: The type of an option that names a file or folder of this machine to write.
+OUTPUT = _OutputFile()
 
 
 def _is_utf8(text: str) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from storlet_client.cli.context import FILLED, pairs, parameters_option, with_storlets
+from storlet_client.cli.context import FILLED, OUTPUT, pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, show_rows
 from storlet_client.cli.progress import watched, written
@@ -39,8 +39,8 @@ def declare(group: Group) -> None:
         "storlet distribute fixity.py --objects paths.txt --report",
     )
     @with_storlets
-    @click.argument("name")
-    @click.argument("container", default="")
+    @click.argument("name", type=FILLED)
+    @click.argument("container", type=FILLED, required=False)
     @parameters_option
     @click.option("--prefix", default="", help="Only objects whose names begin with this.")
     @click.option("--suffix", default="", help="Only objects whose names end with this.")
@@ -71,8 +71,8 @@ def declare(group: Group) -> None:
     @click.option(
         "--to", type=FILLED, metavar="CONTAINER/OBJECT", help="Store the result in this object."
     )
-    @click.option("-o", "--output", type=FILLED, default="-", help="File; '-' is standard output.")
-    def distribute(storlets: Storlets, name: str, container: str, **options: Any) -> None:
+    @click.option("-o", "--output", type=OUTPUT, default="-", help="File; '-' is standard output.")
+    def distribute(storlets: Storlets, name: str, container: str | None, **options: Any) -> None:
         """Run a storlet on many objects, each on the node that has it.
 
         Prints a line of JSON for each object as it is done, or what --merge makes of the outputs.
@@ -91,7 +91,7 @@ def library_rows(storlets: Storlets) -> list[dict[str, Any]]:
     return [{**row, "parameters": " ".join(row["parameters"])} for row in storlets.library()]
 
 
-def _document(name: str, container: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _document(name: str, container: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
     selection = {key: options[key] for key in ("prefix", "suffix", "glob") if options[key]}
     metadata = pairs(options["metadata"], "--metadata")
     if metadata:

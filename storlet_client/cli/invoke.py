@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 import click
 
 from storlet_client.cli import summary
-from storlet_client.cli.context import FILLED, pairs, parameters_option, with_storlets
+from storlet_client.cli.context import FILLED, OUTPUT, pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import FileBody, watched, working, written
@@ -47,13 +47,13 @@ def declare(group: Group) -> None:
         "storlet invoke deidentify.py patients/new.csv --put new.csv",
     )
     @with_storlets
-    @click.argument("name")
+    @click.argument("name", type=FILLED)
     @click.argument("path", metavar="CONTAINER/OBJECT")
     @parameters_option
     @click.option(
         "-o",
         "--output",
-        type=FILLED,
+        type=OUTPUT,
         help="File for the output; '-' (default) is standard output.",
     )
     @click.option(
@@ -122,7 +122,7 @@ def declare(group: Group) -> None:
     )
     @with_storlets
     @click.argument("name")
-    @click.argument("invocation", required=False)
+    @click.argument("invocation", type=FILLED, required=False)
     @click.option("--failed", is_flag=True, help="Ends of the logs of failed runs.")
     @click.option("--since", default="", help="Recorded runs since a time, or an age such as 1h.")
     @click.option(

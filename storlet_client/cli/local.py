@@ -19,7 +19,7 @@ import click
 from storlet_client.builder import plain
 from storlet_client.builder.project import MANIFEST, ProjectError, folder_above
 from storlet_client.cli import summary
-from storlet_client.cli.context import DONE, FILLED, PROBLEM, REFUSED, pairs, parameters_option
+from storlet_client.cli.context import DONE, OUTPUT, PROBLEM, REFUSED, pairs, parameters_option
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, in_line, legible, show_rows
 from storlet_client.cli.progress import (
@@ -64,9 +64,9 @@ def declare(group: Group) -> None:
     )
     @click.argument("words", nargs=-1, type=_WORD, metavar="[PROJECT|BUNDLE|STORLET] [FILE]...")
     @parameters_option
-    @click.option("-o", "--output", type=FILLED, default="-", help="File; '-' is standard output.")
+    @click.option("-o", "--output", type=OUTPUT, default="-", help="File; '-' is standard output.")
     @click.option(
-        "--further-output", "outputs", type=FILLED, multiple=True, metavar="FILE",
+        "--further-output", "outputs", type=OUTPUT, multiple=True, metavar="FILE",
         help="File for a further output of the storlet; may be repeated.",
     )  # fmt: skip
     @click.option(
@@ -145,7 +145,7 @@ def declare(group: Group) -> None:
     )
     @click.argument("source", default=".", type=_SOURCE, metavar="[PROJECT|BUNDLE]")
     @click.option("-k", "selected", default="", help="Only cases with this in their name.")
-    @click.option("--junit", type=FILLED, metavar="PATH", help="Write a JUnit XML file.")
+    @click.option("--junit", type=OUTPUT, help="Write a JUnit XML file.")
     @click.option(
         "--sandbox/--no-sandbox",
         "is_isolated",

@@ -11,7 +11,7 @@ import click
 
 from storlet_client.builder import bundler, template, wheels
 from storlet_client.builder.project import ProjectError
-from storlet_client.cli.context import FILLED, with_storlets
+from storlet_client.cli.context import OUTPUT, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import building
@@ -60,7 +60,7 @@ def declare(group: Group) -> None:
 
     @group.example("build", examples="storlet build\nstorlet build thumb -o dist")
     @click.argument("folder", default=".", type=click.Path(path_type=Path))
-    @click.option("-o", "--output", type=FILLED, help="Folder; FOLDER/dist by default.")
+    @click.option("-o", "--output", type=OUTPUT, help="Folder; FOLDER/dist by default.")
     @click.option("--python", default="3.11", show_default=True, help="Python of the sandbox.")
     @click.option("--machine", default="x86_64", show_default=True, help="CPU of the nodes.")
     def build(folder: Path, output: str | None, python: str, machine: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 import click
 
 from storlet_client import replay as replays
-from storlet_client.cli.context import DONE, FILLED, PROBLEM, with_storlets
+from storlet_client.cli.context import DONE, OUTPUT, PROBLEM, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, show_rows
 from storlet_client.cli.progress import watched, working, written
@@ -41,7 +41,7 @@ def declare(group: Group) -> None:
         help="With the object and the storlet as they are now, if they have changed.",
     )
     @click.option("--local", is_flag=True, help="In a sandbox of this machine, as 'storlet run'.")
-    @click.option("-o", "--output", type=FILLED, help="File for the output.")
+    @click.option("-o", "--output", type=OUTPUT, help="File for the output.")
     @format_option
     @click.pass_context
     def replay(

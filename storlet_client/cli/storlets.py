@@ -13,7 +13,7 @@ from storlet_client.builder import bundler, plain, wheels
 from storlet_client.builder.project import ProjectError
 from storlet_client.builder.sources import Sources
 from storlet_client.bundle import archive
-from storlet_client.cli.context import FILLED, pairs, with_storlets
+from storlet_client.cli.context import FILLED, OUTPUT, pairs, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_one, show_rows
 from storlet_client.cli.progress import building, watched, working, written
@@ -132,7 +132,7 @@ def declare(group: Group) -> None:
     @group.example("download", examples="storlet download csv_filter.py -o csv_filter.py")
     @with_storlets
     @click.argument("name")
-    @click.option("-o", "--output", type=FILLED, default="-", help="File; '-' is standard output.")
+    @click.option("-o", "--output", type=OUTPUT, default="-", help="File; '-' is standard output.")
     def download(storlets: Storlets, name: str, output: str) -> None:
         """Download the file of a storlet."""
         with storlets.download(name) as stream, written(output) as file:

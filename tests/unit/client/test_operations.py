@@ -56,6 +56,9 @@ def test_a_plain_file_has_no_versions(server: Server, storlets: Storlets) -> Non
     server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}, {"name": "a.py"}]'))
     with pytest.raises(NotThere, match=r"^a\.py is a plain file: only bundles"):
         storlets.versions("a.py")
+    server.on("POST", "/storlet/a.py.storlet", Reply(404, NOT_FOUND, b"there is no bundle"))
+    with pytest.raises(NotThere, match=r"^a\.py is a plain file: only bundles"):
+        storlets.roll_back("a.py", 1)
 
 
 def test_a_bundle_without_the_version_is_not_taken_for_a_missing_one(
@@ -64,9 +67,8 @@ def test_a_bundle_without_the_version_is_not_taken_for_a_missing_one(
     server.on("GET", "/storlet", Reply(body=b'[{"name": "fruit.storlet"}]'))
     for name in ("friut", "fruit"):
         server.on("POST", f"/storlet/{name}.storlet", Reply(404, NOT_FOUND, b"no version 9"))
-    for name in ("friut", "friut.storlet"):
-        server.on("HEAD", f"/storlet/{name}", Reply(404))
-    with pytest.raises(NotThere, match=r"no storlet friut: did you mean fruit\?"):
+    server.on("HEAD", "/storlet/friut.storlet", Reply(404))
+    with pytest.raises(NotThere, match=r"no bundle friut: did you mean fruit\?"):
         storlets.roll_back("friut", 9)
     server.on("HEAD", "/storlet/fruit.storlet", Reply(200, META))
     with pytest.raises(Refused, match="no version 9"):

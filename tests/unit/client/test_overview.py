@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from storlet_client import NotThere, Storlets
+from storlet_client import ConfigurationError, NotThere, Storlets
 from storlet_client import overview as overviews
 from storlet_client.overview import ContainerGrant, Counts, Overview
 from tests.unit.client.server import INFO, Reply, Server
@@ -78,6 +78,8 @@ def test_one_storlet_is_described_alike(storlets: Storlets) -> None:
     assert row.document["name"] == "a.py"
     with pytest.raises(NotThere):
         storlets.overview("none.py")
+    with pytest.raises(ConfigurationError, match="the name of the storlet is empty"):
+        storlets.overview("")
 
 
 @pytest.mark.parametrize(

@@ -29,3 +29,9 @@ def test_rules_are_shown_or_said_to_be_missing(server: Server, command: Command)
     server.on("GET", "/storlet_rules/rules.yaml", Reply(body=b"version: 1\n"), Reply(404))
     assert command("rules", "show").out == "version: 1\n"
     assert "no rules" in command("rules", "show").err
+
+
+def test_the_method_of_a_decision_may_be_in_lower_case(server: Server, command: Command) -> None:
+    server.on("GET", "/c/o", Reply(body=b"allowed\n"))
+    assert command("rules", "decide", "get", "c/o").out == "allowed\n"
+    assert server.calls() == ["GET /c/o"]
