@@ -79,7 +79,7 @@ def declare(group: Group) -> None:
             for record in records:
                 click.echo(_line(record, widths))
         else:
-            rows = [_row(record) for record in records] if form == "csv" else records
+            rows = [_row(record, is_whole=True) for record in records] if form == "csv" else records
             show_rows(rows, _COLUMNS, form, "no recorded runs")
 
     @group.example("show-run", examples="storlet show-run tx0123456789-1")
@@ -102,7 +102,8 @@ def show_logs(storlets: Storlets, name: str, options: Mapping[str, Any], form: s
     if form in {"json", "yaml"}:
         show_rows(records, (), form, "")
     elif form == "csv":
-        show_rows([_row(record) for record in records], _LOG_COLUMNS, form, "")
+        rows = [_row(record, is_whole=True) for record in records]
+        show_rows(rows, _LOG_COLUMNS, form, "")
     else:
         for record in records:
             click.echo(_log(record))
@@ -139,12 +140,16 @@ def _time(text: str, option: str) -> str:
     return text
 
 
-def _row(record: Mapping[str, Any]) -> dict[str, Any]:
+def _row(record: Mapping[str, Any], *, is_whole: bool = False) -> dict[str, Any]:
+    """The values of a list.
+
+    :param is_whole: a long message is not cut: for programs.
+    """
     storlets = " | ".join(each["name"] for each in record.get("storlets", ()))
     message = " ".join(str(record.get("message", "")).split())
     columns = columns_of(sys.stdout)
     most = max(_LEAST, columns - len("  ...")) if columns else _MESSAGE
-    is_long = len(message) > most
+    is_long = len(message) > most and not is_whole
     return {
         **record,
         "storlet": storlets,
@@ -233,7 +238,7 @@ def _printer(form: str, text_of: Callable[[Row], str], columns: Sequence[str]) -
     if form == "json":
         return lambda row: click.echo(json.dumps(row, ensure_ascii=False))
     show = row_printer(columns, form)
-    return lambda row: show(_row(row) if form == "csv" else row)
+    return lambda row: show(_row(row, is_whole=True) if form == "csv" else row)
 
 
 def _follow(

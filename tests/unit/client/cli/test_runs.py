@@ -42,6 +42,7 @@ def test_failures_are_listed(server: Server, command: Command) -> None:
     assert (sent["storlet"], sent["outcome"], sent["limit"]) == (["a.py"], ["failed"], ["20"])
     assert sent["since"] == ["2026-11-23T19:00:00Z"]
     assert json.loads(command("runs", "-f", "json").out) == [RECORD]
+    assert f",{RECORD['message']}," in command("runs", "-f", "csv").out
 
 
 def test_columns_of_runs_are_aligned_and_a_long_id_has_a_line(
