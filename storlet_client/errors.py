@@ -99,6 +99,14 @@ def without_number(error: Exception) -> str:
     return _NUMBER.sub("", str(error))
 
 
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def without_credentials(url: str) -> str:
+    """A URL without a user and a password."""
+    return _CREDENTIALS.sub("", url)
+
+
 #: Reasons of answers without a text.
 _REASONS = {
     401: "the token is not valid for this account",

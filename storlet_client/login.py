@@ -25,7 +25,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Union
 
-from storlet_client.errors import ConfigurationError, LoginFailed, plain, reason
+from storlet_client.errors import (
+    ConfigurationError,
+    LoginFailed,
+    plain,
+    reason,
+    without_credentials,
+)
 from storlet_client.exchange import Answer, Call, Flow
 
 #: The type of Swift in a Keystone catalog.
@@ -76,9 +82,9 @@ class Tempauth:
         try:
             url, token = answer.headers["x-storage-url"], answer.headers["x-auth-token"]
         except KeyError as error:
+            where = without_credentials(self.auth_url)
             raise LoginFailed(
-                f"{self.auth_url}: the answer has no {error.args[0]}: is it a version 1"
-                " authentication URL?"
+                f"{where}: the answer has no {error.args[0]}: is it a version 1 authentication URL?"
             ) from None
         return Account(url.rstrip("/"), token)
 
@@ -120,7 +126,8 @@ class Keystone:
             token, catalog = answer.headers["x-subject-token"], json.loads(answer.body)["token"]
             return Account(self._endpoint(catalog.get("catalog") or []), token)
         except (KeyError, TypeError, ValueError):
-            raise LoginFailed(f"{url}: the answer is not one of Keystone") from None
+            where = without_credentials(url)
+            raise LoginFailed(f"{where}: the answer is not one of Keystone") from None
 
     def _endpoint(self, catalog: list[dict[str, Any]]) -> str:
         endpoints = [
@@ -136,8 +143,9 @@ class Keystone:
         if not endpoints:
             known = f" (there are {', '.join(sorted(set(regions)))})" if regions else ""
             where = f" in region {self.region}{known}" if self.region else ""
+            url = without_credentials(self.auth_url)
             raise LoginFailed(
-                f"{self.auth_url}: the catalog has no {self.interface} endpoint of type"
+                f"{url}: the catalog has no {self.interface} endpoint of type"
                 f" {_SERVICE}{where}: are the project and the interface right?"
             )
         return str(endpoints[0]["url"]).rstrip("/")
@@ -146,7 +154,8 @@ class Keystone:
 Credentials = Union[Token, Tempauth, Keystone]
 
 
-def _require_success(answer: Answer, url: str, who: str) -> None:
+def _require_success(answer: Answer, auth_url: str, who: str) -> None:
+    url = without_credentials(auth_url)
     if answer.status in (401, 403):
         raise LoginFailed(
             f"{url} refuses {who} ({answer.status}): check user, password and project"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 
-from storlet_client.errors import ConfigurationError, Refused
+from storlet_client.errors import ConfigurationError, Refused, without_credentials
 from storlet_client.exchange import Answer, Call, Flow, Pause
 from storlet_client.login import Account, Credentials
 
@@ -18,8 +18,8 @@ from storlet_client.login import Account, Credentials
 ATTEMPTS = 4
 _FIRST_SECONDS = 0.5
 _MOST_SECONDS = 30.0
-#: The begin of an absolute URL with a host.
-_URL = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?(/|$)")
+#: The begin of an absolute URL with a host and a path.
+_URL = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?/[^/]")
 _RETRIED = frozenset((429, 500, 502, 503, 504))
 
 
@@ -38,9 +38,8 @@ class Session:
         if self._account is None:
             account = yield from self._credentials.log_in()
             if not _URL.match(account.url):
-                fault = (
-                    f"{account.url!r} is not the URL of an account: want https://HOST/v1/ACCOUNT"
-                )
+                url = without_credentials(account.url)
+                fault = f"{url!r} is not the URL of an account: want https://HOST/v1/ACCOUNT"
                 raise ConfigurationError([fault])
             self._account = account
         return self._account

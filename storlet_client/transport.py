@@ -21,7 +21,13 @@ from urllib.request import getproxies, proxy_bypass
 import httpx
 
 from storlet_client.content import FileContent
-from storlet_client.errors import ConfigurationError, StorletsError, Unreachable, without_number
+from storlet_client.errors import (
+    ConfigurationError,
+    StorletsError,
+    Unreachable,
+    without_credentials,
+    without_number,
+)
 from storlet_client.exchange import Answer, Body, Call, Flow, Pause, Sent
 from storlet_client.output import READ_SECONDS, AsyncOutput, Output
 
@@ -255,16 +261,26 @@ async def _each(parts: Iterable[bytes]) -> AsyncIterator[bytes]:
 
 def _unreachable(call: Call, error: Exception) -> StorletsError:
     if isinstance(error, (httpx.InvalidURL, httpx.UnsupportedProtocol)):
-        return ConfigurationError([f"{call.url!r} is not the URL of a server: {error}"])
+        return ConfigurationError(
+            [f"{without_credentials(call.url)!r} is not the URL of a server: {error}"]
+        )
     url = httpx.URL(call.url)
-    reason = without_number(error) or type(error).__name__
+    reason = _TLS_PLACE.sub("", without_number(error)) or type(error).__name__
     if isinstance(error, httpx.ConnectTimeout):
         reason = f"no connection within {_CONNECT_SECONDS:.0f} s"
+    elif _NO_TLS in reason:
+        reason = "the server does not speak TLS: is the URL one of http://?"
     elif isinstance(error, httpx.TimeoutException):
         reason = f"no answer to {call.method} within {_seconds(call):.0f} s"
     proxy = _proxy_of(url)
     through = f" through the proxy {proxy}" if proxy else ""
     return Unreachable(f"{url.scheme}://{url.netloc.decode()}{through}: {reason}")
+
+
+#: The error of OpenSSL for a server without TLS.
+_NO_TLS = "wrong version number"
+#: The name of an error of OpenSSL, and the place in the source, which say less than its text.
+_TLS_PLACE = re.compile(r"^\[SSL: \w+\] | \(_ssl\.c:\d+\)$")
 
 
 def _proxy_of(url: httpx.URL) -> str:

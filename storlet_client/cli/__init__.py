@@ -19,6 +19,7 @@
 ``output``    results as table, JSON, YAML or CSV
 ``summary``   the last line of a run on a terminal: time, place, usage and id
 ``progress``  progress bars, and files that appear only when they are complete
+``failure``   the lines of an error, with the next command to try
 ``trace``     ``-v``: the HTTP requests, without secrets
 """
 

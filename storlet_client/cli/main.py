@@ -16,6 +16,7 @@ from storlet_client.cli import (
     account,
     account_secrets,
     check,
+    failure,
     flows,
     invoke,
     local,
@@ -35,18 +36,15 @@ from storlet_client.cli.context import (
     Options,
 )
 from storlet_client.cli.groups import Group, ReaderGone
-from storlet_client.cli.output import explained, in_line, legible
+from storlet_client.cli.output import in_line
 from storlet_client.cli.progress import STANDARD_OUTPUT, ended
-from storlet_client.diagnosis.check import command
 from storlet_client.errors import (
-    BrokenAnswer,
     ConfigurationError,
     LoginFailed,
     NotRepeatable,
     NotThere,
     Refused,
     StorletsError,
-    Unreachable,
 )
 
 _EPILOG = """\b
@@ -73,16 +71,6 @@ Examples:
   storlet invoke csv_filter.py samples/input.csv -p columns=station
   storlet COMMAND --help
 """
-
-#: The next command to try, by error code.
-_ADVICE = {
-    "storlet.not_found": "see storlets and versions: storlet list, storlet versions NAME",
-    # The request is named by its source.
-    "target.not_found": "see what is there, and what you may do: storlet doctor CONTAINER",
-    "access.rule": "see the decision: storlet rules decide METHOD CONTAINER/OBJECT",
-    "registration.check": "the old code, if any, stays in use: correct the new code, deploy again",
-    "registration.invalid": "see the options: storlet deploy --help",
-}
 
 
 @click.group(
@@ -223,60 +211,9 @@ def _not_encoded(error: UnicodeEncodeError) -> ConfigurationError:
 
 
 def _fail(error: StorletsError) -> int:
-    faults = error.faults if isinstance(error, ConfigurationError) else (str(error),)
-    for fault in faults:
-        click.echo(explained(f"storlet: {fault}"), err=True)
-    if isinstance(error, (Refused, BrokenAnswer)) and error.invocation:
-        click.echo(legible(f"  invocation {error.invocation}"), err=True)
-    advice = _advice(error)
-    if advice:
-        click.echo(legible(f"  {advice}"), err=True)
+    for line in failure.lines_of(error):
+        click.echo(line, err=True)
     return _exit_code(error)
-
-
-def _advice(error: StorletsError) -> str:
-    """The next step after an error; empty if its text has it."""
-    if isinstance(error, Refused):
-        return _advice_of_answer(error)
-    if isinstance(error, BrokenAnswer):
-        if error.invocation:
-            return f"the output so far is not complete; {_record_of(error.invocation)}"
-        return "the output so far is not complete; repeat the command"
-    if isinstance(error, LoginFailed):
-        return "storlet --help has the ways to log in"
-    if isinstance(error, Unreachable):
-        return "check the URL of the login (OS_AUTH_URL, ST_AUTH, clouds.yaml) and the network"
-    return ""
-
-
-def _record_of(invocation: str) -> str:
-    return f"see its record, some seconds after the run: storlet show-run {invocation}"
-
-
-def _advice_of_answer(error: Refused) -> str:
-    if "disabled for storlets" in error.message:
-        return "enable them: storlet enable"
-    if error.status == 401:
-        return "log in again, or check the account: storlet doctor"
-    if error.code in _ADVICE:
-        return _ADVICE[error.code]
-    if error.code.startswith("storlet.") and error.invocation:
-        return _record_of(error.invocation)
-    return _advice_by_status(error)
-
-
-def _advice_by_status(error: Refused) -> str:
-    if error.status in {403, 404}:
-        place = error.request.partition(" ")[2]
-        is_path = place != "account" and "://" not in place
-        named = command("storlet", "doctor", *([place] if is_path else []))
-        return f"see what is there, and what you may do: {named}"
-    if error.status in {429, 503}:
-        return "the cluster is busy: repeat the command later"
-    if error.status >= 500:
-        transaction = error.transaction or "unknown"
-        return f"if it fails again, tell the operator of the cluster: transaction {transaction}"
-    return ""
 
 
 def _exit_code(error: StorletsError) -> int:

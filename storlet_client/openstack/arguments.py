@@ -17,6 +17,13 @@ def command_of(group: click.Group, name: str) -> click.Command:
     return found
 
 
+def positive(text: str) -> int:
+    """A number from 1; the type of an argument."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r}: want a number from 1")
+    return int(text)
+
+
 def add(parser: argparse.ArgumentParser, given: click.Parameter) -> None:
     """Add an option or argument; :func:`words_of` returns its words unchanged."""
     if isinstance(given, click.Option):

@@ -16,14 +16,15 @@ import click
 from osc_lib import exceptions
 from osc_lib.command import command
 
+from storlet_client.cli import failure
 from storlet_client.cli.account import facts_of
 from storlet_client.cli.flows import LIBRARY_COLUMNS, library_rows
 from storlet_client.cli.invoke import LOG_COLUMNS, log_rows
 from storlet_client.cli.main import cli
 from storlet_client.cli.progress import ended
 from storlet_client.cli.runs import selection_of
-from storlet_client.errors import ConfigurationError, StorletsError
-from storlet_client.openstack.arguments import add, command_of, words_of
+from storlet_client.errors import StorletsError
+from storlet_client.openstack.arguments import add, command_of, positive, words_of
 from storlet_client.overview import ALL_COLUMNS
 from storlet_client.storlets import Storlets
 
@@ -132,7 +133,8 @@ class ListRuns(_List):
         parser.add_argument("--outcome", default="", help=text)
         parser.add_argument("--since", default="", help="Time, or an age such as 1h")
         parser.add_argument("--until", default="", help="Time, or an age such as 1h")
-        parser.add_argument("--limit", type=int, default=20, help="Maximum number (default: 20)")
+        text = "Maximum number (default: 20)"
+        parser.add_argument("--limit", type=positive, default=20, metavar="<number>", help=text)
         return parser
 
     def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
@@ -373,10 +375,10 @@ class DeleteGrant(Passed):
 
 
 def _failure(error: Exception) -> Exception:
-    """The error that the OpenStack client prints, with all faults."""
+    """The error that the OpenStack client prints, with all lines of that of ``storlet``."""
     text = str(error)
-    if isinstance(error, ConfigurationError):
-        text = "\n".join(error.faults)
+    if isinstance(error, StorletsError):
+        text = "\n".join(failure.lines_of(error, begin=""))
     elif isinstance(error, click.ClickException):
         text = error.format_message()
     shown: Exception = exceptions.CommandError(text)

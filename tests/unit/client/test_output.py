@@ -78,7 +78,7 @@ def test_an_output_without_a_known_end_is_broken(server: Server, storlets: Storl
     # An answer of HTTP/1.0: its end cannot be distinguished from a broken connection.
     def answer(request: httpx.Request) -> httpx.Response:
         if request.url.path == "/auth/v1.0":
-            headers = {"X-Auth-Token": "t", "X-Storage-Url": server.url}
+            headers = {"X-Auth-Token": "t", "X-Storage-Url": server.url + "/v1/A"}
             return httpx.Response(200, headers=headers)
         return httpx.Response(200, stream=httpx.ByteStream(b"x"))
 

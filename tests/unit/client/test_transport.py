@@ -40,7 +40,10 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     "credentials",
     [
-        *(Token(url, "t") for url in ("no-url", "http://[half/v1/A", "ftp://host/v1/A")),
+        *(
+            Token(url, "t")
+            for url in ("no-url", "http://[half/v1/A", "ftp://host/v1/A", "http://h")
+        ),
         *(Tempauth(url, "u", "k") for url in ("no-url", "ftp://host/auth/v1.0")),
     ],
 )

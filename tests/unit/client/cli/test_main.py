@@ -6,12 +6,17 @@ import contextlib
 import json
 import os
 import re
+import ssl
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import click
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from storlet_client.cli.main import cli
 from tests.support.cluster import CHECKOUT
@@ -104,6 +109,50 @@ def test_a_failed_login_and_a_missing_server_have_a_next_step(
     monkeypatch.setenv("ST_AUTH", "http://127.0.0.1:1/auth/v1.0")
     result = command("list")
     assert (result.code, "check the URL of the login" in result.err) == (5, True)
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with a key and its self-signed certificate."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "test")])
+    begin = datetime.now(UTC) - timedelta(days=1)
+    made = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    made = made.not_valid_before(begin).not_valid_after(begin + timedelta(days=2))
+    place = tmp_path_factory.mktemp("tls") / "both.pem"
+    kind, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    place.write_bytes(
+        key.private_bytes(kind, form, serialization.NoEncryption())
+        + made.sign(key, hashes.SHA256()).public_bytes(kind)
+    )
+    return place
+
+
+def test_a_certificate_that_is_not_trusted_and_a_server_without_tls_have_a_next_step(
+    server: Server, command: Command, certificate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ST_AUTH", server.auth_url.replace("http:", "https:"))
+    result = command("list")
+    said = f"storlet: {server.url.replace('http:', 'https:')}: the server does not speak TLS: is"
+    assert (result.code, result.err.startswith(said)) == (5, True), result.err
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    result = command("list")
+    assert ": certificate verify failed: self-signed certificate\n" in result.err
+    assert "trust the certificate with --os-cacert FILE or OS_CACERT" in result.err
+
+
+def test_a_password_in_a_url_is_not_shown(
+    server: Server, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for url in (server.auth_url, server.url + "/none", "http://127.0.0.1:1/auth", "ftp://h/auth"):
+        monkeypatch.setenv("ST_AUTH", url.replace("://", "://ada:hush@"))
+        server.replies["GET", "/auth/v1.0"] = Reply(401)
+        result = command("list")
+        assert (result.code in {3, 5}, "hush" in result.err) == (True, False), result.err
+    result = command("--os-storage-url", "http://ada:hush@h/v1/A", "--os-auth-token", "t", "list")
+    assert (result.code, "hush" in result.err) == (3, False)
 
 
 def test_a_run_that_fails_late_names_its_record(server: Server, command: Command) -> None:

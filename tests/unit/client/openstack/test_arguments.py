@@ -8,7 +8,7 @@ import click
 import pytest
 
 from storlet_client.cli.main import cli
-from storlet_client.openstack.arguments import add, command_of, words_of
+from storlet_client.openstack.arguments import add, command_of, positive, words_of
 
 
 def parsed(command: click.Command, words: list[str]) -> list[str]:
@@ -68,3 +68,10 @@ def test_each_option_has_its_help() -> None:
     for each in cli.commands["invoke"].params:
         add(parser, each)
     assert "Upload this file through the storlet." in " ".join(parser.format_help().split())
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "x", "1.5", ""])
+def test_a_number_from_1_is_nothing_else(text: str) -> None:
+    assert positive("20") == 20
+    with pytest.raises(argparse.ArgumentTypeError, match="want a number from 1"):
+        positive(text)
