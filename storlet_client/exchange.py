@@ -22,6 +22,17 @@ _SHOWN = 80
 Body = Union[bytes, Iterable[bytes], AsyncIterable[bytes], None]
 
 
+def body_of(given: Any) -> Body:
+    """The body that a caller gives: other kinds of bytes as ``bytes``.
+
+    :raises TypeError: it is a text.
+    """
+    if isinstance(given, str):
+        raise TypeError("the body is a text: encode it, such as with text.encode()")
+    body: Body = bytes(given) if isinstance(given, (bytearray, memoryview)) else given
+    return body
+
+
 @dataclass(frozen=True)
 class Call:
     """One HTTP request.

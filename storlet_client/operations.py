@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote, urlsplit
 from storlet_client.bundle.manifest import SECRET_BYTES, SECRET_NAME
 from storlet_client.content import Content, md5_of
 from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
-from storlet_client.exchange import Answer, Body, Call, Flow
+from storlet_client.exchange import Answer, Body, Call, Flow, body_of
 from storlet_client.session import Session
 
 _META = "X-Object-Meta-Storlet-"
@@ -216,7 +216,7 @@ class Invocation:
             sent["X-Storlet-If-Resources"] = ",".join(self.if_resources)
         if self.outputs:
             sent["X-Storlet-Output"] = _path_list(self.outputs)
-        sent.update({f"X-Storlet-Limit-{name}": value for name, value in self.limits.items()})
+        sent.update({f"X-Storlet-Limit-{name}": f"{value}" for name, value in self.limits.items()})
         if self.on_proxy:
             sent["X-Storlet-Run-On-Proxy"] = ""
         if self.keep_log:
@@ -541,10 +541,11 @@ def listing(
 def upload(session: Session, path: str, body: Body, content_type: str) -> Flow[bool]:
     """Store ``body`` as ``container/object``; whether the container was created for it."""
     container, name = object_path(path)
+    sent = body_of(body)
     # A user with write access to the container only may not create one.
     made = yield from session.exchange(Call("PUT", (container,), body=b""), (_FORBIDDEN,))
     headers = {"Content-Type": content_type} if content_type else {}
-    yield from session.exchange(Call("PUT", (container, name), headers, body=body))
+    yield from session.exchange(Call("PUT", (container, name), headers, body=sent))
     return made.status == _CREATED
 
 
@@ -592,7 +593,7 @@ def copy(session: Session, invocation: Invocation, target: str) -> Flow[Answer]:
 def put(session: Session, invocation: Invocation, body: Body, content_type: str) -> Flow[Answer]:
     """Store the output of a storlet on ``body``."""
     headers = {"Content-Type": content_type} if content_type else {}
-    call = invocation.call("PUT", headers, body)
+    call = invocation.call("PUT", headers, body_of(body))
     return (yield from _exchange(session, call, (invocation.storlet,)))
 
 

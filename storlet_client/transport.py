@@ -141,12 +141,12 @@ class AsyncTransport:
 
     def _body(self, call: Call) -> Body:
         """The body, in parts that are watched."""
-        if isinstance(call.body, AsyncIterable) and is_parted(call.body):
-            return self._parts(call, call.body)
-        if isinstance(call.body, (bytes, FileContent)) and is_parted(call.body):
-            parts = _split(call.body) if isinstance(call.body, bytes) else call.body
-            return self._parts(call, _each(parts))
-        return call.body
+        body = call.body
+        if body is None or (isinstance(body, bytes) and not is_parted(body)):
+            return body
+        return self._parts(
+            call, body if isinstance(body, AsyncIterable) else _each(_parts_of(body))
+        )
 
     async def _parts(self, call: Call, body: AsyncIterable[bytes]) -> AsyncIterator[bytes]:
         async for part in body:
@@ -247,6 +247,16 @@ def is_parted(body: Body) -> bool:
     is_file = hasattr(body, "read") or hasattr(body, "aread")
     is_short = isinstance(body, bytes) and len(body) <= PART_BYTES
     return body is not None and not is_file and not is_short
+
+
+def _parts_of(body: Any) -> Iterable[bytes]:
+    """The parts of bytes, of an open file or of an iterable."""
+    if isinstance(body, bytes):
+        return _split(body)
+    if hasattr(body, "read"):
+        return iter(lambda: body.read(PART_BYTES), b"")
+    parts: Iterable[bytes] = body
+    return parts
 
 
 def _split(body: bytes) -> Iterator[bytes]:

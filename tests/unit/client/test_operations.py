@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
+from typing import Any
 from urllib.parse import unquote
 
 import pytest
@@ -404,3 +405,9 @@ def test_secrets_are_not_sent_to_a_cluster_that_has_none(
 
 def test_a_call_does_not_show_its_body() -> None:
     assert "value" not in repr(Call("POST", body=b"the value of a secret"))
+
+
+def test_a_limit_may_be_a_number() -> None:
+    limits: Any = {"timeout-total": 5}
+    call = Invocation("a.py", "c/o", limits=limits).call("GET", {})
+    assert call.headers["X-Storlet-Limit-timeout-total"] == "5"

@@ -169,6 +169,39 @@ def test_the_parts_of_a_body_are_watched_as_they_are_sent(
     assert received.body == b"x" * (length or 3)
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_bodies_of_every_kind_arrive(server: Server, credentials: Tempauth, is_async: bool) -> None:
+    server.on("PUT", "/c", Reply(202))
+    server.on("PUT", "/c/o", Reply(201))
+
+    def bodies() -> list[Any]:
+        kinds: list[Any] = [b"abc", bytearray(b"abc"), memoryview(b"abc"), [b"ab", b"c"]]
+        return [*kinds, iter([b"ab", b"c"]), io.BytesIO(b"abc")]
+
+    async def upload() -> None:
+        async with AsyncStorlets(credentials) as storlets:
+            for body in bodies():
+                await storlets.upload("c/o", body)
+
+    if is_async:
+        asyncio.run(upload())
+    else:
+        with Storlets(credentials) as storlets:
+            for body in bodies():
+                storlets.upload("c/o", body)
+    sent = [one.body for one in server.received if one.path.endswith("/c/o")]
+    assert sent == [b"abc"] * len(bodies())
+
+
+def test_a_text_is_no_body(server: Server, storlets: Storlets) -> None:
+    text: Any = "abc"
+    with pytest.raises(TypeError, match="the body is a text: encode it"):
+        storlets.upload("c/o", text)
+    with pytest.raises(TypeError, match="the body is a text: encode it"):
+        storlets.put("a.py", "c/o", text)
+    assert server.calls() == []
+
+
 def test_a_long_body_is_sent_again_whole(server: Server, credentials: Tempauth) -> None:
     content = bytes(range(256)) * (PART_BYTES // 200)
     events: list[Event] = []
