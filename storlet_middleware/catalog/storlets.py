@@ -126,14 +126,14 @@ class Catalog:
 
         :param container: the container of the request's object; its info is prefetched for Swift.
         """
-        is_of_library = names.is_library(storlet)
-        if not is_of_library:
-            self._cache_of(environ, account).prefetch(storlet, container)
         path = object_path(
             version, account, self._config.storlet_container, names.object_of(storlet)
         )
+        if names.is_library(storlet):
+            return authorization.is_owner(environ, path)
+        self._cache_of(environ, account).prefetch(storlet, container)
         verdict = authorization.authorize(environ, self._app, "GET", path)
-        if verdict.refusal is not None and not is_of_library:
+        if verdict.refusal is not None:
             raise StorletDenied(
                 "Failed to verify access to the storlet. Either the storlet does not exist or you"
                 " are not authorized to run the storlet.",

@@ -42,11 +42,7 @@ def authorize(environ: dict[str, Any], app: Any, method: str, path: str) -> Verd
 
     Without an authentication middleware every caller is allowed.
     """
-    name = unquote(path.removesuffix("?"))
-    asked = make_env(
-        environ, method=method, path=wsgi(name), query_string="", swift_source=names.SWIFT_SOURCE
-    )
-    asked["wsgi.url_scheme"] = environ.get("wsgi.url_scheme", "http")
+    asked, name = _request_environ(environ, method, path)
     info = _container(asked, app, name)
     # Only Swift's own check: the rules are evaluated elsewhere.
     authorize = swift_authorize(environ)
@@ -56,6 +52,20 @@ def authorize(environ: dict[str, Any], app: Any, method: str, path: str) -> Verd
     request.acl = info[_ACL[method]]
     refusal = authorize(request)
     return Verdict(refusal, bool(request.environ.get("swift_owner")), info["status"])
+
+
+def is_owner(environ: dict[str, Any], path: str) -> bool:
+    """Whether the caller of a ``GET`` of the object at ``path`` (quoted) owns its account.
+
+    No ACL makes a caller the owner, so the container's info is not read.
+    """
+    authorize = swift_authorize(environ)
+    if authorize is None:
+        return True
+    request = Request(_request_environ(environ, "GET", path)[0])
+    request.environ.pop("swift_owner", None)
+    request.acl = None
+    return authorize(request) is None and bool(request.environ.get("swift_owner"))
 
 
 def authorize_account(environ: dict[str, Any], method: str | None = None) -> Verdict:
@@ -73,6 +83,18 @@ def authorize_account(environ: dict[str, Any], method: str | None = None) -> Ver
     request.acl = None
     refusal = authorize(request)
     return Verdict(refusal, bool(request.environ.get("swift_owner")), 0)
+
+
+def _request_environ(
+    environ: dict[str, Any], method: str, path: str
+) -> tuple[dict[str, Any], str]:
+    """The environ of a request for the object at ``path`` (quoted), and the path without quotes."""
+    name = unquote(path.removesuffix("?"))
+    asked = make_env(
+        environ, method=method, path=wsgi(name), query_string="", swift_source=names.SWIFT_SOURCE
+    )
+    asked["wsgi.url_scheme"] = environ.get("wsgi.url_scheme", "http")
+    return asked, name
 
 
 def _container(environ: dict[str, Any], app: Any, name: str) -> Mapping[str, Any]:

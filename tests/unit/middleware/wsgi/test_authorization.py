@@ -9,7 +9,7 @@ import pytest
 from swift.common.swob import Request
 
 from storlet_middleware.errors import RuleRefused
-from storlet_middleware.wsgi.authorization import Verdict, authorize
+from storlet_middleware.wsgi.authorization import Verdict, authorize, is_owner
 from storlet_middleware.wsgi.context import install
 from storlet_middleware.wsgi.swift_paths import object_path
 from tests.unit.middleware import support
@@ -103,3 +103,18 @@ def test_rules_are_not_evaluated(swift: FakeSwift) -> None:
     install(environ, None, rules)
     verdict = authorize(environ, swift, "GET", object_path("v1", ACCOUNT, "c", "o"))
     assert (verdict.refusal, verdict.is_owner) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("user", "is_known_owner"), [(OWNER, True), ("test:reader", False), ("", False)]
+)
+def test_the_owner_is_known_without_a_request(
+    swift: FakeSwift, user: str, is_known_owner: bool
+) -> None:
+    given = {"REMOTE_USER": user, "swift.authorize": support.authorize, "swift_owner": True}
+    request = Request.blank(f"/v1/{ACCOUNT}/elsewhere/x", given)
+    before, seen = dict(request.environ), list(swift.seen)
+    assert is_owner(request.environ, object_path("v1", ACCOUNT, "c", "o")) == is_known_owner
+    assert (request.environ, swift.seen) == (before, seen)
+    request.environ["swift.authorize"] = None
+    assert is_owner(request.environ, object_path("v1", ACCOUNT, "c", "o"))
