@@ -85,9 +85,7 @@ def authorize_account(environ: dict[str, Any], method: str | None = None) -> Ver
     return Verdict(refusal, bool(request.environ.get("swift_owner")), 0)
 
 
-def _request_environ(
-    environ: dict[str, Any], method: str, path: str
-) -> tuple[dict[str, Any], str]:
+def _request_environ(environ: dict[str, Any], method: str, path: str) -> tuple[dict[str, Any], str]:
     """The environ of a request for the object at ``path`` (quoted), and the path without quotes."""
     name = unquote(path.removesuffix("?"))
     asked = make_env(

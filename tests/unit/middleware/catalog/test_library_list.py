@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import tomllib
 
+from tests.support.cluster import CHECKOUT
 from tests.unit.middleware.support import FakeSwift, Proxy
 
 
@@ -14,7 +16,8 @@ def test_the_list_has_versions_and_parameters(proxy: Proxy) -> None:
         "application/json; charset=utf-8",
     )
     rows = {row["name"]: row for row in json.loads(answer.data)}
-    assert rows["std:grep"]["version"] == "1.1"
+    document = tomllib.loads((CHECKOUT / "storlets/std/grep/storlet.toml").read_text())
+    assert rows["std:grep"]["version"] == document["version"]
     assert rows["std:grep"]["parameters"]["pattern"]["type"] == "string"
     assert sorted(rows) == list(rows)
 
