@@ -44,7 +44,10 @@ def would_decide(evaluation: Evaluation) -> Iterator[tuple[SwiftPath, Rule, Fact
     @functools.cache
     def source_state() -> ObjectState:
         return request_facts.look_up_object(
-            evaluation.app, evaluation.environ, subject.path + evaluation.version_query()
+            evaluation.app,
+            evaluation.environ,
+            subject.path + evaluation.version_query(),
+            evaluation.shows,
         )
 
     compiled = _audit_of(evaluation, subject)

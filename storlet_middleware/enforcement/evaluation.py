@@ -21,7 +21,7 @@ from rules.facts import Facts
 from rules.model import Rule, Step
 from storlet_middleware.config import Config
 from storlet_middleware.enforcement import request_facts
-from storlet_middleware.enforcement.path_rules import RequestPathRules, evaluator_for
+from storlet_middleware.enforcement.path_rules import OF_STORED, RequestPathRules, evaluator_for
 from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
 from storlet_middleware.errors import RuleRefused
@@ -34,6 +34,10 @@ from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 READS: Final = ("GET", "HEAD", COPY)
+
+
+class _HiddenSource(Exception):
+    """A rule depends on facts of a copy's source that the caller may not see."""
 
 
 class Evaluation:
@@ -66,7 +70,12 @@ class Evaluation:
         self._source_state: ObjectState | None = None
         self._evaluator = (
             evaluator_for(
-                self.app, self.environ, self.subject, loaded.compiled, self.version_query()
+                self.app,
+                self.environ,
+                self.subject,
+                loaded.compiled,
+                self.shows,
+                self.version_query(),
             )
             if loaded
             else None
@@ -90,6 +99,24 @@ class Evaluation:
     def path_rules(self) -> RequestPathRules:
         """The rules of all accounts, for checks of single paths."""
         return RequestPathRules(self.app, self.store, self.operation, self.config.rules.container)
+
+    def shows(self, read: SwiftPath, is_large: bool) -> bool:
+        """Whether the caller may see the facts of an object."""
+        return self.path_rules.shows(read, is_large)
+
+    @functools.cached_property
+    def is_source_hidden(self) -> bool:
+        """Whether the caller may not see the facts of the object that a copy reads.
+
+        Then no rule about the target may depend on them: the caller may be its author.
+        """
+        if self.copy_target is None:
+            return False
+        state = self.source_state()
+        # A version may be a large object, or have other metadata.
+        is_other = state.is_large or bool(self.operation.version_id)
+        read = (self.subject,) if state.end is None else (self.subject, state.end)
+        return not all(self.shows(each, is_other) for each in read)
 
     @property
     def evaluator(self) -> Evaluator:
@@ -138,7 +165,39 @@ class Evaluation:
         loaded = self.store.of(self.environ, target.version, target.account)
         if loaded is None or self.is_exempt(target):
             return None, facts
-        return self.decide_write(target, loaded.compiled, self.source_state)
+        try:
+            return self.decide_write(target, loaded.compiled, self._shown_source)
+        except _HiddenSource:
+            return self._decide_unseen_write(target, loaded.compiled)
+
+    def _shown_source(self) -> ObjectState:
+        """The object that is read, if the caller may see its facts."""
+        if self.is_source_hidden:
+            raise _HiddenSource
+        return self.source_state()
+
+    def _decide_unseen_write(
+        self, target: SwiftPath, compiled: Compiled
+    ) -> tuple[Rule | None, Facts]:
+        """The rule about the target of a copy that depends on facts that the caller may not see.
+
+        :raises RuleRefused: a rule that restricts may apply.
+        """
+        explicit = self.operation.runs_storlet
+        asked = self._write_of_unseen("PUT", target)
+        denying = None if explicit else compiled.may_deny(asked, OF_STORED)
+        rule = denying or compiled.may_cover(asked, OF_STORED)
+        if rule is None:
+            return None, asked
+        text = "it uses facts of the object to copy, which the caller may not see"
+        raise self.refusal(rule.name, text)
+
+    def _write_of_unseen(self, method: str, target: SwiftPath) -> Facts:
+        facts = request_facts.of_request(self.environ, method, target.container, target.name)
+        holder = request_facts.container_facts(
+            self.app, self.environ, target.version, target.account, target.container or ""
+        )
+        return dataclasses.replace(facts, holder=holder)
 
     def decide_write(
         self, target: SwiftPath, compiled: Compiled, source_state: Callable[[], ObjectState]
@@ -179,7 +238,7 @@ class Evaluation:
         def look_up() -> ObjectState:
             if self.method == "PUT":
                 return ObjectState(request_facts.incoming_facts(self.environ))
-            stored = self.source_state()
+            stored = self._shown_source()
             if self.method == "POST":
                 facts = request_facts.changed_facts(self.environ, stored)
             else:
@@ -189,7 +248,10 @@ class Evaluation:
         place = (written.version, written.account, written.container)
         evaluator = Evaluator(self.app, self.environ, compiled, place, look_up)
         asked = request_facts.of_request(self.environ, "DELETE", written.container, written.name)
-        return evaluator.decide(asked)[0].rule
+        try:
+            return evaluator.decide(asked)[0].rule
+        except _HiddenSource:
+            return compiled.may_deny(self._write_of_unseen("DELETE", written), OF_STORED)
 
     def decide_reverse(self, facts: Facts) -> tuple[str, tuple[Step, ...], Facts]:
         """The rule whose storlets ran when the object was stored and must be reversed for this
@@ -213,7 +275,7 @@ class Evaluation:
             return self._evaluator.object_state()
         if self._source_state is None:
             self._source_state = request_facts.look_up_object(
-                self.app, self.environ, self.subject.path + self.version_query()
+                self.app, self.environ, self.subject.path + self.version_query(), self.shows
             )
         return self._source_state
 

@@ -21,7 +21,7 @@ from storlet_middleware.engine import limits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.ruleset.store import Loaded
 from storlet_middleware.ruleset.versions import RULES
-from storlet_middleware.wsgi import authorization, storlet_request
+from storlet_middleware.wsgi import storlet_request
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 
@@ -99,13 +99,10 @@ def _outputs(evaluation: Evaluation) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _report(evaluation: Evaluation, loaded: Loaded, facts: Facts) -> Report:
     # Only callers that may read the object see its metadata; a copy shows its source's.
-    subject = evaluation.subject
-    may_read = subject.name is None or (
-        authorization.authorize(evaluation.environ, evaluation.app, "GET", subject.path).refusal
-        is None
-        and evaluation.path_rules.covers(subject.account, subject.container or "", subject.name)
-        is None
-    )
+    subject, state = evaluation.subject, evaluation.known_state
+    read = (subject,) if state is None or state.end is None else (subject, state.end)
+    is_large = state is not None and state.is_large
+    may_read = subject.name is None or all(evaluation.shows(each, is_large) for each in read)
     report = Report.for_caller(
         loaded.compiled, facts, evaluation.config.placement.run_on, may_read=may_read
     )

@@ -11,11 +11,14 @@ from rules.model import Deny
 from storlet_middleware.enforcement import request_facts
 from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
 from storlet_middleware.ruleset.store import Loaded, RuleStore
+from storlet_middleware.wsgi import authorization, swift_paths
 from storlet_middleware.wsgi.operation import COPY, Operation
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 #: Facts that belong to an object.
 OF_OBJECTS: Final = frozenset({"object", "content-type", "size", "metadata"})
+#: Those of an object whose name is known.
+OF_STORED: Final = OF_OBJECTS - {"object"}
 _OF_CONTAINERS: Final = frozenset({"container", "container-metadata", "policy"})
 #: Unknown facts of an archived version: listings lack its metadata, and it was moved from its
 #: original container.
@@ -23,17 +26,23 @@ OF_ARCHIVED: Final = _OF_CONTAINERS | {"metadata"}
 
 
 def evaluator_for(
-    app: Any, environ: dict[str, Any], place: SwiftPath, compiled: Compiled, query: str = ""
+    app: Any,
+    environ: dict[str, Any],
+    place: SwiftPath,
+    compiled: Compiled,
+    shows: request_facts.Shows,
+    query: str = "",
 ) -> Evaluator:
     """The evaluator of ``compiled`` for the object, container or account at ``place``.
 
+    :param shows: see :func:`~.request_facts.look_up_object`.
     :param query: of the object's HEAD: ``version-id=...`` for a version.
     """
 
     def look_up() -> ObjectState:
         if place.container is None or place.name is None:
             raise AssertionError("only objects are looked up")
-        return request_facts.look_up_object(app, environ, place.path + query)
+        return request_facts.look_up_object(app, environ, place.path + query, shows)
 
     return Evaluator(
         app, environ, compiled, (place.version, place.account, place.container), look_up
@@ -72,11 +81,25 @@ class RequestPathRules:
             self._environ,
             SwiftPath(self._version, account, container, name),
             loaded.compiled,
+            self.shows,
         )
         # Decided as for a request with a storlet: an ordinary rule ahead of a mandatory
         # one applies to its own object only.
         rule = evaluator.decide(facts, explicit=True)[0].rule
         return rule.name if rule is not None and rule.is_mandatory else None
+
+    def shows(self, read: SwiftPath, is_large: bool) -> bool:
+        """Whether the caller may see the facts of the object: by Swift's authorization, and as no
+        mandatory rule covers it.
+
+        The length of a large object is a fact of its segments, which may be anywhere in the
+        account.
+        """
+        verdict = authorization.authorize(self._environ, self._app, "GET", read.path)
+        places = (read.sibling(None, None),) if is_large else swift_paths.origins(read)
+        return verdict.refusal is None and not any(
+            swift_paths.covering_rule(self, place) for place in places
+        )
 
     def ends_coverage(self, place: SwiftPath) -> str | None:
         """The name of the mandatory rule that covers the object for the caller, and would not after
@@ -86,7 +109,7 @@ class RequestPathRules:
         if loaded is None:
             return None
         facts = request_facts.of_request(self._environ, "GET", place.container, place.name)
-        evaluator = evaluator_for(self._app, self._environ, place, loaded.compiled)
+        evaluator = evaluator_for(self._app, self._environ, place, loaded.compiled, self.shows)
         rule = evaluator.decide(facts, explicit=True)[0].rule
         state = evaluator.known_state
         # A decision that needed no facts of the object does not depend on them.
@@ -106,7 +129,7 @@ class RequestPathRules:
         loaded = self._loaded(account, container)
         if loaded is None:
             return None
-        unknown = OF_OBJECTS if name is None else OF_OBJECTS - {"object"}
+        unknown = OF_OBJECTS if name is None else OF_STORED
         facts = request_facts.of_request(self._environ, self._method, container or "", name or "")
         rule = loaded.compiled.may_cover(
             facts, unknown if container is not None else unknown | _OF_CONTAINERS
@@ -119,7 +142,7 @@ class RequestPathRules:
         if loaded is None:
             return None
         facts = request_facts.of_request(self._environ, "PUT", place.container, place.name)
-        rule = loaded.compiled.may_cover(facts, OF_OBJECTS - {"object"})
+        rule = loaded.compiled.may_cover(facts, OF_STORED)
         return rule.name if rule is not None else None
 
     def output_refusal(self, place: SwiftPath) -> tuple[str, str] | None:
@@ -138,11 +161,10 @@ class RequestPathRules:
             self._app, self._environ, self._version, place.account, place.container
         )
         facts = dataclasses.replace(facts, holder=holder)
-        unknown = OF_OBJECTS - {"object"}
-        denying = loaded.compiled.may_deny(facts, unknown)
+        denying = loaded.compiled.may_deny(facts, OF_STORED)
         if denying is not None and isinstance(denying.action, Deny):
             return denying.name, denying.action.message
-        mandatory = loaded.compiled.may_cover(facts, unknown)
+        mandatory = loaded.compiled.may_cover(facts, OF_STORED)
         if mandatory is not None:
             return mandatory.name, "it requires a storlet of its own for what is stored there"
         return None
@@ -155,7 +177,7 @@ class RequestPathRules:
         if loaded is None or place.container == self._rules_container:
             return None
         facts = request_facts.of_request(self._environ, method, place.container, place.name)
-        evaluator = evaluator_for(self._app, self._environ, place, loaded.compiled)
+        evaluator = evaluator_for(self._app, self._environ, place, loaded.compiled, self.shows)
         rule = evaluator.decide(facts)[0].rule
         if rule is None or not isinstance(rule.action, Deny):
             return None

@@ -13,7 +13,7 @@ import mimetypes
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
 from swift.common.header_key_dict import HeaderKeyDict
@@ -29,6 +29,7 @@ from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import caller_of, is_from_swift, lenient_text
 from storlet_middleware.wsgi.strings import wsgi
+from storlet_middleware.wsgi.swift_paths import SwiftPath, parse_url
 
 #: Headers whose WSGI keys have no ``HTTP_`` prefix.
 _UNPREFIXED_KEYS: Final = ("CONTENT_TYPE", "CONTENT_LENGTH")
@@ -136,7 +137,9 @@ class ObjectState:
     :param is_plain: whether the object is neither a manifest nor reached through a link; a manifest
         or link read as such is a different object.
     :param is_dynamic: whether it is a dynamic large object.
+    :param is_large: whether it is a large object, whose length is that of its segments.
     :param expires: whether it has a time of expiry, which Swift's copy keeps.
+    :param end: the object at the end of the links; ``None`` if the path is no link.
     """
 
     facts: ObjectFacts
@@ -146,14 +149,29 @@ class ObjectState:
     is_plain: bool = True
     is_dynamic: bool = False
     expires: bool = False
+    end: SwiftPath | None = None
+    is_large: bool = False
 
 
-def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
+#: Whether the caller may see the facts of an object; the second argument is whether it is large.
+Shows: TypeAlias = Callable[[SwiftPath, bool], bool]
+
+
+def look_up_object(
+    app: Any,
+    environ: dict[str, Any],
+    path: str,
+    shows: Shows = lambda _, __: False,
+) -> ObjectState:
     """Look an object up with a pre-authorised HEAD.
+
+    An object of another account, at the end of links, is no object for the rules unless the caller
+    may see it: every tenant can make links to all paths, and rules that compare the facts.
 
     Raises :class:`BackendFailed` if Swift's answer does not say whether the object exists.
 
     :param path: quoted, with its query (``?version-id=`` selects a version).
+    :param shows: for an object of another account.
     """
     # Open expired objects if the client's request does.  Otherwise the rules would see no object,
     # and Swift would give the client its bytes.
@@ -170,7 +188,12 @@ def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
             f"cannot look up the object for the rules: Swift answered {answer.status_int}"
         )
     headers = answer.headers
+    is_link = "Content-Location" in headers
+    end = parse_url(str(headers["Content-Location"])) if is_link else None
     is_manifest = config_true_value(headers.get("X-Static-Large-Object", "false"))
+    is_dynamic = "X-Object-Manifest" in headers
+    if is_link and not _is_shown(path, end, is_manifest or is_dynamic, shows):
+        return ObjectState(ObjectFacts())
     return ObjectState(
         ObjectFacts(
             exists=True,
@@ -181,10 +204,20 @@ def look_up_object(app: Any, environ: dict[str, Any], path: str) -> ObjectState:
         str(headers.get("X-Timestamp") or ""),
         lenient_text(headers.get(names.REVERSE_SYSMETA) or ""),
         str(headers.get("Etag") or "").strip('"'),
-        not is_manifest and "Content-Location" not in headers,
-        "X-Object-Manifest" in headers,
+        not is_manifest and not is_link,
+        is_dynamic,
         "X-Delete-At" in headers,
+        end,
+        is_manifest or is_dynamic,
     )
+
+
+def _is_shown(path: str, end: SwiftPath | None, is_large: bool, shows: Shows) -> bool:
+    """Whether the caller may see facts of the object at the ``end`` of the links at ``path``."""
+    here = parse_url(path)
+    if here is None or end is None or end.name is None:
+        return False
+    return end.account == here.account or shows(end, is_large)
 
 
 def listed_facts(content_type: str, size_bytes: int) -> ObjectFacts:

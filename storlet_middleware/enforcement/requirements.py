@@ -176,7 +176,9 @@ def require_no_expiring_copy(evaluation: Evaluation) -> None:
     if target is None or evaluation.operation.runs_storlet:
         return
     denial = _denial_of_deletion(evaluation, target)
-    if denial is not None and evaluation.source_state().expires:
+    if denial is None:
+        return
+    if evaluation.is_source_hidden or evaluation.source_state().expires:
         rule, message = denial
         text = f"the source expires, and so would its copy: {message}"
         raise evaluation.refusal(rule, text)

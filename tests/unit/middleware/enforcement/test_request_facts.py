@@ -15,6 +15,7 @@ from rules.conditions import TABLE
 from rules.facts import UNKNOWN, ObjectFacts
 from storlet_middleware.enforcement import request_facts
 from storlet_middleware.errors import BackendFailed
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 from tests.unit.middleware.auth_pipeline import PATH
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
@@ -256,6 +257,45 @@ def test_object_lookup_is_pre_authorised() -> None:
     )
     assert stored.timestamp == "1640995200.00000"
     assert request_facts.look_up_object(swift, request.environ, PATH + "2?").facts == ObjectFacts()
+
+
+@pytest.mark.parametrize(
+    ("end", "headers", "expected"),
+    [
+        (PATH.replace(ACCOUNT, "AUTH_b"), {}, [False]),
+        (PATH.replace(ACCOUNT, "AUTH_b"), {"X-Static-Large-Object": "True"}, [True]),
+        (PATH.replace(ACCOUNT, "AUTH_b"), {"X-Object-Manifest": "c/s"}, [True]),
+        (PATH + "2", {}, []),
+    ],
+)
+@pytest.mark.parametrize("may_see", [True, False])
+def test_an_object_of_another_account_has_facts_if_the_caller_may_see_it(
+    end: str, headers: dict[str, str], expected: list[bool], may_see: bool
+) -> None:
+    swift = FakeSwift()
+    swift.hooks["HEAD", PATH] = lambda request: Response(
+        request=request, headers=headers | {"Content-Location": end, "X-Object-Meta-A": "b"}
+    )
+    asked = []
+
+    def shows(read: SwiftPath, is_large: bool) -> bool:
+        assert read.path == end + "?"
+        asked.append(is_large)
+        return may_see
+
+    found = request_facts.look_up_object(swift, Request.blank(PATH).environ, PATH + "?", shows)
+    assert found.facts.exists is (may_see or not expected)
+    assert asked == expected
+    assert bool(found.end) is found.facts.exists
+
+
+def test_the_facts_at_an_unknown_end_of_links_are_hidden() -> None:
+    swift = FakeSwift()
+    swift.hooks["HEAD", PATH] = lambda request: Response(
+        request=request, headers={"Content-Location": "nowhere"}
+    )
+    found = request_facts.look_up_object(swift, Request.blank(PATH).environ, PATH + "?")
+    assert found.facts == ObjectFacts()
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 412])

@@ -1,0 +1,139 @@
+"""An author of rules learns nothing, by rules of its own, of objects that it may not see.
+
+Rules compare facts of the object that a link leads to, and of the source of a copy.  Every tenant
+can write rules, and make links to all paths of the cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+from tests.functional.wards import CONTENT, ETAG, RESEARCHER, RULES, Ward, make_ward, told
+from tests.support.accounts import prepare_account, unique
+from tests.support.http import Answer, Client
+
+#: Guesses of the facts of the object.
+RIGHT = f"{{metadata: {{patient: {{prefix: S}}}}}}, {{size: {{at-least: {len(CONTENT)}}}}}, {{content-type: text/csv}}"
+WRONG = "{metadata: {patient: {prefix: T}}}, {size: {at-least: 9M}}, {content-type: text/x-wrong}"
+
+
+@dataclass(frozen=True)
+class Author:
+    """A tenant with an account of its own, and the path of an object of the ward."""
+
+    client: Client
+    ward: Client
+    container: str
+    path: str
+
+    @property
+    def link(self) -> str:
+        return f"{self.container}/link"
+
+    @property
+    def source(self) -> dict[str, str]:
+        return {"X-Copy-From": self.path, "X-Copy-From-Account": self.ward.account}
+
+    @property
+    def destination(self) -> dict[str, str]:
+        path = f"{self.container}/copy"
+        return {"Destination": path, "Destination-Account": self.client.account}
+
+    def make_link(self) -> None:
+        headers = {"X-Symlink-Target": self.path, "X-Symlink-Target-Account": self.ward.account}
+        assert self.client.put(self.link, b"", headers).status == 201
+
+    def guess(self, facts: str) -> None:
+        when = f"{{container: {self.container}, any: [{facts}]}}"
+        text = f"version: 1\nrules:\n- name: guess\n  when: {when}\n  deny: right\n"
+        headers = {"X-Storlet-Rules-Accept-Warnings": "true"}
+        answer = self.client.put("storlet_rules/rules.yaml", text.encode(), headers)
+        assert answer.status == 201, answer.text
+
+
+EXPIRY = {"X-Delete-After": "9999"}
+WAYS: dict[str, Callable[[Author], Answer]] = {
+    "get of a link": lambda a: a.client.get(a.link),
+    "head of a link": lambda a: a.client.head(a.link),
+    "explained": lambda a: a.client.get(a.link, {"X-Storlet-Explain": "true"}),
+    "copy of a link": lambda a: a.client.request("COPY", a.link, a.destination),
+    "expiry of a link": lambda a: a.client.post(a.link, EXPIRY),
+    "copy": lambda a: a.ward.request("COPY", a.path, a.destination),
+    "copy from": lambda a: a.client.put(f"{a.container}/copy", b"", a.source),
+    "copy with expiry": lambda a: a.client.put(f"{a.container}/copy", b"", a.source | EXPIRY),
+    "copy with a storlet": lambda a: a.ward.request(
+        "COPY", a.path, a.destination | {"X-Run-Storlet": "mask.py"}
+    ),
+    "delete of a link": lambda a: a.client.delete(a.link),
+}
+
+
+@pytest.fixture(scope="module")
+def ward(users: dict[str, Client]) -> Ward:
+    made = make_ward(users)
+    made.rule(RULES)
+    headers = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET"}
+    for container, acl in (("private", {}), ("read", {"X-Container-Read": RESEARCHER})):
+        assert made.admin.put(container, b"", acl).status == 201
+        assert made.admin.put(f"{container}/a.csv", CONTENT, headers).status == 201
+    assert made.admin.put("read/link", b"", {"X-Symlink-Target": "private/a.csv"}).status == 201
+    manifest, query = b'[{"path": "/patients/a.csv"}]', {"multipart-manifest": "put"}
+    assert made.admin.put("read/large", manifest, headers, query=query).status == 201
+    return made
+
+
+@pytest.fixture
+def author_of(ward: Ward, users: dict[str, Client]) -> Iterator[Callable[[str], Author]]:
+    client = users[RESEARCHER]
+    prepare_account(client)
+    assert client.put("storlet_rules").status in (201, 202)
+
+    def author(path: str) -> Author:
+        made = Author(client, client.on(ward.admin.account), unique("c"), path)
+        assert client.put(made.container).status == 201
+        return made
+
+    yield author
+    assert client.delete("storlet_rules/rules.yaml").status in (204, 404)
+
+
+def answers(author: Author) -> dict[str, tuple[int, str | None, str | None, bool]]:
+    found = {}
+    for way, ask in WAYS.items():
+        author.make_link()
+        answer = ask(author)
+        text = told(answer)
+        leaks = ("SECRET", ETAG, f"is {len(CONTENT)}", "is 'text/csv'")
+        assert not any(each in text for each in leaks), (way, answer)
+        is_matched = "guess (line 3) matches" in text
+        found[way] = answer.status, answer.headers["X-Storlet-Rule"], answer.error, is_matched
+    return found
+
+
+@pytest.mark.parametrize("path", ["patients/a.csv", "private/a.csv", "read/link", "read/large"])
+def test_no_answer_depends_on_facts_that_the_author_may_not_see(
+    author_of: Callable[[str], Author], path: str
+) -> None:
+    """Of a covered object, of one without read permission, of one at the end of a link, and of
+    covered segments."""
+    author = author_of(path)
+    told_of_each = []
+    for facts in (RIGHT, WRONG):
+        author.guess(facts)
+        told_of_each.append(answers(author))
+    assert told_of_each[0] == told_of_each[1]
+
+
+def test_rules_compare_facts_that_the_author_may_see(author_of: Callable[[str], Author]) -> None:
+    author = author_of("read/a.csv")
+    author.make_link()
+    author.guess(RIGHT)
+    for way in ("get of a link", "copy of a link", "copy", "copy from"):
+        answer = WAYS[way](author)
+        assert (answer.status, answer.headers["X-Storlet-Rule"]) == (403, "guess"), (way, answer)
+    author.guess(WRONG)
+    assert author.client.get(author.link).body == CONTENT
+    assert WAYS["copy from"](author).status == 201
