@@ -438,7 +438,7 @@ def test_sql_parquet(owner: Client, container: str, ward: Ward) -> None:
     assert "the object is no valid Parquet" in refused.text
 
 
-def test_convert(owner: Client, container: str) -> None:
+def test_convert(owner: Client, container: str, ward: Ward) -> None:
     table, made = f"{container}/table.csv", f"{container}/table.parquet"
     lines = b"id,price\n1,2.50\n2,-0.25\n"
     assert owner.put(table, lines).status == 201
@@ -446,8 +446,10 @@ def test_convert(owner: Client, container: str) -> None:
     assert copied(owner, table, made, "std:convert", **typed).body.startswith(b"PAR1")
     query = {"query": "SELECT typeof(id) AS i, sum(price) AS p FROM input GROUP BY ALL"}
     assert got(owner, made, "std:sql-parquet", **query).body == b"i,p\nSMALLINT,2.25\n"
-    lines_of = got(owner, made, "std:convert-parquet", output="jsonl")
-    assert lines_of.body == b'{"id":1,"price":2.5}\n{"id":2,"price":-0.25}\n'
+    back, shown = {"output": "jsonl"}, b'{"id":1,"price":2.5}\n{"id":2,"price":-0.25}\n'
+    assert got(owner, made, "std:convert-parquet", **back).body == shown
+    assert copied(owner, made, f"{container}/rows", "std:convert-parquet", **back).body == shown
+    assert ruled(ward, "std:convert-parquet", owner.get(made).body, **back).body == shown
     given = {"output": "arrow", "columns": '{"id": "int16"}'}
     arrow = stored(owner, f"{container}/arrow", "std:convert", lines, **given)
     assert arrow.headers["Content-Type"] == "application/vnd.apache.arrow.stream"
@@ -458,9 +460,9 @@ def test_convert(owner: Client, container: str) -> None:
     records = {"output": "records", "struct": "i2 id, f4 price"}
     packed = struct.pack("<hfhf", 1, 2.5, 2, -0.25)
     assert stored(owner, f"{container}/bin", "std:convert", lines, **records).body == packed
-    back = {"format": "records", "output": "csv", "struct": "i2 id, f4 price"}
+    again = {"format": "records", "output": "csv", "struct": "i2 id, f4 price"}
     assert owner.put(table, packed).status == 201
-    assert got(owner, table, "std:convert", **back).body == b"id,price\n1,2.5\n2,-0.25\n"
+    assert got(owner, table, "std:convert", **again).body == b"id,price\n1,2.5\n2,-0.25\n"
     wrong = owner.put(made, lines.replace(b"-0.25", b"-0.255"), run_headers("std:convert", typed))
     assert (wrong.status, wrong.error) == (422, "storlet.failed")
     assert "column 'price': -0.255 is no DECIMAL(8,2)" in wrong.text
