@@ -64,7 +64,11 @@ def write_range(source: Any, target: Any, kind: str, params: dict[str, str]) -> 
         return True
     if kind != "zstd" or not seek_table.is_in(source):
         return False
-    frames = seek_table.read(source)
+    try:
+        frames = seek_table.read(source)
+    except seek_table.SeekTableError:
+        # For example that of the last one of several objects in one; the frames are valid.
+        return False
     packed.require_ratio(size, sum(plain for _, plain in frames), int(params["max-ratio"]))
     if not zstd_frames.EvenFrames.are(frames):
         return False
