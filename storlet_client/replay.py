@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO
 
 from storlet_client.errors import BrokenAnswer, NotRepeatable, NotThere, Refused
-from storlet_client.operations import BundleVersion, Invocation
+from storlet_client.operations import LIBRARY, BundleVersion, Invocation
 from storlet_client.output import Output
 from storlet_client.storlets import Storlets
 
@@ -132,7 +132,8 @@ def invocation_of(
 
 def _name(storlets: Storlets, record: Mapping[str, Any]) -> str:
     ran = record["storlets"][0]
-    if not ran.get("sha256") or "@" in ran["name"]:
+    # A storlet of the library has one version, that of the server.
+    if not ran.get("sha256") or "@" in ran["name"] or ran["name"].startswith(LIBRARY):
         return str(ran["name"])
     version = kept_version(record, storlets.versions(ran["name"]))
     if version is None:

@@ -13,7 +13,7 @@ from storlet_client import replay
 from storlet_client.errors import NotRepeatable, Refused
 from storlet_client.local.run import Input
 from storlet_client.local.sandbox import LocalNode
-from storlet_client.operations import Invocation
+from storlet_client.operations import LIBRARY, Invocation
 from storlet_client.replay import Passing, Ran, unwatched
 from storlet_client.storlets import Storlets
 
@@ -39,6 +39,11 @@ def here(
     faults = []
     if not ran.get("sha256"):
         faults.append(f"{record['id']}: {ran['name']} is no bundle, and only bundles run here")
+    elif ran["name"].startswith(LIBRARY):
+        faults.append(
+            f"{record['id']}: {ran['name']} is of the library, which only the cluster has:"
+            f" {_BY_CLUSTER}"
+        )
     if invocation.byte_range:
         faults.append(f"{record['id']}: it read a part of its object, which only a cluster does")
     if faults:

@@ -146,6 +146,18 @@ def test_a_run_is_repeated_with_its_version_and_compared(
     assert done.out.count("ValueError: on purpose") == 2
 
 
+def test_a_run_of_the_library_is_repeated_on_the_cluster(account: Account) -> None:
+    given = {"do": "wc"}
+    with account.storlets.run("std:text", "samples/input", given) as stream:
+        stream.read()
+    done = account.replay(stream.invocation, "-f", "json")
+    assert done.code == 0, done.out + done.err
+    assert [row["same"] for row in json.loads(done.out)] == [True] * 3
+    done = account.replay(stream.invocation, "--local")
+    assert done.code == 4
+    assert "std:text is of the library" in done.err
+
+
 @pytest.mark.parametrize("where", [(), ("--local",)])
 def test_a_changed_object_is_not_read_unless_any_version_will_do(
     account: Account, where: tuple[str, ...]

@@ -87,7 +87,11 @@ def test_any_version_is_the_current_one_with_the_object_as_it_is() -> None:
 
 
 def test_a_version_of_the_name_or_a_plain_storlet_needs_no_list_of_versions() -> None:
-    for row in ({"name": "tool@2", "hash": "1", "sha256": "2"}, {"name": "up.py", "hash": "1"}):
+    for row in (
+        {"name": "tool@2", "hash": "1", "sha256": "2"},
+        {"name": "up.py", "hash": "1"},
+        {"name": "std:grep", "hash": "1", "sha256": "2"},
+    ):
         account = Account()
         repeat(account, {**RECORD, "storlets": [row]})
         assert account.ran[0][0] == row["name"]
