@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 from swift.common.middleware.s3api.acl_handlers import ObjectAclHandler
 from swift.common.middleware.s3api.controllers.base import Controller, object_operation
-from swift.common.middleware.s3api.controllers.obj import ObjectController
 from swift.common.middleware.s3api.etree import XMLSyntaxError, fromstring
 from swift.common.middleware.s3api.s3request import SigV4Mixin
 from swift.common.middleware.s3api.s3response import AccessDenied, HTTPOk
@@ -44,7 +43,7 @@ def is_select(request: Any) -> bool:
         request.method == "POST"
         and "select" in params
         and params.get("select-type") == "2"
-        and request.controller is ObjectController
+        and s3_request.controller_of(request) == s3_request.OBJECT
     )
 
 

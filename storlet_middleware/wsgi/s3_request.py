@@ -23,7 +23,9 @@ _REQUEST: Final = "storlets.s3_request"
 #: Key of an environment: the GET of SelectObjectContent, to which its controller has added the
 #: headers of this package.
 SELECT: Final = "storlets.s3_select"
-#: Classes of ``s3api`` that handle the parts of a multipart upload.
+#: The controller of ``s3api`` for requests of one object.
+OBJECT: Final = "ObjectController"
+#: Its controllers that handle the parts of a multipart upload.
 _MULTIPART: Final = frozenset({"PartController", "UploadController", "UploadsController"})
 
 
@@ -77,6 +79,16 @@ def is_select(environ: Mapping[str, Any]) -> bool:
     return is_s3(environ) and SELECT in environ
 
 
+def controller_of(request: Any) -> str:
+    """The name of the controller of ``s3api``'s own request, such as :data:`OBJECT`.
+
+    Its class is not compared: a proxy without ``s3api`` does not import that.  Swift has no
+    ``controller_name`` from 2.38.1 on.
+    """
+    name: str = request.controller.__name__
+    return name
+
+
 def check_operation(operation: Operation) -> None:
     """Raise if the client requests a storlet with an operation of S3 that cannot run one."""
     environ = operation.environ
@@ -89,8 +101,7 @@ def check_operation(operation: Operation) -> None:
             f"{names.RUN_STORLET} needs Swift's authorization, which s3_acl = yes replaces: use"
             " Swift's API, or a rule that runs the storlet"
         )
-    # Swift has no ``controller_name`` from 2.38.1 on.
-    controller = request.controller.__name__
+    controller = controller_of(request)
     if controller in _MULTIPART:
         raise StorletError(
             f"a multipart upload cannot run a storlet: upload without {names.RUN_STORLET} and run"
@@ -101,7 +112,7 @@ def check_operation(operation: Operation) -> None:
     if is_select(environ) and operation.method == "GET":
         return
     is_copy = "HTTP_X_AMZ_COPY_SOURCE" in environ or "HTTP_X_COPY_FROM" in environ
-    if controller != "ObjectController" or request.method not in ("GET", "PUT") or is_copy:
+    if controller != OBJECT or request.method not in ("GET", "PUT") or is_copy:
         raise MethodNotAllowed(
             f"this S3 operation cannot run a storlet: send {names.RUN_STORLET} with GetObject or"
             " PutObject"
