@@ -64,6 +64,45 @@ class QuotePlaces:
         return bool(self._after.search(text) or self._before.search(text[::-1]))
 
 
+class Quotes:
+    """The quotes of an object, block by block: what is outside of them, and their places.
+
+    :ivar are_open: whether the next block begins within quotes.
+    """
+
+    def __init__(self, form: Format) -> None:
+        self._mark = (form.reader["quotechar"] or "").encode()
+        self._places = QuotePlaces(self._mark, form)
+        self.are_open = False
+        #: The byte before the next one outside of quotes.
+        self._before = b"\n"
+
+    def split(self, data: bytes) -> tuple[list[bytes], int]:
+        """The parts of the next block between quotes, and the number of the first one outside.
+
+        All steps work on whole blocks: the parts outside of quotes, joined by the quote, have each
+        quoted value as one quote.
+        """
+        parts = data.split(self._mark) if self._mark else [data]
+        first = int(self.are_open)
+        self.are_open = (first + len(parts)) % 2 == 0
+        return parts, first
+
+    def are_wrong(self, text: bytes, first: int) -> bool:
+        """Whether a quote is elsewhere than around a whole value.
+
+        :param text: the parts outside of quotes, joined by the quote.
+        :param first: the number of the first one.
+        """
+        # The quotes on both sides of these parts have their places, too.
+        before, after = self._before + self._mark * first, self._mark * self.are_open
+        has_marks = bool(self._mark) and (
+            self._mark in before or bool(after) or self._mark in text
+        )
+        self._before = after or text[-1:] or before[-1:]
+        return has_marks and self._places.are_wrong(before + text + after)
+
+
 class LineFeeds:
     """A file with the bytes of ``source``, without the CR of a CR LF outside of quotes."""
 
@@ -76,13 +115,10 @@ class LineFeeds:
         if form.reader.get("escapechar", quote) != quote:
             raise SqlError("escape: CR LF at the ends of lines wants doubled quotes in values")
         self._source = source
-        self._has_quotes = bool(quote)
         #: Without quotes nothing is divided by it.
         self._mark = (quote or "\0").encode()
-        self._places = QuotePlaces(self._mark, form)
-        self._is_quoted = False
-        #: The byte before the next one outside of quotes, and a CR whose LF may follow.
-        self._before = b"\n"
+        self._quotes = Quotes(form)
+        #: A CR whose LF may follow.
         self._held = b""
         start = BOM_UTF8 if head.startswith(BOM_UTF8) else b""
         self._ready = start + self._changed(head[len(start) :])
@@ -97,7 +133,7 @@ class LineFeeds:
             if not data:
                 if self._held:
                     raise SqlError(_LONE)
-                if self._is_quoted:
+                if self._quotes.are_open:
                     raise SqlError(_NO_END)
                 break
             self._ready = self._changed(data)
@@ -105,37 +141,20 @@ class LineFeeds:
         return data
 
     def _changed(self, data: bytes) -> bytes:
-        """The next block with LF.
-
-        All steps work on whole blocks: the parts outside of quotes, joined by the quote, have each
-        quoted value as one quote.
-        """
-        parts = (self._held + data).split(self._mark) if self._has_quotes else [self._held + data]
+        """The next block with LF."""
+        parts, first = self._quotes.split(self._held + data)
         self._held = b""
-        first = int(self._is_quoted)
-        self._is_quoted = (first + len(parts)) % 2 == 0
-        if not self._is_quoted and parts[-1].endswith(b"\r"):
+        if not self._quotes.are_open and parts[-1].endswith(b"\r"):
             parts[-1], self._held = parts[-1][:-1], b"\r"
         outside = parts[first::2]
         if outside:
             text = self._mark.join(outside).replace(b"\r\n", b"\n")
-            # The quotes on both sides of these parts have their places, too.
-            before, after = self._mark * first, self._mark * self._is_quoted
-            self._require_places(before + text + after)
+            if b"\r" in text:
+                raise SqlError(_LONE)
+            if self._quotes.are_wrong(text, first):
+                raise SqlError(_MISPLACED)
             parts[first::2] = text.split(self._mark, len(outside) - 1)
         return self._mark.join(parts)
-
-    def _require_places(self, text: bytes) -> None:
-        if b"\r" in text:
-            raise SqlError(_LONE)
-        text = self._before + text
-        has_marks = self._has_quotes and self._mark in text
-        if has_marks and self._places.are_wrong(text):
-            raise SqlError(
-                "a value has a quote within, or continues after its closing quote: with CR LF at the"
-                " ends of lines quotes are around whole values (quote=none takes them for data)"
-            )
-        self._before = text[-1:]
 
 
 def ended(source: Any, head: bytes, form: Format, *, has_threads: bool) -> Any:
@@ -195,13 +214,11 @@ class Ended:
         reader = form.reader
         self._source = source
         self._mark = (reader["quotechar"] or "").encode()
+        self._quotes = Quotes(form)
         self._escape = (reader.get("escapechar") or "").encode()
         self._escaped = re.compile(re.escape(self._escape) + b".", re.DOTALL)
         self._is_checked = bool(self._mark)
-        self._places = QuotePlaces(self._mark, form)
-        self._is_quoted = False
-        #: The last byte outside of quotes, and an escape character before the next block.
-        self._before = b"\n"
+        #: An escape character before the next block.
         self._held = b""
         self._take(head.removeprefix(BOM_UTF8))
 
@@ -213,7 +230,7 @@ class Ended:
         data = bytes(self._source.read(size))
         if data:
             self._take(data)
-        elif self._is_checked and self._is_quoted:
+        elif self._is_checked and self._quotes.are_open:
             raise SqlError(_NO_END)
         return data
 
@@ -223,18 +240,15 @@ class Ended:
         if self._escape:
             data = self._escaped.sub(b"", self._held + data)
             self._held = data[-1:] if data.endswith(self._escape) else b""
-        parts = data.split(self._mark)
-        first = int(self._is_quoted)
-        self._is_quoted = (first + len(parts)) % 2 == 0
+        parts, first = self._quotes.split(data)
         outside = parts[first::2]
-        if len(parts) > 1:
-            before, after = self._mark * first, self._mark * self._is_quoted
-            text = self._before + before + self._mark.join(outside) + after
-            self._is_checked = not self._places.are_wrong(text)
-            self._before = text[-1:]
-        elif outside:
-            self._before = data[-1:] or self._before
+        if outside:
+            self._is_checked = not self._quotes.are_wrong(self._mark.join(outside), first)
 
 
 _NO_END = "a quote has no end (quote=none takes quotes for data)"
+_MISPLACED = (
+    "a value has a quote within, or continues after its closing quote: with CR LF at the ends of"
+    " lines quotes are around whole values (quote=none takes them for data)"
+)
 _LONE = "a CR outside of quotes has no LF after it, which ends the other lines"

@@ -643,6 +643,17 @@ def test_an_escape_may_be_in_two_blocks() -> None:
                     pass
 
 
+def test_a_quote_that_is_data_may_end_a_block() -> None:
+    form = FORMS.Format(True, True, reader={"delimiter": ",", "quotechar": '"'})
+    data = b'a,b\n"x"y,"z\n'
+    for at in range(len(data)):
+        source = LINE_FEEDS.Ended(io.BytesIO(data[at:]), data[:at], form)
+        found = b""
+        while chunk := source.read(1):
+            found += chunk
+        assert found == data[at:]
+
+
 @pytest.mark.parametrize("output", ["csv", "partial"])
 @pytest.mark.parametrize("data", [b'a,b\n1,"x\\', b'a,"b\\', b'a,b\n1,2\n3,"x\\\\\\'])
 def test_an_end_behind_an_escape_character_is_an_error(data: bytes, output: str) -> None:
