@@ -24,7 +24,10 @@ trap 'rm -rf "$work"' EXIT
 cd "$here"
 # A javac argument file: one quoted name per line, for folders with spaces in their path.
 find java_*/src -name '*.java' | LC_ALL=C sort | sed 's/.*/"&"/' >"$work/sources"
-javac -J-XX:+UseSerialGC -J-XX:TieredStopAtLevel=1 --release 17 -g -Xlint:all -Werror -encoding UTF-8 -XDstringConcat=inline -cp "$api/storlet-api.jar" -d "$work/classes" "@$work/sources"
+# For JVMs that run for a second.
+short="-J-XX:+UseSerialGC -J-XX:TieredStopAtLevel=1"
+# shellcheck disable=SC2086
+javac $short --release 17 -g -Xlint:all -Werror -encoding UTF-8 -XDstringConcat=inline -cp "$api/storlet-api.jar" -d "$work/classes" "@$work/sources"
 
 for folder in java_*; do
     jar=$(sed -n 's/.*"file": *"\([^"]*\.jar\)".*/\1/p' "$folder/manifest.json" | head -n 1)
@@ -39,7 +42,8 @@ for folder in java_*; do
     ) | LC_ALL=C sort | sed 's/.*/"&"/' >"$work/$folder.list"
     (
         cd "$work/classes"
-        jar -J-XX:TieredStopAtLevel=1 -J-XX:+UseSerialGC --create --file "$work/$jar" --date=2024-01-01T00:00:00Z --no-manifest "@$work/$folder.list"
+        # shellcheck disable=SC2086
+        jar $short --create --file "$work/$jar" --date=2024-01-01T00:00:00Z --no-manifest "@$work/$folder.list"
     )
     mv "$work/$jar" "$outdir/$jar"
 done

@@ -58,7 +58,8 @@ _PROVIDED = "json-simple-1.1.1.jar"
 _KEPT = Path(".m2/repository/com/googlecode/json-simple/json-simple/1.1.1", _PROVIDED)
 #: For programs that run for a second: the optimizing compiler would use twice the processor time.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
-_JAVAC = ("javac", f"-J{_SHORT_LIVED}")
+#: The compiler, also for tests.
+JAVAC = ("javac", f"-J{_SHORT_LIVED}")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 Files = dict[str, tuple[bytes, int]]
@@ -102,7 +103,7 @@ def runtime(work: Path, sources: Path) -> list[str]:
     _resolve((), work, libraries)
     names = [str(path) for top in (_API, sources) for path in sorted(top.rglob("*.java"))]
     options = ["--release", RELEASE, "-g", "-encoding", "UTF-8", "-proc:none", "-nowarn"]
-    done = _run([*_JAVAC, *options, "-cp", f"{libraries}/*", "-d", str(classes), *names])
+    done = _run([*JAVAC, *options, "-cp", f"{libraries}/*", "-d", str(classes), *names])
     if done.returncode:
         raise ProjectError([f"the authors' API cannot be compiled: {done.stdout.rstrip()}"])
     return [str(classes), f"{libraries}/*"]
@@ -183,7 +184,7 @@ def _compile(source: Mapping[str, tuple[bytes, int]], work: Path, libraries: Pat
         "-sourcepath", str(_API), "-implicit:none",
         "-cp", f"{libraries}/*", "-d", str(classes),
     ]  # fmt: skip
-    done = _run([*_JAVAC, *options, f"@{listed}"])
+    done = _run([*JAVAC, *options, f"@{listed}"])
     if done.returncode:
         said = done.stdout.replace(f"{top}/", "src/").rstrip()
         raise ProjectError([said])

@@ -14,6 +14,7 @@ from typing import Self
 
 import pytest
 
+from storlet_client.builder.jars import JAVAC
 from storlet_daemon.protocol import messages
 from storlet_middleware.aio import cache, java, native
 from tests.conformance.daemon_harness import Code, HostSandbox, Storlet, until
@@ -42,9 +43,7 @@ def java_code(java_dir: Path) -> Iterator[Path]:
     folder.chmod(0o755)
     sources, classes = sorted((CODE / "java").glob("*.java")), folder / "classes"
     # One compilation, and no start of Java for a jar, which is a zip file.
-    subprocess.run(
-        ["javac", "-cp", f"{java_dir}/*", "-d", str(classes), *map(str, sources)], check=True
-    )
+    subprocess.run([*JAVAC, "-cp", f"{java_dir}/*", "-d", classes, *sources], check=True)
     for source in sources:
         with zipfile.ZipFile(folder / f"{source.stem.lower()}-1.0.jar", "w") as jar:
             for name in (f"{source.stem}.class", f"{source.stem}$*.class"):

@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from storlet_client.builder.jars import JAVAC
 from storlet_daemon.protocol import framing, messages
 from tests.conformance.conftest import new_sandbox, public_folder
 from tests.conformance.daemon_harness import (
@@ -61,7 +62,7 @@ def make_jar(java_dir: Path, jar: Path) -> None:
     classes = jar.parent / "classes"
     source = str(SOURCES / "java/asking/Asker.java")
     options = ["-nowarn", "-cp", f"{java_dir}/*", "-d", str(classes)]
-    subprocess.run(["javac", *options, source], check=True)
+    subprocess.run([*JAVAC, *options, source], check=True)
     subprocess.run(["jar", "cf", str(jar), "-C", str(classes), "."], check=True)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from storlet_client.builder.jars import JAVAC
 from tests.java.harness import Worker, has_tools
 from tests.support.once import made_once
 
@@ -43,10 +44,7 @@ def probe_jar(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("probe")
     source = Path(__file__).parent / "storlets/Probe.java"
     classes = folder / "classes"
-    subprocess.run(
-        ["javac", "-J-XX:TieredStopAtLevel=1", "-cp", f"{java_dir}/*", "-d", classes, source],
-        check=True,
-    )
+    subprocess.run([*JAVAC, "-cp", f"{java_dir}/*", "-d", classes, source], check=True)
     (classes / "probe/Absent.class").unlink()
     subprocess.run(
         ["jar", "--create", "--file", folder / "probe-1.0.jar", "-C", classes, "."], check=True

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from storlet_client.builder.jars import JAVAC
 from storlet_middleware.aio import cache
 from tests.support.cluster import CHECKOUT
 from tests.support.http import Answer, Client
@@ -47,7 +48,7 @@ class JavaClasses:
 
         def make(place: Path) -> None:
             words = ["-cp", os.pathsep.join(map(str, class_path)), "-d", place, *sources]
-            command = ["javac", "-J-XX:TieredStopAtLevel=1", "--release", "17", "-nowarn", *words]
+            command = [*JAVAC, "--release", "17", "-nowarn", *words]
             done = subprocess.run(command, capture_output=True, text=True, check=False)
             assert done.returncode == 0, done.stderr
 
