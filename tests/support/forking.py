@@ -21,8 +21,8 @@ from typing import Final
 _PROGRAM: Final = """
 import sys
 sys.path.remove("")  # the folder of the caller, where an installed package may be in source
-import contextlib, gc, importlib, json, os
-name, module, function = sys.argv[1:]
+import contextlib, gc, importlib, json, os, shutil
+name, module, function, files_folder = sys.argv[1:]
 main = getattr(importlib.import_module(module), function)
 for line in sys.stdin:
     number, words, variables, files, folder = json.loads(line)
@@ -46,6 +46,7 @@ for line in sys.stdin:
         for each in json.load(imported):
             with contextlib.suppress(Exception):
                 importlib.import_module(each)
+shutil.rmtree(files_folder, ignore_errors=True)  # the session of the tests may have been killed
 """
 
 
@@ -113,7 +114,7 @@ def commands_of(
     with (
         tempfile.TemporaryDirectory(prefix="storlets-commands-") as folder,
         subprocess.Popen(
-            [place / "bin/python3", "-c", _PROGRAM, name, module, "main"],
+            [place / "bin/python3", "-c", _PROGRAM, name, module, "main", folder],
             env={"PATH": os.environ["PATH"], **(variables or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
