@@ -24,6 +24,11 @@ PYTHONS: Final = ("3.11", "3.12", "3.13")
 #: The last release of each series of Swift.
 SWIFTS: Final = ("2.35.5", "2.36.4", "2.37.4", "2.38.3")
 TESTS: Final = ("-q", "-n", "2", "-m", "not hypothesis", "tests/unit")
+#: An expression of an interpreter: its shared library; empty if it has none.
+_LIBRARY: Final = (
+    "next((line.split(None, 5)[5].strip() for line in open('/proc/self/maps')"
+    " if '/libpython' in line), '')"
+)
 _PIN: Final = re.compile(r"^swift==(.+)$", re.MULTILINE)
 
 
@@ -88,15 +93,16 @@ def _interpreters(given: Sequence[str]) -> Iterator[Path]:
     for directory in reversed(os.get_exec_path()):
         for version in PYTHONS:
             path = Path(directory, f"python{version}")
-            if path.exists() and _runs(path) and not needs_mount(_program(path)):
+            if path.exists() and _runs(path) and _private_part(path) is None:
                 yield _program(path)
     for name in given:
         path = Path(name)
         if not path.exists() or not _runs(path):
             raise AioError(f"{name} is no Python interpreter that runs")
-        if needs_mount(_program(path)):
+        private = _private_part(path)
+        if private is not None:
             raise AioError(
-                f"{name}: tests start it as another user, who cannot read its folder. Install this"
+                f"{name}: tests start it as another user, who cannot read {private}. Install this"
                 " Python in a folder that all users can read"
             )
         yield _program(path)
@@ -110,6 +116,18 @@ def _runs(path: Path) -> bool:
 
 def _program(path: Path) -> Path:
     return Path(os.path.realpath(_ask(path, "sys.executable")))
+
+
+def _private_part(path: Path) -> Path | None:
+    """A part of an interpreter that other users cannot read: itself, its library, its modules."""
+    library = _ask(path, _LIBRARY)
+    modules = _ask(path, "__import__('os').__file__")
+    parts = [_program(path), *([Path(library)] if library else []), Path(modules)]
+    return next((part for part in parts if needs_mount(part) or not _is_public(part)), None)
+
+
+def _is_public(file: Path) -> bool:
+    return bool(file.stat().st_mode & 0o004)
 
 
 def _version(python: Path) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -56,6 +58,35 @@ def test_an_interpreter_that_only_root_can_run_is_refused(
     monkeypatch.setattr(matrix, "needs_mount", lambda _path: True)
     with pytest.raises(AioError, match="in a folder that all users can read"):
         matrix.matrix([sys.executable])
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short path that all users can read, which pytest's own ones are not."""
+    with tempfile.TemporaryDirectory(prefix="st-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
+
+
+@pytest.mark.parametrize("part", ["libpython3.so", "os.py"])
+def test_a_part_of_an_interpreter_that_only_root_can_read_is_named(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, part: str
+) -> None:
+    places = [folder / name for name in ("libpython3.so", "os.py", "python3")]
+    for place in places:
+        place.touch(mode=0o644)
+    monkeypatch.setattr(matrix, "_runs", lambda _path: True)
+    monkeypatch.setattr(matrix, "PYTHONS", ())
+    answers = map(str, places * 3)
+    monkeypatch.setattr(matrix, "_ask", lambda *_: next(answers))
+    assert matrix._private_part(places[-1]) is None
+    (folder / part).chmod(0o600)
+    with pytest.raises(AioError, match=f"who cannot read {folder / part}"):
+        list(matrix._interpreters([str(places[-1])]))
+
+
+def test_the_library_of_an_interpreter_is_found() -> None:
+    assert matrix._private_part(Path("/usr/bin/python3")) is None
 
 
 def test_the_version_of_an_interpreter_is_its_own() -> None:
