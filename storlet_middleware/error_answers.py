@@ -11,8 +11,9 @@ from swift.common.utils import drain_and_close
 
 from storlet_middleware import names
 from storlet_middleware.errors import REASONS, RangeUnsatisfiable, RuleRefused, StorletError
-from storlet_middleware.wsgi import s3_errors
+from storlet_middleware.wsgi import delegation, s3_errors
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import parse_path
 
 
 class HasHeaders(Protocol):
@@ -44,8 +45,13 @@ class ErrorAnswers:
         if refused is not None:
             return self.of(environ, refused, *run)
         answer = _for_method_of(environ, refusal.answer)
+        is_denied = answer.status_int in (401, 403)
+        if is_denied and not _asks_us(environ):
+            return answer
         for each in run:
-            answer.headers.update(each.headers())
+            headers = each.headers()
+            known = (names.INVOCATION,) if is_denied else headers
+            answer.headers.update({name: headers[name] for name in known if name in headers})
         if answer.status_int >= 400:
             answer.headers[names.ERROR] = refusal.code
         return answer
@@ -72,6 +78,17 @@ class ErrorAnswers:
         return (
             error.legacy_get if environ["REQUEST_METHOD"] == "GET" else error.legacy_put
         ) or error.status
+
+
+def _asks_us(environ: Mapping[str, Any]) -> bool:
+    """Whether the request has a header of ours, or is one of this filter's requests of an account.
+
+    Any other is ours by a rule only.  A caller without access learns nothing of the rules, which
+    may depend on facts of the object.
+    """
+    path = parse_path(environ["PATH_INFO"])
+    is_of_account = path is None or path.container is None
+    return is_of_account or bool(delegation.given_headers(environ))
 
 
 def _headers(error: StorletError, *run: HasHeaders) -> dict[str, str]:

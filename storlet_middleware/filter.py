@@ -154,7 +154,8 @@ class ProxyFilter:
         try:
             answer = self._answer(environ, run, is_s3=is_s3)
         except SwiftRefusal as refusal:
-            answer = self._errors.of_swift(environ, refusal, _rule_refusal(environ), *run)
+            refused = _rule_refusal(environ)
+            answer = self._errors.of_swift(environ, refusal, refused, *_run(environ, run))
         except HTTPException as refusal:
             answer = refusal
         except StorletError as error:

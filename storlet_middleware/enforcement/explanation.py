@@ -30,6 +30,7 @@ def explain(evaluation: Evaluation) -> Response:
     (``Accept: application/json``) as JSON.
     """
     _, facts = evaluation.decide()
+    _require_read_access(evaluation)
     subjects = [("", evaluation.subject, evaluation.loaded, facts)]
     target = evaluation.copy_target
     if target is not None:
@@ -59,6 +60,16 @@ def explain(evaluation: Evaluation) -> Response:
             ("\n".join(lines) + "\n").encode(),
         )
     return response
+
+
+def _require_read_access(evaluation: Evaluation) -> None:
+    """Raise Swift's refusal of a caller that may not read the object whose facts have decided."""
+    state = evaluation.known_state
+    if state is None:
+        return
+    evaluation.require_allowed("GET", evaluation.subject)
+    if state.end is not None:
+        evaluation.require_allowed("GET", state.end)
 
 
 def _explained(

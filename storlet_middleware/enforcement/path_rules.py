@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from rules import template
 from rules.engine import Compiled
-from rules.model import Deny
+from rules.facts import ObjectFacts
+from rules.model import Deny, Passes, Rule
 from storlet_middleware.enforcement import request_facts
 from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
 from storlet_middleware.ruleset.store import Loaded, RuleStore
@@ -119,10 +120,7 @@ class RequestPathRules:
         facts = dataclasses.replace(facts, stored=changed)
         after = evaluator.decide(facts, explicit=True)[0].rule
         is_kept = after is not None and after.name == rule.name
-        # The values of these keys are parameters of the rule's storlets.
-        keys = (name.removeprefix(template.METADATA) for name in template.names_of_rule(rule))
-        is_same = all(state.facts.metadata.get(key) == changed.metadata.get(key) for key in keys)
-        return None if is_kept and is_same else rule.name
+        return None if is_kept and _keeps_parameters(rule, state.facts, changed) else rule.name
 
     def may_cover(self, account: str, container: str | None, name: str | None) -> str | None:
         """The same for any object if ``name`` is ``None``, in any container if ``container`` is."""
@@ -187,3 +185,21 @@ class RequestPathRules:
         loaded = self._store.of(self._environ, self._version, account)
         is_rules = container == self._rules_container
         return loaded if loaded is not None and loaded.has_mandatory and not is_rules else None
+
+
+def _keeps_parameters(rule: Rule, stored: ObjectFacts, changed: ObjectFacts) -> bool:
+    """Whether a covered caller may give the object other metadata: the storlets of the rule get the
+    same parameters.
+
+    Never, if a parameter is made from metadata that the caller does not see: a success would
+    confirm a guess.
+    """
+    passes = rule.passes or Passes()
+    names = map(str.lower, template.names_of_rule(rule))
+    keys = [
+        name.removeprefix(template.METADATA) for name in names if name.startswith(template.METADATA)
+    ]
+    return all(
+        passes.allows_metadata(key) and stored.metadata.get(key) == changed.metadata.get(key)
+        for key in keys
+    )

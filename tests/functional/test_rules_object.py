@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.wards import CONTENT, make_ward
 from tests.support.accounts import prepare_account, unique
 from tests.support.cluster import Cluster
 from tests.support.http import Client, log_in, raw_connection
@@ -400,6 +401,33 @@ def test_rules_that_are_lost_close_an_account_only_if_some_are_mandatory(
         assert not is_mandatory or b"data" not in answer.body
         assert account.delete(RULES).status == 204
         assert through(third, cluster, account).get("c/o").status == 200
+
+
+def test_a_caller_without_access_does_not_learn_which_objects_rules_match(
+    users: dict[str, Client],
+) -> None:
+    ward = make_ward(users)
+    assert ward.admin.put("private").status == 201
+    for name, headers in (("a", {"X-Object-Meta-Class": "secret"}), ("b", {})):
+        assert ward.admin.put(f"private/{name}", CONTENT, headers).status == 201
+    when = "when: {method: [GET, POST], metadata: {class: secret}}"
+    requests: list[tuple[str, dict[str, str]]] = [
+        ("GET", {}), ("HEAD", {}), ("COPY", {"Destination": "open/x"}), ("POST", {}),
+        ("GET", {"Range": "bytes=0-1"}), ("GET", {"If-Match": "x"}),
+        ("GET", {"X-Run-Storlet": "mark.py"}), ("GET", {"X-Storlet-Explain": "true"}),
+    ]  # fmt: skip
+    assert (
+        ward.admin.post("storlet_rules", {"X-Container-Read": ward.researcher.user}).status == 204
+    )
+    for action in ("mandatory: true\n  run: mask.py", "mandatory: true\n  deny: secret"):
+        ward.rule(f"version: 1\nrules:\n- name: hide\n  {when}\n  {action}\n", accept=True)
+        for method, headers in requests:
+            told = []
+            for name in ("a", "b"):
+                answer = ward.researcher.request(method, f"private/{name}", headers)
+                told.append((answer.status, sorted(answer.headers.keys()), answer.body))
+            assert told[0] == told[1], (action, method, headers)
+            assert told[0][0] == 403, (action, method, headers)
 
 
 @pytest.mark.parametrize("explain", [{}, {"X-Storlet-Explain": "true"}], ids=["plain", "explain"])

@@ -185,11 +185,15 @@ def test_a_covered_caller_cannot_exchange_the_rule_by_a_post(ruled: Ruled) -> No
 def test_a_covered_caller_cannot_change_a_parameter_of_the_rule_by_a_post(ruled: Ruled) -> None:
     ruled.swift.containers["c"].write = BOB
     run = "run: {storlet: up.py, parameters: {word: '{metadata.study}'}}"
-    ruled.rule(rule("hide", f"method: GET, user: '{BOB}', container: c", run))
+    hide = rule("hide", f"method: GET, user: '{BOB}', container: c", run)
+    ruled.rule(hide + "  pass: {metadata: [study]}\n")
     assert_closed(ruled.proxy.call("POST", "c/o", {"X-Object-Meta-Study": "8"}, user=BOB))
     ruled.seen()
     ruled.proxy.call("POST", "c/o", {"X-Object-Meta-Study": "7"}, user=BOB)
     assert "POST c/o" in ruled.seen()
+    ruled.rule(hide)
+    for guess in ("7", "8"):  # a success would confirm it
+        assert_closed(ruled.proxy.call("POST", "c/o", {"X-Object-Meta-Study": guess}, user=BOB))
 
 
 @pytest.mark.parametrize("is_expiring", [False, True])
