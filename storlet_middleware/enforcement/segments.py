@@ -69,7 +69,7 @@ class Content(NamedTuple):
 class Found(NamedTuple):
     """The object at a path, or at the end of its chain of links.
 
-    :param content: ``None`` if there is no object.
+    :param content: ``None`` if there is no object, or it is in another account.
     :param end: the object at the end of the chain of links; ``None`` if the path is no link.
     """
 
@@ -319,19 +319,21 @@ def is_link(app: Any, environ: dict[str, Any], read: SwiftPath) -> bool:
 
 
 def look_up(app: Any, environ: dict[str, Any], read: SwiftPath) -> Found:
-    """Look up the object at ``read``, or at the end of its chain of links."""
+    """Look up the object at ``read``, or at the end of its chain of links.
+
+    The content of another account's object is unknown: the author of the rules that compare it
+    could confirm a guess of any object of the cluster.
+    """
     answer = send_preauthorised(app, environ, "HEAD", read.path)
     drain_and_close(answer)
     if answer.status_int // 100 == 5:
         raise BackendFailed(
             f"cannot look up an object for the rules: Swift answered {answer.status_int}"
         )
-    is_found = answer.status_int // 100 == 2
+    end = parse_url(str(answer.headers.get("Content-Location") or ""))
+    is_known = answer.status_int // 100 == 2 and (end is None or end.account == read.account)
     etag = str(answer.headers.get("Etag") or "").strip('"')
-    return Found(
-        Content(etag, int(answer.content_length or 0)) if is_found else None,
-        parse_url(str(answer.headers.get("Content-Location") or "")),
-    )
+    return Found(Content(etag, int(answer.content_length or 0)) if is_known else None, end)
 
 
 def _entries(answer: Any) -> list[dict[str, Any]]:

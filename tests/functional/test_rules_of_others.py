@@ -6,6 +6,8 @@ can write rules, and make links to all paths of the cluster.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -124,6 +126,34 @@ def test_no_answer_depends_on_facts_that_the_author_may_not_see(
     for facts in (RIGHT, WRONG):
         author.guess(facts)
         told_of_each.append(answers(author))
+    assert told_of_each[0] == told_of_each[1]
+
+
+def test_a_manifest_confirms_no_guess_of_an_object_that_the_author_may_not_see(
+    author_of: Callable[[str], Author],
+) -> None:
+    """The author covers itself, and puts a link in place of the segment that it has guessed."""
+    author = author_of("private/a.csv")
+    client, told_of_each = author.client, []
+    rule = f"method: GET, container: {author.container}, object: covered"
+    text = f"version: 1\nrules:\n- {{name: own, when: {{{rule}}}, mandatory: true, deny: x}}\n"
+    for guess in (CONTENT, b"wrong"):
+        assert client.delete("storlet_rules/rules.yaml").status in (204, 404)
+        assert client.put(author.link, guess).status == 201
+        static = {"X-Symlink-Target": author.link}
+        static["X-Symlink-Target-Etag"] = hashlib.md5(guess, usedforsecurity=False).hexdigest()
+        assert client.put(f"{author.container}/static", b"", static).status == 201
+        manifest = json.dumps([{"path": f"/{author.link}"}]).encode()
+        query = {"multipart-manifest": "put"}
+        assert client.put(f"{author.container}/large", manifest, query=query).status == 201
+        author.make_link()
+        assert client.put("storlet_rules/rules.yaml", text.encode()).status == 201
+        answers = (
+            client.head(f"{author.container}/large"),
+            client.get(f"{author.container}/large", query={"multipart-manifest": "get"}),
+            client.head(f"{author.container}/static", query={"symlink": "get"}),
+        )
+        told_of_each.append([answer.status for answer in answers])
     assert told_of_each[0] == told_of_each[1]
 
 
