@@ -25,10 +25,10 @@ VALUES = st.recursive(
 SPACES = st.text(" \t\r\n", max_size=3)
 
 
-def lines_of(data: bytes, block: int = 1 << 18, size: int = 100) -> list[str]:
+def lines_of(data: bytes, block: int = 1 << 18, size: int = 100, path: str = "") -> list[str]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(DOCUMENTS, "BLOCK_BYTES", block)
-        lines = DOCUMENTS.AsLines(io.BytesIO(data))
+        lines = DOCUMENTS.AsLines(io.BytesIO(data), DOCUMENTS.path_of(path))
         parts = []
         while part := lines.read(size):
             assert len(part) <= size
@@ -39,9 +39,9 @@ def lines_of(data: bytes, block: int = 1 << 18, size: int = 100) -> list[str]:
     return text.split("\n")[:-1]
 
 
-def failure(data: bytes) -> str:
+def failure(data: bytes, path: str = "") -> str:
     with pytest.raises(ERROR) as caught:
-        lines_of(data)
+        lines_of(data, path=path)
     return str(caught.value)
 
 
@@ -75,12 +75,20 @@ def test_values_stay_as_they_are_written() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize("number", ["0", "-0", "1.5", "1e5", "1E-5", "-1.25e+12", "100"])
+@pytest.mark.parametrize("block", range(1, 12))
+def test_numbers_at_the_end_of_a_block(number: str, block: int) -> None:
+    data = f'[{number},{{"a":{number}}},{number}]'.encode()
+    assert lines_of(data, block) == [number, f'{{"a":{number}}}', number]
+    assert lines_of(number.encode(), block) == [number]
+
+
 @pytest.mark.parametrize(
     ("document", "fault"),
     [
-        (b"[", "row 1: the object is cut: its array does not end"),
-        (b'[{"a": 1}', "row 2: the object is cut: its array does not end"),
-        (b'[{"a": 1},', "row 2: the object is cut: its array does not end"),
+        (b"[", "row 1: the object is cut"),
+        (b'[{"a": 1}', "row 2: want ',' or ']' after a value of the array"),
+        (b'[{"a": 1},', "row 2: the object is cut"),
         (b'[{"a": 1}, ]', "row 2: Expecting value"),
         (b"[,1]", "row 1: Expecting value"),
         (b'[{"a": 1} {"a": 2}]', "row 2: want ',' or ']' after a value of the array"),
@@ -114,5 +122,58 @@ def test_a_query_and_a_conversion() -> None:
     assert found == expected
     table = CONVERT.run(document, {"format": "json", "output": "jsonl"}).output
     assert SQL.run(table, {"query": query, "format": "jsonl"}).output == expected
-    with pytest.raises(ERROR, match="row 20001: the object is cut"):
+    with pytest.raises(ERROR, match="row 20001: want ',' or '\\]' after a value"):
         SQL.run(document[:-2], {"query": query, "format": "json"})
+    document = b'{"next": null, "data": {"items": ' + document + b"}}"
+    found = SQL.run(document, {"query": query, "format": "json", "rows": "data.items"}).output
+    assert found == expected
+    given = {"format": "json", "output": "jsonl", "rows": "data.items"}
+    assert CONVERT.run(document, given).output == table
+    for storlet, more in ((SQL, {"query": query}), (CONVERT, {"output": "csv"})):
+        with pytest.raises(ERROR, match="rows: is for format=json only"):
+            storlet.run(document, {"format": "jsonl", "rows": "data", **more})
+
+
+@given(
+    values=st.lists(VALUES, max_size=4),
+    before=st.dictionaries(st.sampled_from(["a", "b", "é"]), VALUES, max_size=2),
+    after=st.dictionaries(st.sampled_from(["c", "d"]), VALUES, max_size=2),
+    indent=st.sampled_from([None, 2]),
+    depth=st.integers(1, 3),
+    block=st.integers(1, 30),
+)
+def test_rows_within_objects(
+    values: list[Any], before: Any, after: Any, indent: Any, depth: int, block: int
+) -> None:
+    document: Any = values
+    for _ in range(depth):
+        document = {**before, "rows": document, **after}
+    data = json.dumps(document, indent=indent).encode()
+    found = lines_of(data, block, 17, ".".join(["rows"] * depth))
+    assert [json.loads(line) for line in found] == values
+
+
+@pytest.mark.parametrize(
+    ("document", "path", "fault"),
+    [
+        (b'{"a": [1]}', "b", "row 1: there is no key 'b'"),
+        (b"{}", "b", "row 1: there is no key 'b'"),
+        (b"[1]", "b", "row 1: there is no object for the key 'b'"),
+        (b"", "b", "row 1: there is no object for the key 'b'"),
+        (b'{"b": [1]}', "b.c", "row 1: there is no object for the key 'c'"),
+        (b'{"b": {"c": 1}}', "b.c", "row 1: the value of 'c' is no array"),
+        (b'{"b": [1], "b": [2]}', "b", "row 2: the key 'b' is there twice"),
+        (b'{"b": [1]} {}', "b", "row 2: there is more after the document"),
+        (b'{"b": [1]', "b", "row 2: want ',' or '}' after a member"),
+        (b'{"b": [1],}', "b", "row 2: Expecting value"),
+        (b'{"a" 1, "b": [1]}', "b", "row 1: want a name and ':' in an object"),
+        (b'{1: 1, "b": [1]}', "b", "row 1: want a name and ':' in an object"),
+    ],
+)
+def test_arrays_that_are_not_at_the_path(document: bytes, path: str, fault: str) -> None:
+    assert failure(document, path).startswith(f"the object is no JSON: {fault}")
+
+
+def test_keys_of_a_path() -> None:
+    with pytest.raises(ERROR, match=r"rows: 'a\.\.b': want keys with"):
+        DOCUMENTS.path_of("a..b")

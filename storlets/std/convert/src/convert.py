@@ -20,7 +20,7 @@ import sql_input
 import sql_run
 from column_types import types_of
 from converted import RECORDS
-from json_documents import AsLines
+from json_documents import AsLines, path_of
 from line_check import Checked
 from packed import Unpacked
 from sql_check import TABLE, SqlError
@@ -54,7 +54,7 @@ class Convert:
             if compression != "none":
                 source = Unpacked(source, compression)
             if form == "json":
-                source, form = AsLines(source), "jsonl"
+                source, form = AsLines(source, path_of(params["rows"])), "jsonl"
             pipes = stack.enter_context(opened_pipes("input", "output"))
             inlet = object_stream.piped(pipes)
             if form == RECORDS:
@@ -94,6 +94,8 @@ def require_sense(params: dict[str, str]) -> None:
         faults.append("format and output are both records: want std:records")
     if (is_input or is_output) and not params["struct"]:
         faults.append("struct: is missing: records need one, such as: i4 id, s96 text")
+    if params["rows"] and params["format"] != "json":
+        faults.append("rows: is for format=json only")
     if params["struct"] and not (is_input or is_output):
         faults.append("struct: is for records only")
     has_types = is_input or params["format"] == sql_run.ARROW

@@ -31,9 +31,9 @@ class Sql:
 
                 source = Unpacked(source, compression)
             if params["format"] == "json":
-                from json_documents import AsLines
+                from json_documents import AsLines, path_of
 
-                source = AsLines(source)
+                source = AsLines(source, path_of(params["rows"]))
             return Table(engine, pipes, source, params)
 
         sql_query.run(Engine, params, out_files[0], opened)
@@ -44,6 +44,8 @@ def require_sense(params: dict[str, str]) -> None:
     form, faults = params["format"], []
     if form == RECORDS and not params["struct"]:
         faults.append("struct: is missing: records need one, such as: i4 id, s96 text")
+    if form != "json" and params["rows"]:
+        faults.append("rows: is for format=json only")
     if form != RECORDS and params["struct"]:
         faults.append("struct: is for format=records only")
     if form in TYPED and (params["columns"] or params["types"] == "text"):
