@@ -68,15 +68,15 @@ class Events:
         #: Filled by the events ``metadata`` and ``done``.
         self.metadata: dict[str, str] = {}
         self.usage: dict[str, Any] = {}
-        #: Nothing was looked for yet.
-        self._is_new = True
+        #: Nothing was looked or waited for yet.
+        self.is_new = True
 
     def take(self, until: float | None) -> bool:
         """Handle one event; False if none came until ``until``."""
         # No worker begins within the microseconds since the hand-over: a first attempt would fail,
         # and costs as much as an event. A later one may find an event that came in between.
-        must_wait = self._is_new and (until is None or monotonic() < until)
-        self._is_new = False
+        must_wait = self.is_new and (until is None or monotonic() < until)
+        self.is_new = False
         while True:
             if must_wait and not self.wait(self._connection.fileno(), until):
                 return False
@@ -102,7 +102,7 @@ class Events:
         a storage node that stalls), is no time of the storlet's: it gets the deadline again.
         """
         due = self._progress.deadline(self._count.total)
-        self._is_new = False
+        self.is_new = False
         is_short = until is not None and until < due
         end = until if until is not None and is_short else due
         # A byte of a further output, which a task of its own reads, changes the deadline.

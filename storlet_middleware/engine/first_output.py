@@ -49,7 +49,6 @@ class FirstOutput:
         self.length = 0
         self._head: bytes | None = None
         self._is_finished = False
-        self._was_awaited = False
         #: Output that :meth:`has_ended` has read.
         self._ahead: deque[bytes] = deque()
 
@@ -61,8 +60,7 @@ class FirstOutput:
         and calls again.
         """
         until = None if wait is None else monotonic() + wait
-        if not self._was_awaited:
-            self._was_awaited = True
+        if self._events.is_new:
             self._await_soon(until)
         while not self._events.has_metadata:
             if not self._events.take(until):
