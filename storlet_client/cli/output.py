@@ -96,19 +96,20 @@ def show_rows(
         for row in rows:
             show(row)
     else:
-        _document([dict(row) for row in rows], form)
+        _document([zoned(row) for row in rows], form)
 
 
 def row_printer(columns: Sequence[str], form: str) -> Printer:
     """Prints one row after the other as CSV, whose header it prints at once, or as YAML."""
     if form == "yaml":
         # Items one after the other are one list.
-        return lambda row: _document([dict(row)], form)
+        return lambda row: _document([zoned(row)], form)
     writer = csv.writer(sys.stdout, lineterminator="\n")
     writer.writerow(columns)
 
     def show(row: Row) -> None:
-        writer.writerow([_cell(row.get(column)) for column in columns])
+        values = zoned(row)
+        writer.writerow([_cell(values.get(column)) for column in columns])
         sys.stdout.flush()
 
     return show
@@ -117,9 +118,9 @@ def row_printer(columns: Sequence[str], form: str) -> Printer:
 def show_one(values: Mapping[str, Any], form: str) -> None:
     """Print one thing, a line for each value."""
     if form in {"json", "yaml"}:
-        _document(dict(values), form)
+        _document(zoned(values), form)
     elif form == "csv":
-        rows = [{"name": name, "value": value} for name, value in values.items()]
+        rows = [{"name": name, "value": value} for name, value in zoned(values).items()]
         show_rows(rows, ("name", "value"), form, "")
     else:
         shown = console()
@@ -129,6 +130,19 @@ def show_one(values: Mapping[str, Any], form: str) -> None:
             text = f"{value:.6f}" if isinstance(value, float) else _shown(value, name)
             text = without_code_folder(legible(text.rstrip("\n"))) or "-"
             _print_value(shown, _aligned(Text(in_line(name), "bold"), names), Text(text))
+
+
+def zoned(row: Row) -> dict[str, Any]:
+    """The values for programs: each time in the same form of ISO 8601, with its zone."""
+    times = {
+        column: _TIME.fullmatch(row[column])
+        for column in _TIMES & row.keys()
+        if isinstance(row[column], str)
+    }
+    forms = {
+        column: f"{time[1]}T{time[2]}{time[3] or ''}Z" for column, time in times.items() if time
+    }
+    return {**row, **forms}
 
 
 def _document(value: Any, form: str) -> None:

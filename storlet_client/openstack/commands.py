@@ -21,6 +21,7 @@ from storlet_client.cli.account import facts_of
 from storlet_client.cli.flows import LIBRARY_COLUMNS, library_rows
 from storlet_client.cli.invoke import LOG_COLUMNS, log_rows
 from storlet_client.cli.main import cli
+from storlet_client.cli.output import zoned
 from storlet_client.cli.progress import ended
 from storlet_client.cli.runs import selection_of
 from storlet_client.errors import StorletsError
@@ -41,12 +42,12 @@ def _plain(value: Any) -> Any:
 
 
 def _rows(found: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Rows:
-    rows = [tuple(_plain(each.get(column)) for column in columns) for each in found]
+    rows = [tuple(_plain(each.get(column)) for column in columns) for each in map(zoned, found)]
     return [column.capitalize() for column in columns], rows
 
 
 def _one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    return tuple(values), tuple(_plain(value) for value in values.values())
+    return tuple(values), tuple(_plain(value) for value in zoned(values).values())
 
 
 class _Plugin(command.Command):

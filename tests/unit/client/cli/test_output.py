@@ -122,3 +122,27 @@ def test_an_empty_table_is_said_on_standard_error(capsys: pytest.CaptureFixture[
 def test_a_long_row_is_one_line_without_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     show_rows([{"name": "x" * 500}], ("name",), "table", "")
     assert len(capsys.readouterr().out.splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ("2026-11-23 22:31:45", "2026-11-23T22:31:45Z"),
+        ("2026-11-23T22:31:45.310910", "2026-11-23T22:31:45.310910Z"),
+        ("2026-11-23T22:31:45+00:00", "2026-11-23T22:31:45Z"),
+        ("2026-11-23T22:31:45Z", "2026-11-23T22:31:45Z"),
+        ("yesterday", "yesterday"),
+    ],
+)
+def test_times_for_programs_have_one_form(
+    capsys: pytest.CaptureFixture[str], given: str, shown: str
+) -> None:
+    row = {"modified": given, "name": given, "set": None}
+    output.show_rows([row], ("modified", "name"), "csv", "")
+    assert capsys.readouterr().out == f"modified,name\n{shown},{given}\n"
+    output.show_rows([row], (), "json", "")
+    output.show_one(row, "json")
+    decoder, text = json.JSONDecoder(), capsys.readouterr().out
+    rows, end = decoder.raw_decode(text)
+    assert rows == [decoder.raw_decode(text[end:].strip())[0]]
+    assert rows == [{**row, "modified": shown}]
