@@ -35,6 +35,8 @@ _OUTCOMES: Final = tuple(outcome.value for outcome in Outcome)
 _CODES: Final = (OK, REFUSED, *TABLE)
 _DEFAULT_LIMIT: Final = 100
 MAX_LIMIT: Final = 1000
+#: A bundle and the number of one of its versions.
+_NUMBERED: Final = re.compile(r"(.+)@[0-9]+", re.ASCII)
 _TIME_FORM: Final = "want a time such as 2026-11-23T19:00:00Z, or seconds since 1970"
 #: Seconds of the first and of the last time that has a name (years 1970 to 9999).
 _LAST_SECONDS: Final = 253_402_300_799.0
@@ -76,15 +78,30 @@ class Query:
 
         Fields that the caller does not see must not be found out by a search.
         """
-        if self.storlet and self.storlet not in (
-            storlet.get("name") for storlet in view.get("storlets", ())
-        ):
+        if self.storlet and not any(map(self._is_of_storlet, view.get("storlets", ()))):
             return False
         if self.outcome and self.outcome not in (view.get("outcome"), view.get("code")):
             return False
         time = seconds_of(str(view.get("time", ""))) or 0.0
         is_late = self.since is not None and time < self.since
         return not is_late and (self.until is None or time < self.until)
+
+    def matches_lines(self, row: Mapping[str, Any]) -> bool:
+        """The same for a row with log lines; a row without a storlet is about several."""
+        if not self.storlet or "storlet" not in row:
+            return True
+        return self._is_of_storlet({"name": row["storlet"]})
+
+    def _is_of_storlet(self, ran: Mapping[str, Any]) -> bool:
+        """Whether a storlet of a record is the one of the query.
+
+        ``NAME`` includes all versions.  ``NAME@3`` is version 3, also of a request for ``NAME``.
+        """
+        name = str(ran.get("name", ""))
+        numbered = _NUMBERED.fullmatch(name)
+        stem = numbered[1] if numbered else name
+        version = f"{stem}@{ran['version']}" if "version" in ran else name
+        return self.storlet in (name, stem, version)
 
 
 def parse(given: Mapping[str, str], accept: str) -> Query:

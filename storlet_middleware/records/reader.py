@@ -75,7 +75,7 @@ class RecordReader:
         if not self._viewer.is_owner:
             return
         for _, row in self._records(name, None):
-            if not query.storlet or row.get("storlet", query.storlet) == query.storlet:
+            if query.matches_lines(row):
                 yield row
 
     def find(self, query: Query) -> Page:

@@ -110,3 +110,39 @@ def test_a_record_matches_by_what_the_caller_sees(query: Query, matches: bool) -
     if query.storlet:
         del view["storlets"]
         assert not query.matches(view)
+
+
+@pytest.mark.parametrize(
+    ("asked", "name", "matches"),
+    [
+        ("fruit", "fruit", True),
+        ("fruit", "fruit@2", True),
+        ("fruit@2", "fruit", True),
+        ("fruit@2", "fruit@2", True),
+        ("fruit@1", "fruit", False),
+        ("fruit@1", "fruit@2", False),
+        ("fruit@", "fruit", False),
+    ],
+)
+def test_a_name_is_all_versions_and_a_number_is_one(asked: str, name: str, matches: bool) -> None:
+    view = {**record().mapping(), "storlets": [{"name": name, "version": 2}]}
+    assert Query(storlet=asked).matches(view) is matches
+
+
+def test_a_plain_storlet_may_have_the_sign_in_its_name() -> None:
+    view = {**record().mapping(), "storlets": [{"name": "up@home.py"}]}
+    assert Query(storlet="up@home.py").matches(view)
+    assert not Query(storlet="up").matches(view)
+
+
+@pytest.mark.parametrize(
+    ("asked", "row", "matches"),
+    [
+        ("", {"storlet": "fruit"}, True),
+        ("fruit", {"storlet": "fruit@2"}, True),
+        ("fruit", {"storlet": "grape"}, False),
+        ("fruit", {"skipped_bytes": 9}, True),
+    ],
+)
+def test_log_lines_match_as_records_do(asked: str, row: dict[str, Any], matches: bool) -> None:
+    assert Query(storlet=asked).matches_lines(row) is matches
