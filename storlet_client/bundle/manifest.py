@@ -65,8 +65,8 @@ def faults_of(document: Any) -> list[Fault]:
     faults: list[Fault] = []
     for error in Draft202012Validator(schema()).iter_errors(document):
         faults += _of_error(error)
-    if not faults:
-        faults = _between_fields(document)
+    if isinstance(document, dict):
+        faults += _between_fields(document, [fault.path for fault in faults])
     return sorted(faults, key=lambda fault: [str(each) for each in fault.path])
 
 
@@ -325,44 +325,79 @@ def _wanted(validator: str, wanted: Any, error: Any) -> str:
     }
     if validator in texts:
         return str(texts[validator]())
-    described = error.schema.get("description")
-    return f"want: {described}" if described else f"does not match {wanted}"
+    described = error.schema.get("description", "")
+    if not described:
+        return f"does not match {wanted}"
+    return f"want {described}" if described.startswith("a ") else f"want: {described}"
 
 
 def _or(types: Any) -> str:
     return " or ".join([types] if isinstance(types, str) else types)
 
 
-def _between_fields(document: Mapping[str, Any]) -> list[Fault]:
+def _between_fields(
+    document: Mapping[str, Any], wrong: Sequence[tuple[str | int, ...]]
+) -> list[Fault]:
+    """The faults between fields, as far as those have no fault of their own.
+
+    :param wrong: the fields that do not fit the schema.
+    """
+    broken = {path[0] for path in wrong if path}
     faults: list[Fault] = []
-    language = document["language"]
-    for key, owner in (
-        ("requirements", "python"),
-        ("maven", "java"),
-        ("language-version", "python"),
-        ("build", "native"),
-        ("files", "native"),
-        ("arguments", "native"),
-    ):
-        if document.get(key) and language != owner:
-            faults.append(Fault((key,), f"is of {owner} storlets only; the language is {language}"))
-    if language == "native" and ":" not in document["main"]:
-        wanted = "a program has no seekable inputs: use a shared object, with main FILE:FUNCTION"
-        faults += [Fault((key,), wanted) for key in ("input", "ranges") if document.get(key)]
-    faults += _faults_of_main(language, document)
-    least, most = input_counts(document)
-    if most < least:
-        faults.append(Fault(("inputs", "max"), f"{most}: less than inputs.min"))
-    faults += _faults_of_outputs(document)
-    for name, row in document.get("parameters", {}).items():
+    for fields, check in _CHECKS:
+        if not broken.intersection(fields):
+            faults += check(document)
+    for name, row in _rows(document, "parameters", wrong):
         faults += _of_parameter(("parameters", name), row)
-    for index, case in enumerate(document.get("tests", ())):
-        faults += _faults_of_secrets(document, ("tests", index, "secrets"), case)
+    for index, case in _rows(document, "tests", wrong):
+        for fields, check_case in _CHECKS_OF_CASE:
+            if not broken.intersection(fields):
+                faults += check_case(document, ("tests", index), case)
     return faults
 
 
+def _rows(
+    document: Mapping[str, Any], field: str, wrong: Sequence[tuple[str | int, ...]]
+) -> list[tuple[Any, Any]]:
+    """The rows of a field that fit the schema, each with its key."""
+    rows = document.get(field)
+    if (field,) in wrong or not isinstance(rows, (dict, list)):
+        return []
+    keyed = rows.items() if isinstance(rows, dict) else enumerate(rows)
+    broken = {path[1] for path in wrong if path[0] == field}
+    return [(key, row) for key, row in keyed if key not in broken]
+
+
+def _faults_of_language(document: Mapping[str, Any]) -> list[Fault]:
+    language = document["language"]
+    return [
+        Fault((key,), f"is of {owner} storlets only; the language is {language}")
+        for key, owner in (
+            ("requirements", "python"),
+            ("maven", "java"),
+            ("language-version", "python"),
+            ("build", "native"),
+            ("files", "native"),
+            ("arguments", "native"),
+        )
+        if document.get(key) and language != owner
+    ]
+
+
+def _faults_of_program(document: Mapping[str, Any]) -> list[Fault]:
+    if document["language"] != "native" or ":" in document["main"]:
+        return []
+    wanted = "a program has no seekable inputs: use a shared object, with main FILE:FUNCTION"
+    return [Fault((key,), wanted) for key in ("input", "ranges") if document.get(key)]
+
+
+def _faults_of_inputs(document: Mapping[str, Any]) -> list[Fault]:
+    least, most = input_counts(document)
+    return [Fault(("inputs", "max"), f"{most}: less than inputs.min")] if most < least else []
+
+
 def _faults_of_secrets(
-    document: Mapping[str, Any], path: Sequence[str | int], case: Mapping[str, Any]
+    document: Mapping[str, Any], path: tuple[str | int, ...], case: Mapping[str, Any]
 ) -> list[Fault]:
     """The faults of the secrets of a test case: a run has no others than these."""
     values = {name: text_of(value) for name, value in case.get("parameters", {}).items()}
@@ -373,10 +408,19 @@ def _faults_of_secrets(
     for name, text in case.get("secrets", {}).items():
         if name not in known:
             wanted = "is in neither secrets nor a parameter of the type secret"
-            faults.append(Fault((*path, name), wanted))
+            faults.append(Fault((*path, "secrets", name), wanted))
         elif not least <= len(text.encode()) <= most:
-            faults.append(Fault((*path, name), f"want {least} to {most} bytes"))
+            faults.append(Fault((*path, "secrets", name), f"want {least} to {most} bytes"))
     return faults
+
+
+def _faults_of_case(
+    document: Mapping[str, Any], path: tuple[str | int, ...], case: Mapping[str, Any]
+) -> list[Fault]:
+    named, most = len(outputs_of(case)), output_counts(document)[1]
+    if named <= most:
+        return []
+    return [Fault((*path, "output"), f"{named} files: of {most} outputs")]
 
 
 def secrets_of(case: Mapping[str, Any]) -> dict[str, bytes]:
@@ -396,15 +440,11 @@ def _faults_of_outputs(document: Mapping[str, Any]) -> list[Fault]:
     types = document.get("outputs", {}).get("types", [])
     if len(types) > most:
         faults.append(Fault(("outputs", "types"), f"{len(types)} types: of {most} outputs"))
-    for index, case in enumerate(document.get("tests", ())):
-        named = len(outputs_of(case))
-        if named > most:
-            faults.append(Fault(("tests", index, "output"), f"{named} files: of {most} outputs"))
     return faults
 
 
-def _faults_of_main(language: str, document: Mapping[str, Any]) -> list[Fault]:
-    main = document["main"]
+def _faults_of_main(document: Mapping[str, Any]) -> list[Fault]:
+    language, main = document["language"], document["main"]
     if language == "native":
         names = [path.rpartition("/")[2] for path in document.get("files", ())]
         if not names:
@@ -442,3 +482,23 @@ def _of_parameter(path: Sequence[str | int], row: Mapping[str, Any]) -> list[Fau
         if row.get("required"):
             faults.append(Fault((*path, "required"), "a parameter with a default is not required"))
     return faults
+
+
+#: The checks between fields, each with the top-level fields that it reads.
+_CHECKS: Sequence[tuple[Sequence[str], Callable[[Mapping[str, Any]], list[Fault]]]] = (
+    (("language",), _faults_of_language),
+    (("language", "main"), _faults_of_program),
+    (("language", "main", "files"), _faults_of_main),
+    (("inputs",), _faults_of_inputs),
+    (("inputs", "outputs", "services"), _faults_of_outputs),
+)
+#: The same for each test case that fits the schema.
+_CHECKS_OF_CASE: Sequence[
+    tuple[
+        Sequence[str],
+        Callable[[Mapping[str, Any], tuple[str | int, ...], Mapping[str, Any]], list[Fault]],
+    ]
+] = (
+    (("parameters", "secrets"), _faults_of_secrets),
+    (("outputs",), _faults_of_case),
+)

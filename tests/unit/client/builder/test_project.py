@@ -59,6 +59,7 @@ inptu = "in"
     place = folder / "storlet.toml"
     assert refused.value.faults == [
         f"{place}:5:3: summry: unknown key; did you mean summary?",
+        f"{place}:9:1: parameters.width.default: 'x': is no integer",
         f"{place}:14:3: tests.1.input: missing",
         f"{place}:16:1: tests.1.inptu: unknown key; did you mean input?",
     ]

@@ -101,9 +101,67 @@ def test_a_manifest_has_up_to_thirty_outputs() -> None:
     ]
 
 
+def test_a_fault_of_the_schema_hides_no_fault_between_fields() -> None:
+    document = {
+        **GOOD,
+        "colour": 1,
+        "maven": ["a:b:1"],
+        "inputs": {"min": 2, "max": 1},
+        "outputs": {"count": "two", "types": ["a/b", "c/d"]},
+        "parameters": {
+            "a": {"type": "int", "default": 1},
+            "b": {"type": "integer", "default": "x"},
+        },
+        "secrets": ["key"],
+        "tests": [
+            {"name": 7, "input": "i", "output": ["x", "y"]},
+            {"name": "b", "input": "i", "secrets": {"key": "short"}},
+        ],
+    }
+    assert [str(fault).partition(":")[0] for fault in manifest.faults_of(document)] == [
+        "colour", "inputs.max", "maven", "outputs.count", "parameters.a.type",
+        "parameters.b.default", "tests.0.name",
+    ]  # fmt: skip
+    del document["parameters"]
+    texts = [str(fault) for fault in manifest.faults_of(document)]
+    assert "tests.1.secrets.key: want 8 to 4096 bytes" in texts
+
+
+@pytest.mark.parametrize("document", [7, [], {}, {"parameters": [1], "tests": {"a": 1}}])
+def test_any_document_has_faults_and_no_more(document: Any) -> None:
+    assert manifest.faults_of(document)
+
+
+#: Values of limits, and whether the server reads them, by the form of the limit.
+_VALUES: dict[str, dict[Any, bool]] = {
+    "memory": {
+        "64M": True, "1.5 GiB": True, 65536: True, 1.5: True, "a lot": False, "-1": False,
+        "64X": False, "": False,
+    },
+    "timeout-idle": {"30": True, "500ms": True, "1 h": True, 2.5: True, "30d": False, "x": False},
+    "processes": {"9": True, 9: True, 1.5: False, "9K": False},
+    "cpu": {"0.5": True, 2: True, "half": False, "12345": False},
+}  # fmt: skip
+
+
 def test_limits_are_those_of_the_server() -> None:
     known = manifest.schema()["properties"]["limits"]["properties"]
     assert sorted(known) == sorted(row.name.lower() for row in limits.TABLE)
+    forms = {name: row["$ref"].rpartition("/")[2] for name, row in known.items()}
+    by_form = {forms[name]: values for name, values in _VALUES.items()}
+    for row in limits.TABLE:
+        name = row.name.lower()
+        for value, is_read in by_form[forms[name]].items():
+            faults = manifest.faults_of({**GOOD, "limits": {name: value}})
+            assert (not faults) is is_read is _is_read(row, value), (name, value)
+
+
+def _is_read(row: limits.Row, value: Any) -> bool:
+    try:
+        row.form.read(manifest.text_of(value))
+    except ValueError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
@@ -208,7 +266,7 @@ def test_a_manifest_names_secrets_and_parameters_that_name_one() -> None:
 @pytest.mark.parametrize(
     ("change", "part"),
     [
-        ({"secrets": ["A"]}, "secrets.0: 'A': want: a lower-case letter"),
+        ({"secrets": ["A"]}, "secrets.0: 'A': want a lower-case letter"),
         ({"secrets": list("abcdefghi")}, "more than 8 items"),
         ({"secrets": ["a", "a"]}, "has an item twice"),
         (
