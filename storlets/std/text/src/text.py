@@ -12,6 +12,7 @@ import codecs
 import contextlib
 import math
 import random
+import re
 from collections import deque
 from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
@@ -32,6 +33,8 @@ NO_CHARSETS = ("idna", "punycode", "undefined")
 SPACE = b" \t\n\r\x0b\x0c"
 #: White space becomes a space, and other bytes an x.
 SHAPES = bytes(0x20 if byte in SPACE else 0x78 for byte in range(256))
+#: Half of a surrogate pair.
+HALF = re.compile("[\ud800-\udfff]")
 #: The bytes of UTF-8 that do not begin a character.
 CONTINUATIONS = bytes(range(0x80, 0xC0))
 
@@ -102,10 +105,12 @@ def to_utf8(source: Any, charset: str, errors: str) -> Iterator[bytes]:
         if is_start and text:
             text, is_start = text.removeprefix("\ufeff"), False
         try:
-            output = text.encode("utf-8", "replace" if errors == "replace" else "strict")
+            output = text.encode()
         except UnicodeEncodeError as error:
             # Some charsets can express it.
-            raise TextError("the text has half of a surrogate pair, no character") from error
+            if errors != "replace":
+                raise TextError("the text has half of a surrogate pair, no character") from error
+            output = HALF.sub("\ufffd", text).encode()
         yield output
 
 
