@@ -19,6 +19,8 @@ _JPEGS = (6, 7)
 _KNOWN = (0, 1, 2, 3, 4, 5, 8)
 _YCBCR, _WHOLE = 6, (1, 1)
 _SHORT = 3
+#: Of a page; they are in ascending order, and the standard has some hundred up to the last of ours.
+_MOST_TAGS = 300
 
 #: The bytes at a place of the object; less only at its end.
 ReadAt = Callable[[int, int], bytes]
@@ -65,21 +67,24 @@ def pages_of(read_at: ReadAt, most: int) -> Iterator[Page]:
     """The pages of a TIFF.
 
     :param most: pages to look at.
-    :raises ImageError: the list of the pages is cut.
+    :raises ImageError: the list of the pages is cut, or a circle.
     """
     head = read_at(0, 16)
     order: Literal["little", "big"] = "little" if head[:1] == b"I" else "big"
     is_big = int.from_bytes(head[2:4], order) == _BIG_VERSION
     form = Form(order, 8, 8, 20) if is_big else Form(order, 2, 4, 12)
     link = head[8:16] if is_big else head[4:8]
+    seen: set[int] = set()
     for _ in range(most):
         place = form.number(_whole(link, form.place_bytes))
         if not place:
             return
+        if place in seen:
+            raise ImageError("the object is damaged: the list of the pages of the TIFF is a circle")
+        seen.add(place)
         size = form.number(_whole(read_at(place, form.count_bytes), form.count_bytes))
         place += form.count_bytes
-        # The library refuses more tags.
-        tags = read_at(place, min(size, 1 << 16) * form.tag_bytes)
+        tags = read_at(place, min(size, _MOST_TAGS) * form.tag_bytes)
         link = read_at(place + size * form.tag_bytes, form.place_bytes)
         yield _page(tags, form)
 

@@ -263,6 +263,13 @@ def test_samples_of_a_tiff_that_are_no_rgb_are_not_shown_as_such(storlet: Librar
     assert "samples of the kind 6" in failure(pages, storlet, page=2)
 
 
+def test_pages_of_a_tiff_in_a_circle_are_damage() -> None:
+    data = bytearray(tiff(2, 3))
+    data[-4:] = data[4:8]
+    for storlet in (STORLET, REGION):
+        assert "damaged" in failure(bytes(data), storlet)
+
+
 def test_pages_and_frames() -> None:
     frames = [sample(seed=seed).quantize(64) for seed in (1, 2, 3)]
     more = {"save_all": True, "append_images": frames[1:]}
