@@ -208,12 +208,17 @@ class ReadGuard:
         shown = None if end is None else versioned_object(end)
         if end is None or read in (end, shown):
             return None  # an object's version is that object
-        for origin in origins(end):
-            self.reads.require(origin, request.method)
-        path = (shown or end).path
-        return authorization.authorize(
-            {**self.reads.environ, "swift.authorize": self._swift}, self.reads.app, "GET", path
+        refused = authorization.authorize(
+            {**self.reads.environ, "swift.authorize": self._swift},
+            self.reads.app,
+            "GET",
+            (shown or end).path,
         ).refusal
+        # A caller without access learns nothing of the rules.
+        if refused is None:
+            for origin in origins(end):
+                self.reads.require(origin, request.method)
+        return refused
 
     def _end_of_links(self, read: SwiftPath) -> SwiftPath | None:
         """The end of the chain of links at an object; ``None`` if it is no link."""

@@ -280,6 +280,10 @@ class Manifests:
             raise BackendFailed(
                 f"cannot look up a segment for the rules: Swift answered {answer.status_int}"
             )
+        end = parse_url(str(answer.headers.get("Content-Location") or ""))
+        if end is not None and end.account != read.account:
+            # Its manifest is not the caller's, and its own read is checked.
+            return False
         return bool(config_true_value(answer.headers.get("X-Static-Large-Object", "false")))
 
     def _read_manifest(self, manifest: SwiftPath) -> _Manifest | None:
