@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
@@ -20,6 +21,8 @@ from storlet_client.session import Session
 _META = "X-Object-Meta-Storlet-"
 #: The language of a file by its suffix.
 _LANGUAGES = {".py": "python", ".jar": "java"}
+#: A bundle and the number of one of its versions.
+_NUMBERED = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII)
 #: Characters of a parameter that are sent as they are; ``-v`` and logs stay legible.
 _PLAIN = "!#$&'()*+,/:;=?@[]^`{|}"
 _PAGE = 1000
@@ -498,14 +501,26 @@ def download_version(session: Session, name: str, version: BundleVersion) -> Flo
 
 
 def download_storlet(session: Session, name: str) -> Flow[Answer]:
-    """The file of a storlet, which is named as in :func:`show`, streamed."""
+    """The file of a storlet, which is named as in :func:`show`, streamed.
+
+    ``NAME@NUMBER`` is a version of a bundle.
+    """
     cluster = yield from info(session)
     for each in _objects_of(name):
         call = Call("GET", (cluster.storlet_container, each), is_streamed=True)
         answer = yield from session.exchange(call, (_NOT_FOUND,))
         if answer.status != _NOT_FOUND:
             return answer
-    raise (yield from _missing(session, cluster, name))
+    numbered = _NUMBERED.fullmatch(name)
+    if not numbered:
+        raise (yield from _missing(session, cluster, name))
+    bundle = name_of_runs(numbered[1])
+    kept = yield from versions(session, bundle)
+    for version in kept:
+        if version.number == int(numbered[2]):
+            return (yield from download_version(session, bundle, version))
+    known = ", ".join(str(version.number) for version in reversed(kept))
+    raise NotThere(f"bundle {bundle} has no version {numbered[2]}; there are {known}")
 
 
 def listing(
@@ -704,22 +719,41 @@ def logs(session: Session, storlet: str) -> Flow[list[dict[str, Any]]]:
     """
     _require_name(storlet)
     cluster = yield from info(session)
-    rows = yield from listing(session, cluster.log_container, f"{name_of_runs(storlet)}/")
+    rows = yield from _log_rows(session, cluster, name_of_runs(storlet))
     if not rows:
         yield from _require_storlets(session, (storlet,))
     return sorted(rows, key=lambda row: row["last_modified"])
 
 
+def _log_rows(session: Session, cluster: Info, name: str) -> Flow[list[dict[str, Any]]]:
+    """The stored logs of a storlet, also of its runs as ``NAME@NUMBER``."""
+    rows = yield from listing(session, cluster.log_container, f"{name}/")
+    numbered = yield from listing(session, cluster.log_container, f"{name}@")
+    of_version = re.compile(re.escape(name) + r"@[0-9]+/", re.ASCII)
+    return [*rows, *(row for row in numbered if of_version.match(row["name"]))]
+
+
 def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
+    """One stored log."""
     cluster = yield from info(session)
-    path = (cluster.log_container, f"{name_of_runs(storlet)}/{invocation}.log")
-    answer = yield from session.exchange(Call("GET", path), (_NOT_FOUND,))
+    name, file = name_of_runs(storlet), f"{invocation}.log"
+    answer = yield from _log_object(session, cluster, f"{name}/{file}")
+    if answer.status == _NOT_FOUND:
+        rows = yield from _log_rows(session, cluster, name)
+        for row in rows:
+            if row["name"].rpartition("/")[2] == file:
+                answer = yield from _log_object(session, cluster, row["name"])
     if answer.status == _NOT_FOUND:
         yield from _require_storlets(session, (storlet,))
         raise NotThere(
             f"{storlet} has no log {invocation}: 'storlet logs {storlet}' lists those stored"
         )
     return answer.text
+
+
+def _log_object(session: Session, cluster: Info, name: str) -> Flow[Answer]:
+    call = Call("GET", (cluster.log_container, name))
+    return (yield from session.exchange(call, (_NOT_FOUND,)))
 
 
 def _require(cluster: Info, feature: str, text: str) -> None:

@@ -129,12 +129,16 @@ def declare(group: Group) -> None:
         storlets.delete(name)
         click.echo(legible(f"deleted {name}"))
 
-    @group.example("download", examples="storlet download csv_filter.py -o csv_filter.py")
+    @group.example(
+        "download",
+        examples="storlet download csv_filter.py -o csv_filter.py\n"
+        "storlet download thumb@3 -o thumb.storlet",
+    )
     @with_storlets
     @click.argument("name")
     @click.option("-o", "--output", type=OUTPUT, default="-", help="File; '-' is standard output.")
     def download(storlets: Storlets, name: str, output: str) -> None:
-        """Download the file of a storlet."""
+        """Download the file of a storlet; NAME@NUMBER is a version of a bundle."""
         with storlets.download(name) as stream, written(output) as file:
             for chunk in watched(stream, name, stream.length, output):
                 file.write(chunk)
