@@ -31,6 +31,8 @@ SHAPES = {
     "TIMESTAMP": _STAMP,
     ZONED: rf"{_STAMP} ?(Z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)",
 }
+#: The shapes of the inference: a column with F in each row may be the sex, and stays text.
+_INFERRED = {**SHAPES, "BOOLEAN": "(?i:true|false)"}
 #: Short numbers, which fit their types in any case.
 _PLAIN = {"BIGINT": "-?(0|[1-9][0-9]{0,14})", "DOUBLE": r"-?(0|[1-9][0-9]{0,7})(\.[0-9]{1,5})?"}
 #: Integers whose ranges only a given type has.
@@ -69,7 +71,9 @@ def ways(name: str, kind: Any, formats: Mapping[str, str], is_csv: bool) -> list
     if text in SHAPES:
         raw = "JSON" if not is_csv and text in _RAW else "VARCHAR"
         kinds = [text, ZONED] if text == "TIMESTAMP" else [text]
-        tries = [(each, _tried(column, each, formats.get(each, ""), is_csv)) for each in kinds]
+        tries = [
+            (each, _tried(column, each, formats.get(each, ""), is_csv, _INFERRED)) for each in kinds
+        ]
         typed = [
             Way(
                 raw,
@@ -177,12 +181,14 @@ def _runs(engine: Engine, value: str, call: str) -> bool:
     return True
 
 
-def _tried(value: str, kind: str, form: str, is_csv: bool) -> str:
+def _tried(
+    value: str, kind: str, form: str, is_csv: bool, shapes: Mapping[str, str] = SHAPES
+) -> str:
     """The expression of the value, or NULL if it does not fit."""
     if form and (kind, form) != ("DATE", "%Y-%m-%d"):
         return f"CAST(try_strptime({value}, {literal(form)}) AS {kind})"
     text = f"CAST({value} AS VARCHAR)"
-    shape = SHAPES["BIGINT" if kind in _WHOLE else kind]
+    shape = shapes["BIGINT" if kind in _WHOLE else kind]
     if is_csv:
         shape = f" *{shape} *"
     condition = f"regexp_full_match({text}, {literal(shape)})"

@@ -456,7 +456,8 @@ def test_a_query_that_names_its_columns_reads_lines_with_late_keys(small_head: i
         (["0.1", "1.50", "-1e5", "0.30000000000000004"], ["DOUBLE", "0.1", "1.5"]),
         (["18446744073709551617", "1"], ["VARCHAR", "18446744073709551617", "1"]),
         (["0.1", "12345678901234567.89"], ["VARCHAR", "0.1", "12345678901234567.89"]),
-        (["true", "F"], ["BOOLEAN", "true", "false"]),
+        (["true", "FALSE"], ["BOOLEAN", "true", "false"]),
+        (["true", "F"], ["VARCHAR", "true", "F"]),
         ([f"{STAMP}.25"], ["TIMESTAMP", "2025-06-01 10:00:00.25"]),
         ([f"{STAMP}Z", f"{STAMP}+02:00"], [ZONED, "2025-06-01 10:00:00+00", "2025-06-01 08"]),
         (["10:00:00.5"], ["TIME", "10:00:00.5"]),
@@ -652,6 +653,18 @@ def test_a_quote_that_is_data_may_end_a_block() -> None:
         while chunk := source.read(1):
             found += chunk
         assert found == data[at:]
+
+
+@pytest.mark.parametrize("count", [1, 300])
+@pytest.mark.parametrize("letters", ["F", "T", "t,f", "f,true", "F,"])
+def test_a_single_letter_is_no_truth_value(letters: str, count: int) -> None:
+    """A sex that is F in all rows became false."""
+    values = letters.split(",") * count
+    data = "sex,n\n" + "".join(f"{value},1\n" for value in values)
+    expected = "sex\n" + "".join(f"{value}\n" for value in values)
+    assert output(data.encode(), "SELECT sex FROM input").decode() == expected
+    found = output(b"a,b\ntrue,FALSE\n", "SELECT a AND NOT b AS c FROM input")
+    assert found == b"c\ntrue\n"
 
 
 @pytest.mark.parametrize("output", ["csv", "partial"])
