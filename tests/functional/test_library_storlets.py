@@ -1,7 +1,7 @@
 """Each storlet of the system library on a cluster: GET at the object node, PUT, COPY.
 
-A rule runs any storlet in the same way.  So three stand for all in rules: ``std:fixity`` reads a
-stream, ``std:sql-parquet`` is seekable, and ``std:deidentify-dicom`` has a secret.
+Three are in rules as well: ``std:fixity`` reads a stream, ``std:sql-parquet`` is seekable, and
+``std:deidentify-dicom`` has a secret.  :mod:`.test_library_in_rules` has each storlet in a rule.
 """
 
 from __future__ import annotations
