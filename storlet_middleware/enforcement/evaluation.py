@@ -23,7 +23,7 @@ from storlet_middleware.config import Config
 from storlet_middleware.enforcement import request_facts
 from storlet_middleware.enforcement.path_rules import OF_STORED, RequestPathRules, evaluator_for
 from storlet_middleware.enforcement.read_guard import ReadGuard
-from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
+from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState, Parts
 from storlet_middleware.errors import RuleRefused
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.ruleset.store import Loaded, RuleStore
@@ -31,7 +31,7 @@ from storlet_middleware.wsgi import authorization
 from storlet_middleware.wsgi.context import RequestContext, swift_authorize
 from storlet_middleware.wsgi.operation import COPY, Operation
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from storlet_middleware.wsgi.swift_paths import SwiftPath
+from storlet_middleware.wsgi.swift_paths import SwiftPath, version_of
 
 READS: Final = ("GET", "HEAD", COPY)
 
@@ -91,6 +91,18 @@ class Evaluation:
         return self.proxy.config
 
     @property
+    def read(self) -> SwiftPath:
+        """The subject, or the version of it that the query names: Swift gives those to owners."""
+        return version_of(self.subject, self._version_id)
+
+    @property
+    def _version_id(self) -> str:
+        """The version whose facts decide.  Swift refuses each POST to a version: a rule's refusal
+        would show the facts of the version.
+        """
+        return "" if self.method == "POST" else self.operation.version_id
+
+    @property
     def is_object(self) -> bool:
         """Whether the subject is an object."""
         return self.subject.name is not None
@@ -100,9 +112,16 @@ class Evaluation:
         """The rules of all accounts, for checks of single paths."""
         return RequestPathRules(self.app, self.store, self.operation, self.config.rules.container)
 
-    def shows(self, read: SwiftPath, is_large: bool) -> bool:
+    def shows(self, read: SwiftPath, parts: Parts) -> bool:
         """Whether the caller may see the facts of an object."""
-        return self.path_rules.shows(read, is_large)
+        return self.path_rules.shows(read, parts)
+
+    def shows_source(self, state: ObjectState) -> bool:
+        """Whether the caller may see ``state``, that of the object that is read."""
+        if state.end is None:
+            return self.path_rules.shows(self.subject, state.parts, self._version_id)
+        is_link_shown = self.path_rules.shows(self.subject, Parts.NONE, self._version_id)
+        return is_link_shown and self.shows(state.end, state.parts)
 
     @functools.cached_property
     def is_source_hidden(self) -> bool:
@@ -110,13 +129,7 @@ class Evaluation:
 
         Then no rule about the target may depend on them: the caller may be its author.
         """
-        if self.copy_target is None:
-            return False
-        state = self.source_state()
-        # A version may be a large object, or have other metadata.
-        is_other = state.is_large or bool(self.operation.version_id)
-        read = (self.subject,) if state.end is None else (self.subject, state.end)
-        return not all(self.shows(each, is_other) for each in read)
+        return self.copy_target is not None and not self.shows_source(self.source_state())
 
     @property
     def evaluator(self) -> Evaluator:
@@ -131,7 +144,9 @@ class Evaluation:
         return self._evaluator.known_state if self._evaluator is not None else self._source_state
 
     def version_query(self) -> str:
-        """The query of a copy selects the version of its source."""
+        """The query that selects the object whose facts decide."""
+        if self.method == "POST":
+            return ""
         version = self.operation.query.get("version-id")
         return f"version-id={quote(version)}" if version else ""
 
@@ -292,7 +307,9 @@ class Evaluation:
 
     def require_access(self) -> None:
         """Raise Swift's own refusal of the operation, if it has one."""
-        self.require_allowed("GET" if self.method in READS else "PUT", self.subject)
+        # A writer of the container may restore a version.
+        place = self.subject if self.method == "PUT" else self.read
+        self.require_allowed("GET" if self.method in READS else "PUT", place)
 
     def require_allowed(self, method: str, place: SwiftPath) -> None:
         """Raise Swift's own refusal of ``method`` on ``place``, if it has one."""

@@ -11,12 +11,13 @@ from typing import Any
 
 from swift.common.swob import Request, Response
 
-from rules.facts import Facts
+from rules.facts import Facts, ObjectFacts
 from rules.model import Rule
 from rules.report import Planned, Report
 from storlet_middleware import names
 from storlet_middleware.enforcement import audit
 from storlet_middleware.enforcement.evaluation import Evaluation
+from storlet_middleware.enforcement.request_facts import ObjectState
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.ruleset.store import Loaded
@@ -67,7 +68,7 @@ def _require_read_access(evaluation: Evaluation) -> None:
     state = evaluation.known_state
     if state is None:
         return
-    evaluation.require_allowed("GET", evaluation.subject)
+    evaluation.require_allowed("GET", evaluation.read)
     if state.end is not None:
         evaluation.require_allowed("GET", state.end)
 
@@ -111,9 +112,7 @@ def _outputs(evaluation: Evaluation) -> Iterator[tuple[str, dict[str, Any]]]:
 def _report(evaluation: Evaluation, loaded: Loaded, facts: Facts) -> Report:
     # Only callers that may read the object see its metadata; a copy shows its source's.
     subject, state = evaluation.subject, evaluation.known_state
-    read = (subject,) if state is None or state.end is None else (subject, state.end)
-    is_large = state is not None and state.is_large
-    may_read = subject.name is None or all(evaluation.shows(each, is_large) for each in read)
+    may_read = subject.name is None or evaluation.shows_source(state or ObjectState(ObjectFacts()))
     report = Report.for_caller(
         loaded.compiled, facts, evaluation.config.placement.run_on, may_read=may_read
     )

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 from typing import Any, Final
+from urllib.parse import quote
 
 from rules import template
 from rules.engine import Compiled
 from rules.facts import ObjectFacts
 from rules.model import Deny, Passes, Rule
 from storlet_middleware.enforcement import request_facts
-from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
+from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState, Parts
+from storlet_middleware.enforcement.segments import Manifests
 from storlet_middleware.ruleset.store import Loaded, RuleStore
-from storlet_middleware.wsgi import authorization, swift_paths
+from storlet_middleware.wsgi import authorization
 from storlet_middleware.wsgi.operation import COPY, Operation
-from storlet_middleware.wsgi.swift_paths import SwiftPath
+from storlet_middleware.wsgi.swift_paths import SwiftPath, covering_rule, origins, version_of
 
 #: Facts that belong to an object.
 OF_OBJECTS: Final = frozenset({"object", "content-type", "size", "metadata"})
@@ -89,18 +91,23 @@ class RequestPathRules:
         rule = evaluator.decide(facts, explicit=True)[0].rule
         return rule.name if rule is not None and rule.is_mandatory else None
 
-    def shows(self, read: SwiftPath, is_large: bool) -> bool:
-        """Whether the caller may see the facts of the object: by Swift's authorization, and as no
-        mandatory rule covers it.
+    def shows(self, place: SwiftPath, parts: Parts, version_id: str = "") -> bool:
+        """Whether the caller may see the facts of the object, or of its version: by Swift's
+        authorization, and as no mandatory rule covers it.
 
-        The length of a large object is a fact of its segments, which may be anywhere in the
-        account.
+        The length of a large object is a fact of its segments.  Those of a dynamic one may be
+        anywhere in the account.
         """
-        verdict = authorization.authorize(self._environ, self._app, "GET", read.path)
-        places = (read.sibling(None, None),) if is_large else swift_paths.origins(read)
-        return verdict.refusal is None and not any(
-            swift_paths.covering_rule(self, place) for place in places
-        )
+        read = version_of(place, version_id)
+        if authorization.authorize(self._environ, self._app, "GET", read.path).refusal is not None:
+            return False
+        if any(covering_rule(self, origin) for origin in origins(read)):
+            return False
+        if parts is Parts.NAMED:
+            query = f"version-id={quote(version_id)}" if version_id else ""
+            manifests = Manifests(self._app, dict(self._environ), self, query)
+            return manifests.covering_rule(place) is None
+        return parts is Parts.NONE or covering_rule(self, place.sibling(None, None)) is None
 
     def ends_coverage(self, place: SwiftPath) -> str | None:
         """The name of the mandatory rule that covers the object for the caller, and would not after

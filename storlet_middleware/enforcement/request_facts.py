@@ -13,6 +13,7 @@ import mimetypes
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any, Final, TypeAlias
 from urllib.parse import parse_qsl
 
@@ -126,6 +127,17 @@ def _has_lost_facts(environ: Mapping[str, Any]) -> bool:
 # --- stored objects and containers ---------------------------------------------------------------
 
 
+class Parts(Enum):
+    """Where the segments of a large object are."""
+
+    #: It is none.
+    NONE = "none"
+    #: Its manifest names them: a static large object.
+    NAMED = "named"
+    #: A listing finds them: a dynamic large object.
+    LISTED = "listed"
+
+
 @dataclass(frozen=True)
 class ObjectState:
     """The result of a HEAD of an object: its facts, and what identifies its state.
@@ -136,8 +148,7 @@ class ObjectState:
     :param etag: without quotes; empty if there is no object.
     :param is_plain: whether the object is neither a manifest nor reached through a link; a manifest
         or link read as such is a different object.
-    :param is_dynamic: whether it is a dynamic large object.
-    :param is_large: whether it is a large object, whose length is that of its segments.
+    :param parts: of a large object, whose length is that of its segments.
     :param expires: whether it has a time of expiry, which Swift's copy keeps.
     :param end: the object at the end of the links; ``None`` if the path is no link.
     """
@@ -147,14 +158,13 @@ class ObjectState:
     reverse: str = ""
     etag: str = ""
     is_plain: bool = True
-    is_dynamic: bool = False
+    parts: Parts = Parts.NONE
     expires: bool = False
     end: SwiftPath | None = None
-    is_large: bool = False
 
 
-#: Whether the caller may see the facts of an object; the second argument is whether it is large.
-Shows: TypeAlias = Callable[[SwiftPath, bool], bool]
+#: Whether the caller may see the facts of an object.
+Shows: TypeAlias = Callable[[SwiftPath, Parts], bool]
 
 
 def look_up_object(
@@ -190,9 +200,8 @@ def look_up_object(
     headers = answer.headers
     is_link = "Content-Location" in headers
     end = parse_url(str(headers["Content-Location"])) if is_link else None
-    is_manifest = config_true_value(headers.get("X-Static-Large-Object", "false"))
-    is_dynamic = "X-Object-Manifest" in headers
-    if is_link and not _is_shown(path, end, is_manifest or is_dynamic, shows):
+    parts = _parts_of(headers)
+    if is_link and not _is_shown(path, end, parts, shows):
         return ObjectState(ObjectFacts())
     return ObjectState(
         ObjectFacts(
@@ -204,20 +213,25 @@ def look_up_object(
         str(headers.get("X-Timestamp") or ""),
         lenient_text(headers.get(names.REVERSE_SYSMETA) or ""),
         str(headers.get("Etag") or "").strip('"'),
-        not is_manifest and not is_link,
-        is_dynamic,
+        parts is not Parts.NAMED and not is_link,
+        parts,
         "X-Delete-At" in headers,
         end,
-        is_manifest or is_dynamic,
     )
 
 
-def _is_shown(path: str, end: SwiftPath | None, is_large: bool, shows: Shows) -> bool:
+def _parts_of(headers: HeaderKeyDict) -> Parts:
+    if config_true_value(headers.get("X-Static-Large-Object", "false")):
+        return Parts.NAMED
+    return Parts.LISTED if "X-Object-Manifest" in headers else Parts.NONE
+
+
+def _is_shown(path: str, end: SwiftPath | None, parts: Parts, shows: Shows) -> bool:
     """Whether the caller may see facts of the object at the ``end`` of the links at ``path``."""
     here = parse_url(path)
     if here is None or end is None or end.name is None:
         return False
-    return end.account == here.account or shows(end, is_large)
+    return end.account == here.account or shows(end, parts)
 
 
 def listed_facts(content_type: str, size_bytes: int) -> ObjectFacts:
@@ -250,7 +264,7 @@ def changed_facts(environ: Mapping[str, Any], state: ObjectState) -> ObjectFacts
     """Return the facts of an object after a POST, which replaces all user metadata."""
     given = environ.get("CONTENT_TYPE")
     # A POST turns a dynamic large object into an empty object if it names no segments.
-    is_emptied = state.is_dynamic and not environ.get("HTTP_X_OBJECT_MANIFEST")
+    is_emptied = state.parts is Parts.LISTED and not environ.get("HTTP_X_OBJECT_MANIFEST")
     return dataclasses.replace(
         state.facts,
         content_type=lenient_text(given) if given else state.facts.content_type,

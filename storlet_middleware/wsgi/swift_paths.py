@@ -199,6 +199,18 @@ def hidden_version(container: str, name: str, version_id: str) -> tuple[str, str
     )
 
 
+def version_of(place: SwiftPath, version_id: str) -> SwiftPath:
+    """The hidden path of a version of the object; the object itself for an id of none, as ``null``
+    or an empty one.
+    """
+    if not version_id or place.container is None or place.name is None:
+        return place
+    try:
+        return place.sibling(*hidden_version(place.container, place.name, version_id))
+    except ValueError:
+        return place
+
+
 def archived_name(name: str) -> str | None:
     """The name of the object whose archived version has this name, if it is one
     (``X-Versions-Location``).

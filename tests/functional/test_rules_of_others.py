@@ -167,3 +167,82 @@ def test_rules_compare_facts_that_the_author_may_see(author_of: Callable[[str], 
     author.guess(WRONG)
     assert author.client.get(author.link).body == CONTENT
     assert WAYS["copy from"](author).status == 201
+
+
+def version_of(client: Client, path: str) -> str:
+    """The id of the oldest version of an object."""
+    container, _, name = path.partition("/")
+    query = {"versions": "", "format": "json", "prefix": name}
+    return str(json.loads(client.get(container, query=query).body)[-1]["version_id"])
+
+
+@pytest.fixture
+def versioned(users: dict[str, Client]) -> Ward:
+    """The researcher reads and writes the container, but no version: Swift allows owners only."""
+    ward = make_ward(users)
+    acl = {"X-Container-Read": RESEARCHER, "X-Container-Write": RESEARCHER}
+    assert ward.admin.put("versioned", b"", acl | {"X-Versions-Enabled": "true"}).status == 201
+    headers = {"Content-Type": "text/csv", "X-Object-Meta-Patient": "SECRET"}
+    for content, more in ((CONTENT, headers), (b"new", {})):
+        assert ward.admin.put("versioned/v", content, more).status == 201
+    assert ward.admin.post("storlet_rules", {"X-Container-Read": RESEARCHER}).status in (202, 204)
+    return ward
+
+
+def test_no_answer_depends_on_facts_of_versions_that_swift_does_not_give(
+    versioned: Ward, author_of: Callable[[str], Author]
+) -> None:
+    author, told_of_each = author_of("versioned/v"), []
+    researcher = versioned.researcher
+    query = {"version-id": version_of(versioned.admin, "versioned/v")}
+    assert researcher.get("versioned/v").body == b"new"
+    for facts in (RIGHT, WRONG):
+        author.guess(facts)
+        rule = f"version: 1\nrules:\n- name: guess\n  when: {{any: [{facts}]}}\n  deny: right\n"
+        versioned.rule(rule, accept=True)
+        destination = {"Destination": f"{author.container}/copy"}
+        destination["Destination-Account"] = author.client.account
+        answers = (
+            researcher.get("versioned/v", query=query),
+            researcher.get("versioned/v", {"X-Storlet-Explain": "true"}, query=query),
+            researcher.head("versioned/v", query=query),
+            researcher.request("DELETE", "versioned/v", query=query),
+            researcher.request("POST", "versioned/v", {"X-Object-Meta-A": "b"}, query=query),
+            researcher.request("COPY", "versioned/v", destination, query=query),
+        )
+        told_of_each.append([(each.status, each.headers["X-Storlet-Rule"]) for each in answers])
+    assert told_of_each[0] == told_of_each[1]
+
+
+def test_rules_about_a_copy_compare_facts_of_all_that_the_caller_may_read(
+    versioned: Ward,
+) -> None:
+    """Large objects and versions, also of callers that a rule covers elsewhere in the account."""
+    ward, named = versioned, {"multipart-manifest": "put"}
+    manifest = json.dumps([{"path": "/open/a.csv"}]).encode()
+    assert ward.admin.put("open/large", manifest, query=named).status == 201
+    assert ward.admin.put("versioned/large", manifest, query=named).status == 201
+    assert ward.admin.put("versioned/large", b"new").status == 201
+    covered = json.dumps([{"path": "/patients/a.csv"}]).encode()
+    assert ward.admin.put("open/covered", covered, query=named).status == 201
+    text = "version: 1\nrules:\n- name: hide\n  when: {method: GET, container: patients}\n"
+    text += "  mandatory: true\n  run: mask.py\n- name: most\n"
+    text += "  when: {method: PUT, size: {at-least: %s}}\n  deny: too large\n"
+    target = {"Destination": "open/copy"}
+    for size, status, rule in (("1M", 201, None), ("1000", 403, "most")):
+        ward.rule(text % size, accept=True)
+        for user, path in (
+            (ward.researcher, "open/large"),
+            (ward.researcher, "open/a.csv"),
+            (ward.admin, "versioned/large"),
+            (ward.admin, "versioned/v"),
+        ):
+            id_ = version_of(ward.admin, path) if path.startswith("versioned") else ""
+            query = {"version-id": id_} if id_ else {}
+            answer = user.request("COPY", path, target, query=query)
+            assert (answer.status, answer.headers["X-Storlet-Rule"]) == (status, rule), answer
+            assert ("may not see" in answer.text) is False, answer
+        answer = ward.researcher.request("COPY", "versioned/v", {"Destination": "open/v"})
+        assert answer.status == 201, answer
+        answer = ward.researcher.request("COPY", "open/covered", target)
+        assert (answer.status, "may not see" in answer.text) == (403, True), answer

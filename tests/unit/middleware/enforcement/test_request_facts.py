@@ -14,6 +14,7 @@ from swift.proxy.controllers.obj import BaseObjectController
 from rules.conditions import TABLE
 from rules.facts import UNKNOWN, ObjectFacts
 from storlet_middleware.enforcement import request_facts
+from storlet_middleware.enforcement.request_facts import Parts
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 from tests.unit.middleware.auth_pipeline import PATH
@@ -223,17 +224,18 @@ def test_an_upload_whose_object_has_another_length_has_no_size(
 
 
 @pytest.mark.parametrize(
-    ("headers", "is_dynamic", "size_bytes"),
+    ("headers", "parts", "size_bytes"),
     [
-        ({}, False, 9),
-        ({}, True, 0),
-        ({"X-Object-Manifest": "c/p"}, True, 9),
+        ({}, Parts.NONE, 9),
+        ({}, Parts.NAMED, 9),
+        ({}, Parts.LISTED, 0),
+        ({"X-Object-Manifest": "c/p"}, Parts.LISTED, 9),
     ],
 )
-def test_facts_after_a_post(headers: dict[str, str], is_dynamic: bool, size_bytes: int) -> None:
+def test_facts_after_a_post(headers: dict[str, str], parts: Parts, size_bytes: int) -> None:
     request = Request.blank("/v1/a/c/o", headers=headers | {"X-Object-Meta-New": "n"})
     stored = ObjectFacts(exists=True, content_type="text/csv", size_bytes=9, metadata={"old": "o"})
-    state = request_facts.ObjectState(stored, is_dynamic=is_dynamic)
+    state = request_facts.ObjectState(stored, parts=parts)
     expected = ObjectFacts(True, "text/csv", size_bytes, {"new": "n"})
     assert request_facts.changed_facts(request.environ, state) == expected
     request.headers["Content-Type"] = "text/plain"
@@ -262,15 +264,15 @@ def test_object_lookup_is_pre_authorised() -> None:
 @pytest.mark.parametrize(
     ("end", "headers", "expected"),
     [
-        (PATH.replace(ACCOUNT, "AUTH_b"), {}, [False]),
-        (PATH.replace(ACCOUNT, "AUTH_b"), {"X-Static-Large-Object": "True"}, [True]),
-        (PATH.replace(ACCOUNT, "AUTH_b"), {"X-Object-Manifest": "c/s"}, [True]),
+        (PATH.replace(ACCOUNT, "AUTH_b"), {}, [Parts.NONE]),
+        (PATH.replace(ACCOUNT, "AUTH_b"), {"X-Static-Large-Object": "True"}, [Parts.NAMED]),
+        (PATH.replace(ACCOUNT, "AUTH_b"), {"X-Object-Manifest": "c/s"}, [Parts.LISTED]),
         (PATH + "2", {}, []),
     ],
 )
 @pytest.mark.parametrize("may_see", [True, False])
 def test_an_object_of_another_account_has_facts_if_the_caller_may_see_it(
-    end: str, headers: dict[str, str], expected: list[bool], may_see: bool
+    end: str, headers: dict[str, str], expected: list[Parts], may_see: bool
 ) -> None:
     swift = FakeSwift()
     swift.hooks["HEAD", PATH] = lambda request: Response(
@@ -278,9 +280,9 @@ def test_an_object_of_another_account_has_facts_if_the_caller_may_see_it(
     )
     asked = []
 
-    def shows(read: SwiftPath, is_large: bool) -> bool:
+    def shows(read: SwiftPath, parts: Parts) -> bool:
         assert read.path == end + "?"
-        asked.append(is_large)
+        asked.append(parts)
         return may_see
 
     found = request_facts.look_up_object(swift, Request.blank(PATH).environ, PATH + "?", shows)

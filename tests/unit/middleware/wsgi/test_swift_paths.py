@@ -19,6 +19,7 @@ from storlet_middleware.wsgi.swift_paths import (
     origins_of_listing,
     parse_path,
     parse_url,
+    version_of,
     versioned_object,
 )
 from tests.unit.middleware.rules_pipeline import OnePathRule
@@ -119,6 +120,13 @@ def test_a_hidden_version_belongs_to_its_object(version_id: str) -> None:
     assert list(origins_of_listing(hidden.sibling(hidden.container, None), "")) == [
         HERE.sibling("c", None)
     ]
+
+
+def test_a_version_is_at_its_hidden_path() -> None:
+    version_id = "1640995200.00000"
+    assert version_of(HERE, version_id) == HERE.sibling(*hidden_version("c", "o", version_id))
+    for place, no_version in ((HERE, ""), (HERE, "null"), (HERE.sibling("c", None), version_id)):
+        assert version_of(place, no_version) == place
 
 
 def test_paths_that_are_no_version_belong_to_no_object() -> None:
