@@ -145,17 +145,21 @@ def _row(record: Mapping[str, Any], *, is_whole: bool = False) -> dict[str, Any]
 
     :param is_whole: a long message is not cut: for programs.
     """
-    storlets = " | ".join(each["name"] for each in record.get("storlets", ()))
     message = " ".join(str(record.get("message", "")).split())
     columns = columns_of(sys.stdout)
     most = max(_LEAST, columns - len("  ...")) if columns else _MESSAGE
     is_long = len(message) > most and not is_whole
     return {
         **record,
-        "storlet": storlets,
+        "storlet": storlets_of(record),
         "outcome": record.get("code") or record.get("outcome"),
         "message": message[:most] + "..." if is_long else message,
     }
+
+
+def storlets_of(record: Mapping[str, Any]) -> str:
+    """The storlets of a run, in their order."""
+    return " | ".join(each["name"] for each in record.get("storlets", ()))
 
 
 def _widths(records: Sequence[Mapping[str, Any]]) -> dict[str, int]:

@@ -23,7 +23,7 @@ from storlet_client.cli.invoke import LOG_COLUMNS, log_rows
 from storlet_client.cli.main import cli
 from storlet_client.cli.output import zoned
 from storlet_client.cli.progress import ended
-from storlet_client.cli.runs import selection_of
+from storlet_client.cli.runs import selection_of, storlets_of
 from storlet_client.errors import StorletsError
 from storlet_client.openstack.arguments import add, command_of, positive, words_of
 from storlet_client.overview import ALL_COLUMNS
@@ -124,7 +124,7 @@ class ListGrants(_List):
 class ListRuns(_List):
     """List recorded runs, newest first"""
 
-    columns = ("id", "time", "code", "object", "message")
+    columns = ("id", "time", "storlet", "code", "object", "message")
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
@@ -140,7 +140,8 @@ class ListRuns(_List):
 
     def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
         selection = selection_of(given.name, {**vars(given), "follow": False})
-        return storlets.invocations(**selection, most=given.limit)
+        records = storlets.invocations(**selection, most=given.limit)
+        return [{**record, "storlet": storlets_of(record)} for record in records]
 
 
 class ListLogs(_List):

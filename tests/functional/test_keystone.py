@@ -168,6 +168,7 @@ def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     openstack("grant", "delete", "samples", "someone", "csv_filter.py")
     assert json.loads(openstack("grant", "list", "samples", "-f", "json")) == []
     assert json.loads(openstack("run", "list", "--since", "1m", "-f", "json")) == []
+    assert '"Storlet"' in openstack("run", "list", "-f", "csv")
     assert json.loads(openstack("info", "show", "-f", "json"))["storlet_container"] == "storlet"
     library = json.loads(openstack("library", "list", "-f", "json"))
     assert "std:grep" in {row["Name"] for row in library}

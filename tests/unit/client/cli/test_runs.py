@@ -196,3 +196,8 @@ def test_lines_of_running_storlets_are_followed(server: Server, command: Command
     assert "lines" in query(server)
     assert command("logs", "a.py", "--follow", "--failed").code == 4
     assert "lines" not in query(server)
+
+
+def test_the_storlets_of_a_pipeline_are_in_their_order() -> None:
+    assert runs.storlets_of({"storlets": [{"name": "a.py"}, {"name": "b"}]}) == "a.py | b"
+    assert not runs.storlets_of({"id": "tx1-1"})  # a rule has chosen them
