@@ -730,6 +730,18 @@ def test_faults_of_json(data: bytes, query: str, expected: str) -> None:
     assert code(data, query, LINES) == expected
 
 
+@pytest.mark.parametrize("header", ["NONE", "USE", "IGNORE"])
+def test_a_first_record_of_csv_has_at_most_one_mib(header: str) -> None:
+    """The engine has all of a longer one in memory: 100 MiB of it are over the limit."""
+    record = b"x" * (1 << 20)
+    count = "SELECT COUNT(*) FROM S3Object"
+    source = {"header": header}
+    for data in (record + b"x\n1\n", record + b"x" * (9 << 20)):
+        assert code(data, count, source) == "OverMaxRecordSize"
+    for data in (b"a\n" + record[:-1] + b"\n1\n", record[:-1] + b"\n1\n", record[:-1]):
+        assert run(data, count, source)[-1][0] != "E"
+
+
 @pytest.mark.parametrize(
     "data", [b"\xff\xfe,1\n", b"a,b\x00c\n", b'"a,1\n', b"x" * (2 << 20), b"," * 20_000 + b"\n"]
 )

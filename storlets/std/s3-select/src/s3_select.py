@@ -90,7 +90,9 @@ class _Run:
                 source = select_streams.LineFeeds(source, form)
             if form.header != "NONE" and request.start == 0:
                 source = select_streams.Headed(source)
-        head, encoding = select_streams.head_of(source, select_tables.HEAD_BYTES), Encoding()
+        # One byte more: an object of this size is complete.
+        head = select_streams.head_of(source, select_tables.HEAD_BYTES + 1)
+        encoding = Encoding()
         encoding.check(head)
         if isinstance(form, JsonInput) and len(head) == 1:
             # To the engine an object of JSON lines of one byte is empty.

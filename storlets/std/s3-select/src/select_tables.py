@@ -104,7 +104,11 @@ def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str
     first: list[str] = []
     width = 1
     line_end = b"\r" if form.record == "\r" else b"\n"
-    whole = head if len(head) < HEAD_BYTES else head[: head.rfind(line_end) + 1]
+    is_all = len(head) <= HEAD_BYTES
+    if not is_all and line_end not in head[: MOST_RECORD_BYTES + 1]:
+        # The engine would take it into memory first.
+        raise SelectError("OverMaxRecordSize", "a record has more than 1 MiB")
+    whole = head if is_all else head[: head.rfind(line_end, 0, HEAD_BYTES + 1) + 1]
     lines = _Lines(whole)
     for record in _records(form, lines):
         if has_header and not first and form.record != "\r" and lines.last.endswith("\r"):
