@@ -159,7 +159,7 @@ class StorletRuns:
             parameters = {name: template.render(value, facts) for name, value in step.parameters}
         except template.MissingValue as missing:
             raise evaluation.refusal(
-                rule.name if rule else "", f"a parameter of the rule needs {missing}"
+                rule.name if rule else "", f"in a parameter of the rule, {missing}"
             ) from None
         here = ObjectPath(subject.container or "", subject.name or "")
         there = (

@@ -95,7 +95,9 @@ def test_a_parameter_without_a_value_refuses_the_request(ruled: Ruled) -> None:
     )
     answer = ruled.get()
     assert_closed(answer)
-    assert b"a parameter of the rule needs" in answer.data
+    assert (
+        b"in a parameter of the rule, {metadata.none} has no value in this request" in answer.data
+    )
 
 
 def test_the_clients_storlet_runs_after_those_of_a_rule_that_permits_it(
