@@ -53,7 +53,12 @@ def from_engine(text: str, parsing: str = "") -> SelectError:
         )
     if "memory" in lowered and "needs more" in lowered:
         return SelectError("ExternalEvalException", "the query needs more memory than it may have")
-    if "not in timestamp range" in lowered or "out of range" in lowered or "overflow" in lowered or "could not be cast" in lowered:
+    if (
+        "not in timestamp range" in lowered
+        or "out of range" in lowered
+        or "overflow" in lowered
+        or "could not be cast" in lowered
+    ):
         return SelectError("IntegerOverflow", f"a number is out of range: {text}")
     return SelectError(parsing, text) if parsing else _of_reader(text, lowered)
 

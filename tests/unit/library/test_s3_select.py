@@ -743,6 +743,26 @@ def test_a_first_record_of_csv_has_at_most_one_mib(header: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("source", "line", "end"),
+    [
+        (CSV, b"%d,x", b"\n"),
+        ({"header": "NONE", "record": "\r"}, b"%d,x", b"\r"),
+        ({"header": "NONE", "other_record": "|", "comment": ""}, b"%d,x", b"|"),
+        (LINES, b'{"_1": "%d"}', b"\n"),
+    ],
+)
+@pytest.mark.parametrize("where", ["", " WHERE s._1 = 'zz'"])
+def test_a_late_record_that_is_too_long(
+    source: dict[str, Any], line: bytes, end: bytes, where: str
+) -> None:
+    data = b"".join(line % number + end for number in range(200_000))
+    query = f"SELECT COUNT(*) FROM S3Object s{where}"  # noqa: S608 - of constants
+    assert result(data, query, source) == ("0\n" if where else "200000\n")
+    long = line.replace(b"%d", b"y" * (3 << 20))
+    assert code(data + long + end, query, source) == "OverMaxRecordSize"
+
+
+@pytest.mark.parametrize(
     "data", [b"\xff\xfe,1\n", b"a,b\x00c\n", b'"a,1\n', b"x" * (2 << 20), b"," * 20_000 + b"\n"]
 )
 def test_hostile_objects_end_in_one_error_or_in_all_their_data(data: bytes) -> None:

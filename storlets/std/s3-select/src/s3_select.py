@@ -84,6 +84,9 @@ class _Run:
         if isinstance(form, CsvInput) and form.other_record:
             source = select_streams.OtherRecords(source, form.other_record)
         source = select_streams.Ranged(source, request.start, request.end)
+        if isinstance(form, CsvInput) or form.type == "LINES":
+            is_by_cr = isinstance(form, CsvInput) and form.record == "\r"
+            source = select_streams.ShortLines(source, b"\r" if is_by_cr else b"\n")
         if isinstance(form, CsvInput):
             source = select_streams.CsvText(source, form)
             if form.record != "\r":
