@@ -24,6 +24,8 @@ class Image:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         request = request_of(params)
+        # Before the object is looked at: without the library, that is the reason.
+        library()
         # The library logs what is wrong in a TIFF's JPEG data, also while it computes a turn.
         with DamageLog() as damage:
             change(request, Reader(in_files[0]), out_files[0], damage)
