@@ -19,6 +19,7 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -334,11 +335,11 @@ class InputFile(InputPipe):
 
     def open(self, folder: Path) -> int:
         """The file, open for reading only."""
-        path = folder / "input"
-        path.write_bytes(self.data)
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        path.unlink()
-        return fd
+        # Modules that run at the same time may use the same folder.
+        with tempfile.NamedTemporaryFile(dir=folder) as file:
+            file.write(self.data)
+            file.flush()
+            return os.open(file.name, os.O_RDONLY | os.O_CLOEXEC)
 
 
 @dataclass(frozen=True)
