@@ -9,7 +9,8 @@ from pathlib import Path
 from tests.support.cluster import CHECKOUT
 from tests.support.waiting import retry_until
 
-#: Runs a command, prints the folder of its files, and waits to be killed.
+#: Runs a command, prints the folder of its files, and waits to be killed, which the test does as
+#: soon as it has read the folder.
 SESSION = """
 import sys, time
 from pathlib import Path

@@ -8,11 +8,19 @@ from typing import Any
 import record_output
 import sql_run
 from sql_check import TABLE
-from sql_engine import Engine, identifier
+from sql_engine import OBJECT, Engine, identifier
 from sql_pipes import Feeder, Pipes
 from table_outputs import select_for
 
 RECORDS = "records"
+
+
+class ConvertEngine(Engine):
+    """There is no query of a user."""
+
+    storlet = "std:convert"
+    subject = OBJECT
+    advice = ""
 
 
 def columns_of(engine: Engine) -> list[tuple[str, str]]:

@@ -22,6 +22,10 @@ _BSD = re.compile(r"(\\?)([A-Za-z0-9-]+) ?\((.+)\) ?= ([0-9a-fA-F]+)")
 _OF_BAGIT = re.compile("%(0[ad]|25)", re.IGNORECASE)
 _OF_GNU = re.compile(r"\\([nr\\])")
 _GNU = {"n": "\n", "r": "\r", "\\": "\\"}
+#: Each algorithm of manifests with the number of hexadecimal digits of its digest.
+DIGITS = {
+    "md5": 32, "sha1": 40, "sha256": 64, "sha512": 128, "blake2b": 128, "blake3": 64,
+}  # fmt: skip
 #: The usual algorithm for a number of digits, where nothing names another one.
 _USUAL = {32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"}
 

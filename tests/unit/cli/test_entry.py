@@ -31,7 +31,8 @@ def test_the_package_of_users_has_the_whole_command(
     assert entry.main() == (2 if is_installed else 1)
 
 
-#: A library that interrupts the process that imports it, as Ctrl-C does.
+#: A library that interrupts the process that imports it, as Ctrl-C does.  The signal ends the
+#: sleep at once: without it, the exit code would be that of an import that continues.
 INTERRUPT = "import os, signal, time; os.kill(os.getpid(), signal.SIGINT); time.sleep(10)"
 
 

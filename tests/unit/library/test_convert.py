@@ -394,7 +394,7 @@ def test_messages_name_the_storlet_and_no_query(monkeypatch: pytest.MonkeyPatch)
     late = failure(b"a,b\n" + b"1,2\n" * 3000 + b"3\n", output="csv")
     assert late.startswith("the object: ")
     assert "query" not in late
-    monkeypatch.setitem(STORLET.module.Engine.__init__.__globals__, "duckdb", None)
+    monkeypatch.setitem(STORLET.module.ConvertEngine.__init__.__globals__, "duckdb", None)
     assert failure(b"a\n1\n", output="csv").startswith("std:convert needs the Python package")
 
 

@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.unit.library.parquet_objects import WIDE_DECIMAL
-from tests.unit.library.support import LibraryStorlet
+from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET, BACK = LibraryStorlet("convert-parquet"), LibraryStorlet("convert")
-ERROR: Any = STORLET.module.Engine.rows.__globals__["SqlError"]
+ERROR: Any = shared("sql_check").SqlError
 ROWS = st.lists(
     st.tuples(
         st.integers(-(2**31), 2**31 - 1),

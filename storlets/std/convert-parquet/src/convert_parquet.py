@@ -14,16 +14,13 @@ import parquet_object
 import sql_run
 from engine_file import PATH
 from sql_check import SqlError
-from sql_engine import OBJECT, Engine
 from sql_pipes import opened_pipes
 
 
-class ConvertEngine(Engine):
-    """There is no query of a user."""
+class ParquetEngine(converted.ConvertEngine):
+    """The engine of this storlet."""
 
     storlet = "std:convert-parquet"
-    subject = OBJECT
-    advice = ""
 
 
 class ConvertParquet:
@@ -39,7 +36,7 @@ class ConvertParquet:
             # The engine seeks and reads in two calls, between which another thread could seek.
             few = params["output"] == sql_run.ARROW
             engine = stack.enter_context(
-                ConvertEngine(int(params["memory-mib"]), most_threads=1, few_rows_wait=few)
+                ParquetEngine(int(params["memory-mib"]), most_threads=1, few_rows_wait=few)
             )
             pipes = stack.enter_context(opened_pipes("output"))
             parquet_object.register(engine, in_files[0])

@@ -19,21 +19,13 @@ import record_input
 import sql_input
 import sql_run
 from column_types import types_of
-from converted import RECORDS
+from converted import RECORDS, ConvertEngine
 from json_documents import AsLines, path_of
 from line_check import Checked
 from packed import Unpacked
 from sql_check import TABLE, SqlError
-from sql_engine import OBJECT, Engine, identifier
+from sql_engine import identifier
 from sql_pipes import Sample, opened_pipes
-
-
-class ConvertEngine(Engine):
-    """There is no query of a user."""
-
-    storlet = "std:convert"
-    subject = OBJECT
-    advice = ""
 
 
 class Convert:

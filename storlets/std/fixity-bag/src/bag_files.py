@@ -11,12 +11,9 @@ import re
 from typing import Any
 
 import digest_manifest
+from digest_manifest import DIGITS
 from parameters import shown
 
-#: Each algorithm of manifests with the number of hexadecimal digits of its digest.
-DIGITS = {
-    "md5": 32, "sha1": 40, "sha256": 64, "sha512": 128, "blake2b": 128, "blake3": 64,
-}  # fmt: skip
 #: Other names of the same algorithms in names of manifests.
 ALIASES = {"blake2b512": "blake2b"}
 MOST_TAG_BYTES = 1 << 20

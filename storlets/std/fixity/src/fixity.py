@@ -22,10 +22,7 @@ import packages
 BLOCK_BYTES = 1 << 20
 HASHES = ("md5", "sha1", "sha256", "sha512", "blake2b")
 #: Each algorithm with the number of hexadecimal digits of its digest.
-DIGITS = {
-    "md5": 32, "sha1": 40, "sha256": 64, "sha512": 128, "blake2b": 128, "blake3": 64, "crc32": 8,
-    "crc32c": 8,
-}  # fmt: skip
+DIGITS = {**digest_manifest.DIGITS, "crc32": 8, "crc32c": 8}
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 

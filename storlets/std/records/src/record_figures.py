@@ -72,18 +72,15 @@ class Total:
     def value(self) -> Any:
         return math.fsum(self._parts) if self._is_float else self._whole
 
-    def mean(self) -> float | None:
-        if not self._count:
-            return None
-        total = sum(map(Fraction, self._parts), Fraction(self._whole))
-        return float(total / self._count)
-
 
 class Mean(Total):
     """The sum divided by the number of values, rounded once."""
 
     def value(self) -> Any:
-        return self.mean()
+        if not self._count:
+            return None
+        total = sum(map(Fraction, self._parts), Fraction(self._whole))
+        return float(total / self._count)
 
 
 _KINDS: dict[str, Callable[[], Any]] = {
@@ -106,7 +103,6 @@ class Figures:
     def __init__(self, text: str, layout: Structure) -> None:
         self._layout = layout
         self._fields = {field.name: field for field in layout.fields}
-        self._at = 0
         #: Each figure by its name in the output, with the field that it is of.
         self._figures: dict[str, tuple[Field | None, Any]] = {}
         faults = [fault for part in text.split(",") if (fault := self._begin(part.strip()))]
