@@ -9,9 +9,9 @@ workers share its limits, so their number is limited by them.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 from storlet_daemon.protocol.messages import Load
+from storlet_daemon.protocol.values import dataclass
 
 SHARE = 0.8
 """The part of the sandbox's limits for workers at their start; storlets use the rest."""

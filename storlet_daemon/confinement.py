@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass
 
 from storlet_daemon import homes, kernel, landlock
+from storlet_daemon.protocol.values import dataclass
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ import signal
 import socket
 import struct
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+
+from storlet_daemon.protocol.values import dataclass
 
 _PR_SET_DUMPABLE = 4
 _PR_SET_NAME = 15

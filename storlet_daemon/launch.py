@@ -19,13 +19,13 @@ import os
 import socket
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import NoReturn
 
 from storlet_daemon import kernel
 from storlet_daemon.confinement import Confinement
 from storlet_daemon.protocol.descriptors import close_quietly, sealed_memory
 from storlet_daemon.protocol.messages import Resources
+from storlet_daemon.protocol.values import dataclass
 from storlet_daemon.runtimes.language import CHANNEL, LISTENING, Start
 
 OUTPUT_MAX = 64 * 1024

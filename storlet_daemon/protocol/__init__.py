@@ -8,6 +8,8 @@
     ownership of descriptors, and how it is passed on
 ``redaction``
     removes the values of secrets from texts and data about a run
+``values``
+    ``dataclass``, which compiles no code for each class
 
 Typical use, the filter's side::
 

@@ -14,7 +14,6 @@ import array
 import json
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from storlet_daemon.protocol import messages
@@ -48,12 +47,14 @@ _ENCODER = json.JSONEncoder(
 )
 
 
-@dataclass(frozen=True)
 class Received:
     """One record: its raw JSON object, and its descriptors, which the holder of this value owns."""
 
-    fields: Mapping[str, Any]
-    descriptors: Descriptors
+    __slots__ = ("descriptors", "fields")
+
+    def __init__(self, fields: Mapping[str, Any], descriptors: Descriptors) -> None:
+        self.fields = fields
+        self.descriptors = descriptors
 
     def message(self, kinds: messages.Kinds) -> Any:
         """The typed message, one of ``kinds``.

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import NoReturn, Protocol
 
 from storlet_daemon.budget import Cost
 from storlet_daemon.protocol.messages import Load, Resources
+from storlet_daemon.protocol.values import dataclass
 
 LISTENING = 3
 CHANNEL = 4

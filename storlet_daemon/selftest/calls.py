@@ -15,8 +15,8 @@ import os
 import signal
 import socket
 from collections.abc import Callable
-from dataclasses import dataclass
 
+from storlet_daemon.protocol.values import dataclass
 from storlet_daemon.selftest.model import Facts, SelfTest, own_folder
 
 REFUSALS = frozenset({errno.EPERM, errno.ENOSYS, errno.EACCES})

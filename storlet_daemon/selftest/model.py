@@ -6,9 +6,10 @@ import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from storlet_daemon.protocol.messages import Resources
+from storlet_daemon.protocol.values import dataclass
 
 SCRATCH = "/tmp"  # noqa: S108  the sandbox's own
 HOMES = "/homes"

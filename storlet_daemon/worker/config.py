@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from storlet_daemon.protocol.values import dataclass
 
 BUNDLE_SUFFIX = ".storlet"
 """End of ``file`` of a bundle: its code is unpacked in the folder, and no file has the name."""

@@ -11,13 +11,14 @@ import signal
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from storlet_daemon import kernel
 from storlet_daemon.confinement import Confinement
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.poller import Poller
 from storlet_daemon.protocol import messages
+from storlet_daemon.protocol.values import dataclass
 from storlet_daemon.runtimes.language import ImagePaths, Runtime
 from storlet_daemon.worker_group.worker_process import State, WorkerProcess
 

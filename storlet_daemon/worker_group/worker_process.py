@@ -6,9 +6,10 @@ import enum
 import math
 import socket
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from storlet_daemon.idle import Meter
+from storlet_daemon.protocol.values import dataclass
 
 
 class State(enum.Enum):

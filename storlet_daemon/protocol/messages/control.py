@@ -1,11 +1,10 @@
 """Commands of the node daemon and reports of a supervisor (``PROTOCOL.rst``, section 4)."""
 
-# ruff: noqa: RUF009  wire is dataclasses.field with a reader: a description, not a value
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from storlet_daemon.protocol.values import dataclass
 
 from .fields import (
     Kinds,

@@ -10,8 +10,9 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar, TypeVar
+
+from storlet_daemon.protocol.values import dataclass
 
 VERSION = 1
 MESSAGE_MAX = 65536

@@ -1,12 +1,11 @@
 """One invocation: filter, worker and supervisor (``PROTOCOL.rst``, section 2)."""
 
-# ruff: noqa: RUF009  wire is dataclasses.field with a reader: a description, not a value
-
 from __future__ import annotations
 
 import binascii
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from storlet_daemon.protocol.values import dataclass
 
 from .fields import (
     Kinds,

@@ -1,12 +1,11 @@
 """Requests of the filter and answers of the node daemon (``PROTOCOL.rst``, section 5)."""
 
-# ruff: noqa: RUF009  wire is dataclasses.field with a reader: a description, not a value
-
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
+
+from storlet_daemon.protocol.values import dataclass
 
 from .control import Group, Resources
 from .fields import (

@@ -1,12 +1,11 @@
 """Requests of a running storlet to the store: worker and filter (``PROTOCOL.rst``, section 2.1)."""
 
-# ruff: noqa: RUF009  wire is dataclasses.field with a reader: a description, not a value
-
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
+
+from storlet_daemon.protocol.values import dataclass
 
 from .fields import (
     Kinds,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from storlet_daemon.protocol.values import dataclass
 
 from .fields import Kinds, Message, kinds_of, read_flag, read_text, wire
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.messages import Input, Invoke, Output, fields
+from storlet_daemon.protocol.values import dataclass
 from tests.unit.daemon.protocol.messages.parsing import faults_of
 
 
@@ -119,7 +119,7 @@ class Sample(fields.Message):
     TYPE = "sample"
     DESCRIPTORS = 2
 
-    inner: Inner = fields.wire(fields.record(Inner))  # noqa: RUF009  a description, not a value
+    inner: Inner = fields.wire(fields.record(Inner))
     more: Sequence[Inner] = fields.wire(fields.each(fields.record(Inner)), default=())
     note: str | None = fields.wire(fields.read_text, default=None)
 
