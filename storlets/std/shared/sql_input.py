@@ -22,6 +22,7 @@ import sql_types
 from byte_search import Search
 from object_stream import Inlet
 from parameters import is_true, shown
+from short_lines import ShortLines
 from sql_check import SqlError
 from sql_engine import Engine, identifier, literal
 from sql_keys import Keys
@@ -115,6 +116,19 @@ def head_of(source: Any) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
+
+
+def line_too_long() -> SqlError:
+    """The error of a line that is longer than a row may be."""
+    return SqlError(f"a line has more than {MOST_LINE_BYTES} bytes")
+
+
+def short_lines(source: Any, head: bytes) -> ShortLines:
+    """The rest of a CSV, which fails at a line that is too long.
+
+    :param head: the bytes before those of ``source``.
+    """
+    return ShortLines(source, line_too_long, head=head)
 
 
 def first_line(head: bytes) -> bytes:

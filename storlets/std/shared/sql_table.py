@@ -159,6 +159,7 @@ class Table:
                 import line_feeds
 
                 source = line_feeds.ended(source, head, self._form, has_threads=has_threads)
+            source = sql_input.short_lines(source, head)
         return self._inlet.feeder(source, head, self._pipes)
 
     def _watched(self, query: str) -> Any:

@@ -74,6 +74,7 @@ class Convert:
                 source = Checked(source, head, kinds)
             elif form == "csv":
                 source = line_feeds.ended(source, head, lines, has_threads=formed.has_threads)
+                source = sql_input.short_lines(source, head)
             feeder = inlet.feeder(source, head, pipes)
             converted.write(engine, columns, params, pipes, feeder, out_files[0])
 

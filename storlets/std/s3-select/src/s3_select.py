@@ -27,6 +27,7 @@ from select_request import CsvInput, JsonInput, ParquetInput, Request, request_o
 from select_schema import TABLE
 from select_streams import MOST_RECORD_BYTES, Encoding, Stream, Utf8
 from select_tables import CsvTable, JsonTable
+from short_lines import ShortLines
 from sql_engine import Engine, identifier
 from sql_pipes import opened_pipes
 
@@ -86,7 +87,8 @@ class _Run:
         source = select_streams.Ranged(source, request.start, request.end)
         if isinstance(form, CsvInput) or form.type == "LINES":
             is_by_cr = isinstance(form, CsvInput) and form.record == "\r"
-            source = select_streams.ShortLines(source, b"\r" if is_by_cr else b"\n")
+            line_end = b"\r" if is_by_cr else b"\n"
+            source = ShortLines(source, select_streams.too_long, line_end=line_end)
         if isinstance(form, CsvInput):
             source = select_streams.CsvText(source, form)
             if form.record != "\r":

@@ -19,10 +19,9 @@ from contextlib import ExitStack
 import engine_file
 import select_run
 from object_stream import Inlet
-from select_errors import SelectError
 from select_output import Statement
 from select_request import CsvInput
-from select_streams import BLOCK_BYTES, MOST_RECORD_BYTES, Stream
+from select_streams import BLOCK_BYTES, MOST_RECORD_BYTES, Stream, too_long
 from sql_engine import Engine
 
 PART_BYTES = 4 << 20
@@ -67,7 +66,7 @@ class Records:
                 self._rest = block[cut:]
                 return b"".join([*blocks, block[:cut]])
             if size > PART_BYTES + 2 * MOST_RECORD_BYTES:
-                raise _too_long()
+                raise too_long()
             blocks.append(block)
         return b"".join(blocks)
 
@@ -100,7 +99,7 @@ class Records:
         while found >= 0 and self._is_quoted(head, found):
             found = head.find(self._line_end, head.index(self._quote, found))
         if found < 0 and len(head) >= MOST_RECORD_BYTES:
-            raise _too_long()
+            raise too_long()
         if found < 0:
             return len(head)
         return len(head) - len(head[found:].lstrip(self._line_end))
@@ -108,10 +107,6 @@ class Records:
     def _is_quoted(self, text: bytes, at: int) -> bool:
         """Whether a place is within a quoted field.  A quote within one is doubled."""
         return bool(self._quote) and text.count(self._quote, 0, at) % 2 == 1
-
-
-def _too_long() -> SelectError:
-    return SelectError("OverMaxRecordSize", "a record has more than 1 MiB")
 
 
 class Parts:

@@ -15,6 +15,11 @@ BLOCK_BYTES = 256 * 1024
 MOST_RECORD_BYTES = 1 << 20
 
 
+def too_long() -> SelectError:
+    """The error of a record that is too long."""
+    return SelectError("OverMaxRecordSize", "a record has more than 1 MiB")
+
+
 class Stream(Protocol):
     """A file that is read from its begin to its end."""
 
@@ -105,29 +110,6 @@ class OtherRecords:
         return data.translate(self._table)
 
 
-class ShortLines:
-    """The bytes of ``source``, which fails at a line that is longer than a record may be.
-
-    The engine keeps such a line in memory before it finds that out.
-    """
-
-    def __init__(self, source: Stream, line_end: bytes) -> None:
-        self._source = source
-        self._line_end = line_end
-        #: Bytes since the last line end.
-        self._length = 0
-
-    def read(self, size: int) -> bytes:
-        data = self._source.read(size)
-        first = data.find(self._line_end)
-        self._length += len(data) if first < 0 else first
-        if self._length > MOST_RECORD_BYTES:
-            raise SelectError("OverMaxRecordSize", "a record has more than 1 MiB")
-        if first >= 0:
-            self._length = len(data) - data.rfind(self._line_end) - 1
-        return data
-
-
 class CsvText:
     """CSV without comments, in which each quote has its place.
 
@@ -190,7 +172,7 @@ class CsvText:
         self._before = text[at - 1 : at]
         self._rest = text[at:]
         if len(self._rest) > MOST_RECORD_BYTES:
-            raise SelectError("OverMaxRecordSize", "a record has more than 1 MiB")
+            raise too_long()
         return b"".join(kept)
 
     def _is_plain(self, block: bytes) -> bool:

@@ -12,7 +12,7 @@ from object_stream import Inlet
 from select_errors import SelectError, quoted
 from select_request import CsvInput, JsonInput
 from select_schema import LF, CsvSchema, JsonSchema, Schema
-from select_streams import MOST_RECORD_BYTES
+from select_streams import MOST_RECORD_BYTES, too_long
 
 #: The number of columns comes from this much.
 HEAD_BYTES = 1 << 20
@@ -107,7 +107,7 @@ def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str
     is_all = len(head) <= HEAD_BYTES
     if not is_all and line_end not in head[: MOST_RECORD_BYTES + 1]:
         # The engine would take it into memory first.
-        raise SelectError("OverMaxRecordSize", "a record has more than 1 MiB")
+        raise too_long()
     whole = head if is_all else head[: head.rfind(line_end, 0, HEAD_BYTES + 1) + 1]
     lines = _Lines(whole)
     for record in _records(form, lines):

@@ -15,7 +15,7 @@ from typing import Any
 from line_feeds import QuotePlaces
 from parameters import shown
 from sql_check import SqlError
-from sql_input import MOST_LINE_BYTES, Format
+from sql_input import MOST_LINE_BYTES, Format, line_too_long
 
 #: The bound of a row is that of the engine, which may count its end.
 SLACK_BYTES = 4096
@@ -72,7 +72,7 @@ class Quotes:
             self._require(self._rest + lines + line_end)
             self._rest = rest
         if len(self._rest) > MOST_LINE_BYTES:
-            raise SqlError(f"a line has more than {MOST_LINE_BYTES} bytes")
+            raise line_too_long()
 
     def end(self) -> None:
         """Check the last line, which has no end.

@@ -1,0 +1,1 @@
+../../shared/short_lines.py
