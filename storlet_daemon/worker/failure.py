@@ -5,9 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import resource
+import sys
 
 from storlet_daemon import author
-from storlet_daemon.author import failure_text, services
+from storlet_daemon.author import failure_text
 from storlet_daemon.control_groups import ControlGroup, Counter
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.redaction import Redaction
@@ -24,10 +25,6 @@ _CHILD_ERRORS = (
 """Exceptions that a killed child process causes; by name, because few storlets import them."""
 _CAUSES_MAX = 16
 _NOTHING_HIDDEN = Redaction(())
-_LIMITS = (
-    (author.MetadataTooLargeError, messages.LIMIT_METADATA),
-    (services.LimitExceeded, messages.LIMIT_SERVICES),
-)
 
 
 class LimitClassifier:
@@ -50,9 +47,9 @@ class LimitClassifier:
         causes = _causes(error)
         if any(isinstance(cause, MemoryError) for cause in causes):
             return messages.LIMIT_MEMORY, ""
-        for kind, code in _LIMITS:
-            if isinstance(error, kind):
-                return code, ""
+        named = _named_limit(error)
+        if named is not None:
+            return named, ""
         # Programs report a killed child in any way, or not at all.
         had_child = self._reaped != _work_of_reaped_children() or has_children()
         if (had_child or any(map(_is_child_error, causes))) and self._kills.has_grown():
@@ -83,6 +80,17 @@ def _causes(error: BaseException) -> list[BaseException]:
             causes.append(cause)
             todo += [cause.__cause__, cause.__context__]
     return causes
+
+
+def _named_limit(error: BaseException) -> str | None:
+    """The code of a limit that has an exception of its own."""
+    if isinstance(error, author.MetadataTooLargeError):
+        return messages.LIMIT_METADATA
+    # Loaded on first use: without the module there is no such exception.
+    services = sys.modules.get("storlet_daemon.author.services")
+    if services is not None and isinstance(error, services.LimitExceeded):
+        return messages.LIMIT_SERVICES
+    return None
 
 
 def _is_disk_full(error: BaseException) -> bool:

@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from storlet_daemon import author
-from storlet_daemon.author import services
 from storlet_daemon.worker.config import BUNDLE_LIBRARY, BUNDLE_SUFFIX, WorkerConfig
+from storlet_daemon.worker.offer import offer
 
 StorletClass = Callable[[author.StorletLogger], Any]
 """The author's class as the worker uses it: called with a logger, it returns a callable."""
@@ -36,7 +36,7 @@ def load_class(config: WorkerConfig) -> StorletClass:
     is_bundle = config.file.endswith(BUNDLE_SUFFIX)
     own = [path, os.path.join(path, BUNDLE_LIBRARY)] if is_bundle else [path]
     sys.path[:] = [*own, *(each for each in sys.path if each not in (path, _PACKAGE_PARENT, ""))]
-    services.offer()
+    offer()
     module_name, _, class_name = config.main.rpartition(".")
     if not module_name:
         raise LoadError(f"the main class must be given as module.Class, not {config.main!r}")

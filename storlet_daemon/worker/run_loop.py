@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any, NoReturn
 
 from storlet_daemon import author, kernel
-from storlet_daemon.author import account_secrets, failure_text, services
+from storlet_daemon.author import account_secrets, failure_text
 from storlet_daemon.control_groups import ControlGroup
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.descriptors import Descriptors
@@ -259,7 +259,7 @@ class _Worker:
             self._stdio.begin(log)
             account_secrets.begin(secrets)
             if streams.services is not None:
-                services.begin(streams.services)
+                streams.services.begin()
             parameters = {
                 **streams.invoke.parameters,
                 "storlet_execution_path": config.execution_path,
@@ -280,9 +280,8 @@ class _Worker:
             failures.log_error(log, config.main, done.traceback or "")
             return done
         finally:
-            # Not for every run: the files of services are in sets of weak references.
             if streams.services is not None:
-                services.end()
+                streams.services.end()
             account_secrets.end()
             streams.abandon()
             self._stdio.end()

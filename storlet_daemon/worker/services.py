@@ -40,6 +40,15 @@ class ServiceChannel:
         self._answers: dict[int, deque[author.Answer | author.ServiceError]] = defaultdict(deque)
         self._ends: dict[int, deque[int | author.ServiceError]] = defaultdict(deque)
 
+    def begin(self) -> None:
+        """Begin a run: the author's functions use this channel."""
+        author.begin(self)
+
+    @staticmethod
+    def end() -> None:
+        """End the run: close the files that it left open."""
+        author.end()
+
     def ask(self, operation: str, fields: Mapping[str, Any]) -> author.Answer:
         """The answer to one request; raises :class:`author.ServiceError`."""
         kind = _KINDS[operation]

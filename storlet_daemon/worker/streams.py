@@ -5,13 +5,16 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from storlet_daemon import author, kernel
 from storlet_daemon.author import seekable
 from storlet_daemon.protocol import messages
 from storlet_daemon.protocol.descriptors import Descriptors
 from storlet_daemon.worker.process_state import FileId, file_of, files_in, has_children
-from storlet_daemon.worker.services import ServiceChannel
+
+if TYPE_CHECKING:
+    from storlet_daemon.worker.services import ServiceChannel
 
 METADATA_MAX = messages.MESSAGE_MAX - 1024
 """Bytes of metadata that fit into a message, beside everything else of it."""
@@ -67,6 +70,9 @@ class Streams:
         files = [file_of(os.fstat(fd)) for fd in given]
         self._donated.update(files)
         if invoke.services is not None:
+            # Few storlets have services, and the modules are large.
+            from storlet_daemon.worker.services import ServiceChannel  # noqa: PLC0415
+
             fd = self._descriptors.take(invoke.services.fd)
             self.services = ServiceChannel(fd, invoke.services.operations)
         metadata_max = min(invoke.limits.metadata_bytes or METADATA_MAX, METADATA_MAX)

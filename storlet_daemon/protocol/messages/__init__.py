@@ -96,32 +96,6 @@ from .invocation import (
     cut_middle,
     one_line,
 )
-from .services import (
-    PAGE_MAX,
-    SERVICE_REPLIES,
-    SERVICE_REQUESTS,
-    SERVICES,
-    CallStorlet,
-    CloseFile,
-    CopyObject,
-    Created,
-    CreateObject,
-    DeleteObject,
-    Described,
-    DiscardFile,
-    Facts,
-    Feeding,
-    ListContainer,
-    Opened,
-    OpenObject,
-    Performed,
-    ServiceFailed,
-    ServiceRequest,
-    SetMetadata,
-    Span,
-    StatObject,
-    StreamEnded,
-)
 from .worker_reports import WORKER_REPORTS, Begin, End, LoadFailed, Ready
 
 if TYPE_CHECKING:
@@ -141,16 +115,45 @@ if TYPE_CHECKING:
         SelfTest,
         Storlet,
     )
+    from .services import (
+        PAGE_MAX,
+        SERVICE_REPLIES,
+        SERVICE_REQUESTS,
+        SERVICES,
+        CallStorlet,
+        CloseFile,
+        CopyObject,
+        Created,
+        CreateObject,
+        DeleteObject,
+        Described,
+        DiscardFile,
+        Facts,
+        Feeding,
+        ListContainer,
+        Opened,
+        OpenObject,
+        Performed,
+        ServiceFailed,
+        ServiceRequest,
+        SetMetadata,
+        Span,
+        StatObject,
+        StreamEnded,
+    )
 else:
 
     def __getattr__(name: str) -> object:
-        """Import ``node`` on first use: a sandbox does not need it."""
+        """Import ``node`` and ``services`` on first use: most sandboxes need neither."""
         if name in __all__:
-            node = importlib.import_module(f"{__name__}.node")
-            value = globals()[name] = getattr(node, name)
+            later = (importlib.import_module(f"{__name__}.{each}") for each in _LATER)
+            module = next(module for module in later if hasattr(module, name))
+            value = globals()[name] = getattr(module, name)
             return value
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
+
+_LATER = ("services", "node")
 
 __all__ = [
     "CONTROL_COMMANDS",
