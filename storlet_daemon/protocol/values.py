@@ -12,6 +12,7 @@ decorator for the library's.  A class may inherit only from one that the same de
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,10 @@ else:
         return _complete(kind, frozen=frozen, eq=eq)
 
 
+_VALUES = "_values_of_fields"
+"""Attribute of a class: the result of ``_values_of``."""
+
+
 def _complete(kind: type, *, frozen: bool, eq: bool) -> type:
     if kind.__doc__ is None:
         kind.__doc__ = kind.__name__  # else the library makes one and imports ``inspect``
@@ -37,11 +42,17 @@ def _complete(kind: type, *, frozen: bool, eq: bool) -> type:
         methods["__init__"] = _initializer(dataclasses.fields(kind))
     if eq:
         methods |= {"__eq__": _equals, "__hash__": _hash if frozen else None}
+        methods[_VALUES] = _values_of(dataclasses.fields(kind))
     if frozen:
         methods |= {"__setattr__": _refuse_change, "__delattr__": _refuse_change}
     for name, method in methods.items():
         setattr(kind, name, method)
     return kind
+
+
+def _values_of(fields: tuple[dataclasses.Field[Any], ...]) -> Callable[[Any], Any]:
+    """A function that returns the values of an object with these fields, to compare and to hash."""
+    return operator.attrgetter(*(each.name for each in fields)) if fields else type
 
 
 def _initializer(fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., None]:
@@ -60,7 +71,8 @@ def _initializer(fields: tuple[dataclasses.Field[Any], ...]) -> Callable[..., No
             own.update(defaults)
         if values:
             own.update(zip(names, values))  # noqa: B905  new in 3.10; workers have older versions too
-            _check_positions(self, names, values, named)
+            if named or len(values) > len(names):
+                _check_positions(self, names, values, named)
         if named:
             own.update(named)
         if own.keys() != known:
@@ -99,18 +111,15 @@ def _repr(self: Any) -> str:
     return f"{type(self).__qualname__}({', '.join(values)})"
 
 
-def _values(self: Any) -> tuple[Any, ...]:
-    return tuple([getattr(self, each.name) for each in dataclasses.fields(self)])
-
-
 def _equals(self: Any, other: object) -> Any:
     if type(other) is not type(self):
         return NotImplemented
-    return _values(self) == _values(other)
+    values = getattr(type(self), _VALUES)
+    return values(self) == values(other)
 
 
 def _hash(self: Any) -> int:
-    return hash(_values(self))
+    return hash(getattr(type(self), _VALUES)(self))
 
 
 def _refuse_change(self: Any, name: str, *_: object) -> None:
