@@ -1,8 +1,8 @@
 """The package ``storlet``, from which authors import ``services`` and ``secrets``.
 
-``services`` is loaded on first use, because workers of most storlets never need its 0.4 MB. What it
-imports outside of this package is in memory before: afterwards the storlet's folder comes first on
-the import path.
+``services`` is loaded on first use, because workers of most storlets never need its 0.4 MB. Modules
+of the standard library that it imports are in memory before: afterwards the storlet's folder comes
+first on the import path.
 """
 
 from __future__ import annotations
