@@ -31,6 +31,7 @@ from storlet_middleware.proxy.completion import SUCCESS, Completion, Ending, Tim
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.placement import Reason
+from storlet_middleware.proxy.resolution import Resolution
 from storlet_middleware.proxy.run_secrets import used_by
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
@@ -77,9 +78,10 @@ class Merges:
             limits=values,
         )
         self._step = Step(self._request, run_id)
-        self._permissions = Permissions(proxy, context, [self._step], None)
-        self._is_owner = self._permissions.check_access()
-        self._permissions.resolve()
+        permissions = Permissions(proxy, context, [self._step])
+        self._is_owner = permissions.check_access()
+        self._resolution = Resolution(proxy, context, [self._step], permissions)
+        self._resolution.resolve()
         if self._step.storlet.services:
             raise BadRequest(
                 f"merge: {part.storlet} declares services, which a merge does not have"
@@ -108,7 +110,7 @@ class Merges:
         others = ProxyFetcher(self._proxy.app, self._environ, self._request.version)
         fetcher = LibraryFetcher(self._proxy.catalog.library, others)
         steps, times = [step], Times(monotonic())
-        execution = Execution(self._proxy.launcher, steps, fetcher, self._permissions.resolve_again)
+        execution = Execution(self._proxy.launcher, steps, fetcher, self._resolution.resolve_again)
         completion = Completion(self._proxy, self._recorded, step.id, steps, None, times)
         output, ending = Spool(self._budget), SUCCESS
         try:

@@ -8,6 +8,7 @@ In the order of their use by a run:
 ``placement``       proxy or object node, with the reason
 ``plan``            a rule's requirements of a run
 ``permissions``     checks that the caller may run the storlets and write the result
+``resolution``      resolves each storlet to one version, which the request must fit
 ``source``          the inputs: the source or the client's body, and extra resources
 ``caller_reads``    reads of objects, as the caller can read them from Swift
 ``openings``        the limits of opening inputs, by account

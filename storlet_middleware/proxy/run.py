@@ -2,7 +2,7 @@
 
 ::
 
-    permissions -> source, object_nodes -> execution
+    permissions -> resolution -> source, object_nodes -> execution
                 -> response (GET) or store (PUT, COPY) -> completion
 
 ``GET`` reads the source and answers with the result; ``PUT`` runs on the client's body and stores
@@ -41,6 +41,7 @@ from storlet_middleware.proxy.output_range import output_range_of
 from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.ranged_source import UnseekableInput
+from storlet_middleware.proxy.resolution import Resolution
 from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.run_headers import RunHeaders
@@ -112,7 +113,7 @@ class Run:
         self._plan = plan
         self._times = Times(monotonic())
         self.id = new_id(environ)
-        self._steps = steps_of(self.id, requests)
+        self._steps = steps_of(self.id, requests, plan)
         self._storlets: list[str] = list(map(_storlet_of, requests))
         self._wants_log = any(map(_wants_log_of, requests))
         self._completion = Completion(proxy, environ, self.id, self._steps, plan, self._times)
@@ -125,7 +126,8 @@ class Run:
             reads_source=request.source is not None,
             is_inner=is_inner(environ),
         )
-        self._permissions = Permissions(proxy, context, self._steps, plan)
+        self._permissions = Permissions(proxy, context, self._steps)
+        self._resolution = Resolution(proxy, context, self._steps, self._permissions)
         # Later steps of a client get no more than its first step lets out.
         own = plan.explicit_count if plan is not None else len(requests)
         storlets = self._storlets[: len(requests) - own + 1]
@@ -217,13 +219,13 @@ class Run:
 
     def _resolve(self) -> None:
         """Resolve each storlet to one version."""
-        self._permissions.resolve()
+        self._resolution.resolve()
         if self._range is not None:
             self._range.give(self._steps[0])
 
     def _resolve_again(self, step: Step) -> None:
         """Resolve a storlet again whose code was replaced meanwhile."""
-        self._permissions.resolve_again(step)
+        self._resolution.resolve_again(step)
         if self._range is not None:
             self._range.give(step)
         run_secrets.fetch(self._proxy.secrets, self._environ, step)

@@ -9,6 +9,7 @@ from storlet_middleware.admission.controller import Slot
 from storlet_middleware.engine.log_pieces import LogPiece, ignore
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import InternalError
+from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 
 
@@ -18,6 +19,8 @@ class Step:
 
     :param id: the invocation's.
     :param version: known after the permission checks.
+    :param plan: the requirements of the rule that requires the storlet; ``None`` if the client
+        requested it.
     :param keeps_log_tail: the record of the run has the end of its log if it fails.
     :param log_delay_seconds: see :class:`~storlet_middleware.engine.log_pieces.LogPieces`.
     :param tell: receives the log in pieces while the storlet runs.
@@ -31,6 +34,7 @@ class Step:
     request: StorletRequest
     id: str
     version: StorletVersion | None = None
+    plan: Plan | None = None
     keeps_log_tail: bool = False
     log_delay_seconds: float | None = None
     tell: Callable[[LogPiece], None] = ignore
@@ -53,12 +57,20 @@ class Step:
             slot.release()
 
 
-def steps_of(invocation_id: str, requests: Sequence[StorletRequest]) -> list[Step]:
-    """The steps of a run; the second and later ones have the run's id with their number."""
+def steps_of(
+    invocation_id: str, requests: Sequence[StorletRequest], plan: Plan | None = None
+) -> list[Step]:
+    """The steps of a run; the second and later ones have the run's id with their number.
+
+    :param plan: of the run; it requires the steps that the client has not requested.
+    """
     steps = [Step(requests[0], invocation_id)]
     if len(requests) > 1:
         steps += [
             Step(request, f"{invocation_id}.{number}")
             for number, request in enumerate(requests[1:], 2)
         ]
+    if plan is not None:
+        for step in steps[: len(steps) - plan.explicit_count]:
+            step.plan = plan
     return steps

@@ -8,6 +8,7 @@ import pytest
 
 from storlet_middleware.admission.controller import Admission, Slot
 from storlet_middleware.errors import InternalError
+from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.steps import Step, steps_of
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 from tests.unit.middleware.logger import Logger
@@ -27,6 +28,17 @@ def test_each_step_has_an_id_of_its_own_in_order() -> None:
         ("tx-1.3", "a.py"),
     ]
     assert [step.id for step in steps_of("tx-1", [request("a.py")])] == ["tx-1"]
+
+
+@pytest.mark.parametrize(
+    ("explicit_count", "required"), [(0, [True, True]), (1, [True, False]), (2, [False, False])]
+)
+def test_a_plan_requires_the_steps_before_those_of_the_client(
+    explicit_count: int, required: list[bool]
+) -> None:
+    plan = Plan("R", explicit_count=explicit_count)
+    steps = steps_of("tx-1", [request("a.py"), request("b.py")], plan)
+    assert [step.plan is plan for step in steps] == required
 
 
 def test_a_storlet_that_was_not_resolved_is_a_defect() -> None:
