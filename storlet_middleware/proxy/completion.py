@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from storlet_middleware import errors, metrics, names
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.execution import Execution
+from storlet_middleware.proxy.output_hash import OutputHash
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
@@ -52,12 +53,11 @@ class Times:
 
 
 @dataclass(frozen=True)
-class Fingerprints:
-    """Hashes of a run, by which a repetition can be compared; empty where unknown."""
+class InputEtags:
+    """The ETags of a run's inputs, by which a repetition can be compared; empty where unknown."""
 
-    source_etag: str = ""
-    resource_etags: tuple[str, ...] = ()
-    output_sha256: str = ""
+    source: str = ""
+    resources: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,6 +124,8 @@ class Completion:
         self.rule = (plan.rule or "-") if plan is not None else rule_of(environ)
         self._times = times
         self._wish = DEFAULT
+        #: Of the output, if the record of a success has it.
+        self._hash: OutputHash | None = None
 
     def prepare(self) -> None:
         """Read what is wanted of the run's record, after its storlets were resolved."""
@@ -140,22 +142,24 @@ class Completion:
                 self._environ, place, self._id, step.request.storlet
             )
 
-    @property
-    def needs_hash(self) -> bool:
-        """Whether the record of a success has the hash of its output."""
-        return self._wish is Wish.ALL
+    def through(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
+        """``chunks``, the run's output, which is hashed on its way if its record has the hash."""
+        if self._wish is not Wish.ALL:
+            return chunks
+        self._hash = OutputHash()
+        return self._hash.through(chunks)
 
     def report(
         self,
         execution: Execution,
         reason: str,
         ending: Ending,
-        prints: Callable[[], Fingerprints] = Fingerprints,
+        etags: Callable[[], InputEtags] = InputEtags,
         outputs: Sequence[ObjectPath] = (),
     ) -> None:
         """Keep the record of a run whose storlet was resolved, and report one that has begun.
 
-        :param prints: called only for a record that is kept.
+        :param etags: called only for a record that is kept.
         :param outputs: where its further outputs and created objects are stored.
         """
         is_wanted = self._wish.includes(is_failure=ending.is_failure)
@@ -166,7 +170,7 @@ class Completion:
         if result is not None:
             self._proxy.reports.add(record)
         if is_wanted:
-            self._describe(record, execution, ending, prints())
+            self._describe(record, execution, ending, etags())
             place = Place(self._request.version, self._request.account)
             self._proxy.records.keep(self._environ, place, record)
 
@@ -209,7 +213,7 @@ class Completion:
         )
 
     def _describe(
-        self, record: Record, execution: Execution, ending: Ending, prints: Fingerprints
+        self, record: Record, execution: Execution, ending: Ending, etags: InputEtags
     ) -> None:
         """Add the fields that only a record has: most runs are logged, and not recorded."""
         request, times, result = self._request, self._times, execution.result
@@ -220,7 +224,7 @@ class Completion:
         record.limits = dict(request.limits) or None
         record.range = str(self._environ.get(_RANGE_KEY, "")) if request.ranges else ""
         record.resources = tuple(map(_path, request.extra))
-        record.resource_etags, record.etag = prints.resource_etags, prints.source_etag
+        record.resource_etags, record.etag = etags.resources, etags.source
         record.message = one_line(ending.message)
         record.auth_seconds = times.since_begin(times.authorized)
         if result is not None:
@@ -231,7 +235,7 @@ class Completion:
             record.sandbox_seconds = starts.sandbox or None
             record.worker_seconds = starts.worker or None
             record.log = tail(result.log) if ending.is_failure else ""
-        record.output_sha256 = prints.output_sha256 if ending.code == OK else ""
+        record.output_sha256 = self._hash.hex if self._hash and ending.code == OK else ""
         trace = str(self._environ.get("HTTP_TRACEPARENT", ""))
         record.traceparent = trace if _TRACEPARENT.fullmatch(trace) else ""
         record.traceback = tail(ending.traceback)

@@ -17,7 +17,7 @@ a result.  They pass it on to no client.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from storlet_middleware.errors import StorletError, row_of
@@ -116,15 +116,19 @@ class Disclosure:
             return False
         return self._plan is None or not self._plan.withholds or self._plan.passes_header(name)
 
-    def error(self, error: StorletError, step: str) -> StorletError:
-        """``error`` as the caller may see it.
+    def error(
+        self, error: StorletError, failed: int | None = None, storlets: Sequence[str] = ()
+    ) -> StorletError:
+        """``error`` as the caller may see it; only owners see which storlet of a pipeline failed.
 
-        :param step: the failed step of a pipeline, as text; empty if none failed.
+        :param failed: index of the failed step of a pipeline; ``None`` if none failed.
+        :param storlets: names of the storlets of the run.
         """
         if not self.is_owner:
             error = error.without_tenant_text()
             if self.is_mandatory and row_of(error.code).has_source_text:
                 error.args = ("the storlet's input could not be read",)
-        if step:
-            error.args = (f"{step}: {error}",)
+        if failed is not None:
+            name = f" ({storlets[failed]})" if self.is_owner else ""
+            error.args = (f"step {failed + 1} of {len(storlets)}{name}: {error}",)
         return error

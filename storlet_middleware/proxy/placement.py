@@ -1,10 +1,15 @@
-"""Decides where an invocation runs, without side effects, and lists all reasons."""
+"""Where the first storlet of a run runs, and all reasons.
+
+The request and the configuration decide first.  Later facts of the storlet and of the object nodes
+can only move the run to the proxy server.
+"""
 
 from __future__ import annotations
 
 import enum
 from typing import Final
 
+from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 
 OBJECT: Final = "object"
@@ -41,6 +46,35 @@ class Reason(enum.StrEnum):
     #: Not a whole, plain object on the node: a fragment, a manifest, a link, encrypted; or a node
     #: without this filter.
     NOT_PLAIN = "not-plain"
+
+
+class Placement:
+    """The placement of one run.
+
+    :param default: ``[placement] run_on``.
+    """
+
+    __slots__ = ("_where", "reason")
+
+    def __init__(self, request: StorletRequest, default: str) -> None:
+        self._where, self.reason = decide(request, default)
+
+    @property
+    def is_at_proxy(self) -> bool:
+        return self._where == PROXY
+
+    def move_to_proxy(self, reason: Reason) -> None:
+        """No object node runs the storlet, for this reason."""
+        self._where, self.reason = PROXY, reason
+
+    def adjust_to(self, step: Step) -> None:
+        """Move the run to the proxy if no object node may run its first, resolved storlet."""
+        if self._where == PROXY:
+            return
+        if step.storlet.services:
+            self.move_to_proxy(Reason.SERVICES)
+        elif step.secrets:
+            self.move_to_proxy(Reason.SECRETS)
 
 
 def decide(request: StorletRequest, default: str) -> tuple[str, Reason]:

@@ -18,9 +18,8 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
-from urllib.parse import quote
 
 from swift.common.swob import Request, Response
 
@@ -30,15 +29,15 @@ from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.engine.task import Input
 from storlet_middleware.errors import StorletError
-from storlet_middleware.proxy import placement, run_secrets
+from storlet_middleware.proxy import run_secrets
 from storlet_middleware.proxy.caller_reads import CallerReads
-from storlet_middleware.proxy.completion import Completion, Ending, Fingerprints, LogObjects, Times
+from storlet_middleware.proxy.completion import Completion, Ending, InputEtags, LogObjects, Times
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.object_nodes import ObjectNodes
-from storlet_middleware.proxy.output_hash import OutputHash
 from storlet_middleware.proxy.output_range import output_range_of
 from storlet_middleware.proxy.permissions import Permissions
+from storlet_middleware.proxy.placement import Placement
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.ranged_source import UnseekableInput
 from storlet_middleware.proxy.resolution import Resolution
@@ -49,7 +48,7 @@ from storlet_middleware.proxy.run_services import RunServices
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
 from storlet_middleware.proxy.steps import Step, steps_of
-from storlet_middleware.proxy.store import Store
+from storlet_middleware.proxy.store import Store, source_headers
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
 from storlet_middleware.services.nesting import is_inner
 from storlet_middleware.wsgi.answer import Answer
@@ -117,7 +116,7 @@ class Run:
         self._storlets: list[str] = list(map(_storlet_of, requests))
         self._wants_log = any(map(_wants_log_of, requests))
         self._completion = Completion(proxy, environ, self.id, self._steps, plan, self._times)
-        self._placement, self._reason = placement.decide(request, proxy.config.placement.run_on)
+        self._placement = Placement(request, proxy.config.placement.run_on)
         used_grants: list[bool] = []
         self._range = output_range_of(context, requests, plan)
         self._disclosure = Disclosure(
@@ -148,8 +147,6 @@ class Run:
             self._outputs.sinks,
         )
         self._headers = RunHeaders(self.id, plan, self._times, self._execution, self._disclosure)
-        #: Made for runs whose record has it.
-        self._output_hash: OutputHash | None = None
         self._watch: ClientWatch | None = None
         self._is_counted = False
         self._has_ended = False
@@ -180,11 +177,10 @@ class Run:
             self._completion.prepare()
             for step in self._steps:
                 run_secrets.fetch(self._proxy.secrets, self._environ, step)
-            self._place_at_proxy()
+            self._placement.adjust_to(self._steps[0])
             self._times.authorized = monotonic()
             if self._execution.is_pipeline:
-                is_first_elsewhere = self._placement != placement.PROXY
-                self._execution.acquire_slots(is_first_elsewhere=is_first_elsewhere)
+                self._execution.acquire_slots(is_first_elsewhere=not self._placement.is_at_proxy)
             result = self._result()
             self._times.first_byte = monotonic()
             if self._request.target is None:
@@ -208,15 +204,6 @@ class Run:
             self._end(Ending.of_error(error))
             raise
 
-    def _place_at_proxy(self) -> None:
-        """Place the first step here if no object node may run it."""
-        if self._placement == placement.PROXY:
-            return
-        if self._steps[0].storlet.services:
-            self._placement, self._reason = placement.PROXY, placement.Reason.SERVICES
-        elif self._steps[0].secrets:
-            self._placement, self._reason = placement.PROXY, placement.Reason.SECRETS
-
     def _resolve(self) -> None:
         """Resolve each storlet to one version."""
         self._resolution.resolve()
@@ -234,7 +221,7 @@ class Run:
         """The result of all steps, with its first bytes or its end known."""
         if self._request.source is None:
             self._execution.run_first(self._source.inputs_of_put(), None)
-        elif self._placement == placement.PROXY or not self._runs_at_object():
+        elif self._placement.is_at_proxy or not self._runs_at_object():
             self._execution.run_first(*self._inputs())
         return self._execution.run_further(self._inherited_metadata)
 
@@ -261,7 +248,7 @@ class Run:
         reason = nodes.run()
         if reason is None:
             return True
-        self._placement, self._reason = placement.PROXY, reason
+        self._placement.move_to_proxy(reason)
         return False
 
     def _inherited_metadata(self) -> dict[str, str]:
@@ -290,21 +277,21 @@ class Run:
             part.require(result.length)
         if part is not None and commit is None:
             own["Content-Length"] = str(part.length)
-        elif self._headers.is_usage_final and not self._wants_log and self._shows_length(result):
+        elif (
+            self._headers.is_usage_final
+            and not self._wants_log
+            # The length of a larger result is known in time from an object node only.
+            and (result.length <= _LENGTH_BYTES or self._disclosure.shows_placement)
+        ):
             own["Content-Length"] = str(result.length)
-        chunks = self._chunks(result) if part is None else part.exactly(result.chunks())
+        chunks = result.chunks()
+        chunks = self._completion.through(chunks) if part is None else part.exactly(chunks)
         body = ResultBody(self._environ, chunks, watch, self._end, commit, self._shown)
         # Data that a storlet sends has no headers.
         answer = self._source.answer
         source = {} if answer is None else answer.headers
         whole = answer_of(self._environ, result, source, self._disclosure, own, body)
         return whole if part is None else part.answer(whole)
-
-    def _shows_length(self, result: Result) -> bool:
-        """Whether the answer has its length: of a larger result, it is known in time only from an
-        object node, so it would show the placement.
-        """
-        return result.length <= _LENGTH_BYTES or self._disclosure.shows_placement
 
     def _commit_of(self, result: Result, watch: ClientWatch) -> Callable[[], object] | None:
         """Store the further outputs of a small result; of others, what stores them at its end."""
@@ -317,13 +304,6 @@ class Run:
             has_all = True
         return None if has_all else outputs.commit
 
-    def _chunks(self, result: Result) -> Iterator[bytes]:
-        chunks = result.chunks()
-        if not self._completion.needs_hash:
-            return chunks
-        self._output_hash = OutputHash()
-        return self._output_hash.through(chunks)
-
     def _store(self, result: Result, watch: ClientWatch) -> Response:
         request = self._request
         if request.target is None:
@@ -332,26 +312,13 @@ class Run:
         reverse = self._plan.reverse if self._plan is not None else ""
         place = Store(self._proxy, self._environ, request, request.target, reverse)
         # Objects may be stored if the client disconnects during the commit: the run is no failure.
-        chunks = watch.until_end(self._chunks(result))
+        chunks = watch.until_end(self._completion.through(result.chunks()))
         answer = place.put(result, chunks, self._outputs, self._disclosure, source)
         self._headers.is_usage_final = True
         answer.headers.update(self._headers.now())
         answer.headers.update(span_headers(result, self._disclosure))
-        if source is not None:
-            answer.headers.update(self._origin_headers(source))
+        answer.headers.update(source_headers(request, source, self._disclosure))
         return answer
-
-    def _origin_headers(self, source: Any) -> dict[str, str]:
-        """Headers of a copy's answer that describe its source."""
-        path = self._source.path
-        headers = {
-            names.GENERATED_FROM_ACCOUNT: quote(self._request.account),
-            names.GENERATED_FROM: quote(f"{path.container}/{path.name}"),
-        }
-        modified = source.get("Last-Modified")
-        if modified and self._disclosure.shows_header("Last-Modified"):
-            headers[names.GENERATED_FROM_LAST_MODIFIED] = modified
-        return headers
 
     def headers(self) -> dict[str, str]:
         """The headers of every answer, also of a failed run."""
@@ -359,17 +326,8 @@ class Run:
 
     def _shown(self, error: StorletError) -> StorletError:
         """``error`` as the caller may see it."""
-        return self._disclosure.error(error, self._failed_step(error.code))
-
-    def _failed_step(self, code: str) -> str:
-        """The step of a pipeline that caused an error, for its text; only owners see the storlet's
-        name.
-        """
-        index = self._execution.failed_step(code)
-        if index is None:
-            return ""
-        name = f" ({self._steps[index].request.storlet})" if self._disclosure.is_owner else ""
-        return f"step {index + 1} of {len(self._steps)}{name}"
+        failed = self._execution.failed_step(error.code)
+        return self._disclosure.error(error, failed, self._storlets)
 
     # --- the end ----------------------------------------------------------------------------------
 
@@ -402,8 +360,9 @@ class Run:
             results = self._execution.results()
             self._is_log_lost = not logs.store(self._steps, results, ending.code)
         outputs = self._outputs.targets() if self._outputs else ()
-        self._completion.report(self._execution, self._reason, ending, self._fingerprints, outputs)
+        self._completion.report(
+            self._execution, self._placement.reason, ending, self._input_etags, outputs
+        )
 
-    def _fingerprints(self) -> Fingerprints:
-        source, output = self._source, self._output_hash
-        return Fingerprints(source.etag, source.resource_etags, output.hex if output else "")
+    def _input_etags(self) -> InputEtags:
+        return InputEtags(self._source.etag, self._source.resource_etags)

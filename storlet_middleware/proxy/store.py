@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 from swift.common.swob import Request, Response
 
@@ -109,6 +110,24 @@ class Store:
         for key in [key for key in put if key.startswith(dropped)]:
             del put[key]
         return put
+
+
+def source_headers(request: StorletRequest, source: Any, disclosure: Disclosure) -> dict[str, str]:
+    """The headers of a copy's answer that describe its source.
+
+    :param source: headers of Swift's answer for the source; ``None`` for a PUT.
+    """
+    path = request.source
+    if source is None or path is None:
+        return {}
+    headers = {
+        names.GENERATED_FROM_ACCOUNT: quote(request.account),
+        names.GENERATED_FROM: quote(f"{path.container}/{path.name}"),
+    }
+    modified = source.get("Last-Modified")
+    if modified and disclosure.shows_header("Last-Modified"):
+        headers[names.GENERATED_FROM_LAST_MODIFIED] = modified
+    return headers
 
 
 def _set_headers(put: Request, result: Result, disclosure: Disclosure, source: Any) -> None:

@@ -238,8 +238,8 @@ def test_only_owners_see_texts_of_the_tenant_and_the_covered_source(
 ) -> None:
     disclosure = Disclosure(plan, [], reads_source=True)
     disclosure.is_owner = is_owner
-    shown = disclosure.error(StorletError("secret", code=code, detail="Traceback"), "")
+    shown = disclosure.error(StorletError("secret", code=code, detail="Traceback"))
     assert (str(shown), shown.code) == (text, code)
     assert bool(shown.detail) is is_owner
-    named = disclosure.error(StorletError("secret", code=code), "step 2 of 3 (up.py)")
-    assert str(named) == f"step 2 of 3 (up.py): {text}"
+    named = disclosure.error(StorletError("secret", code=code), 1, ("a.py", "up.py", "b.py"))
+    assert str(named) == f"step 2 of 3{' (up.py)' if is_owner else ''}: {text}"

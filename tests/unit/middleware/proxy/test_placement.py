@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
-from storlet_middleware.proxy.placement import OBJECT, PROXY, Reason, decide
+from storlet_middleware.proxy.placement import OBJECT, PROXY, Placement, Reason, decide
+from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
+from tests.unit.middleware.object_nodes import VERSION
 
 REFERENCE = Path(__file__).resolve().parents[4] / "docs" / "operator" / "reference.rst"
 HERE = ObjectPath("c", "o")
@@ -39,6 +41,35 @@ def test_the_request_decides_before_the_option(
     changes: dict[str, Any], expected: tuple[str, Reason] | None, default: str
 ) -> None:
     assert decide(replace(GET, **changes), default) == (expected or (default, Reason.DEFAULT))
+
+
+@pytest.mark.parametrize(
+    ("services", "secrets", "reason"),
+    [
+        ((), {}, Reason.DEFAULT),
+        (("read",), {}, Reason.SERVICES),
+        ((), {"key": b"1"}, Reason.SECRETS),
+        (("read",), {"key": b"1"}, Reason.SERVICES),
+    ],
+)
+def test_no_object_node_runs_a_storlet_with_services_or_secrets(
+    services: tuple[str, ...], secrets: dict[str, bytes], reason: Reason
+) -> None:
+    placement = Placement(GET, OBJECT)
+    placement.adjust_to(Step(GET, "tx-1", replace(VERSION, services=services), secrets=secrets))
+    assert (placement.is_at_proxy, placement.reason) == (reason != Reason.DEFAULT, reason)
+
+
+def test_a_run_at_the_proxy_keeps_its_first_reason() -> None:
+    placement = Placement(replace(GET, run_on_proxy=True), OBJECT)
+    placement.adjust_to(Step(GET, "tx-1", replace(VERSION, services=("read",))))
+    assert (placement.is_at_proxy, placement.reason) == (True, Reason.REQUESTED)
+
+
+def test_a_run_that_no_object_node_runs_moves_to_the_proxy() -> None:
+    placement = Placement(GET, OBJECT)
+    placement.move_to_proxy(Reason.OVERFLOW)
+    assert (placement.is_at_proxy, placement.reason) == (True, Reason.OVERFLOW)
 
 
 def test_each_reason_has_one_word_of_the_log() -> None:
