@@ -15,10 +15,10 @@ from typing import Any
 from rules.engine import Compiled
 from rules.facts import Facts
 from rules.model import Rule
-from storlet_middleware.enforcement import request_facts
 from storlet_middleware.enforcement.evaluation import Evaluation
-from storlet_middleware.enforcement.request_facts import Evaluator, ObjectState
+from storlet_middleware.enforcement.request_facts import Evaluator
 from storlet_middleware.enforcement.rule_hits import RuleHits
+from storlet_middleware.enforcement.write_decisions import WriteDecisions
 from storlet_middleware.errors import StorletError
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
@@ -41,15 +41,7 @@ def would_decide(evaluation: Evaluation) -> Iterator[tuple[SwiftPath, Rule, Fact
     """
     subject, target = evaluation.subject, evaluation.copy_target
 
-    @functools.cache
-    def source_state() -> ObjectState:
-        return request_facts.look_up_object(
-            evaluation.app,
-            evaluation.environ,
-            subject.path + evaluation.version_query(),
-            evaluation.shows,
-        )
-
+    source_state = functools.cache(evaluation.read.look_up)
     compiled = _audit_of(evaluation, subject)
     if compiled is not None:
         place = (subject.version, subject.account, subject.container)
@@ -60,7 +52,7 @@ def would_decide(evaluation: Evaluation) -> Iterator[tuple[SwiftPath, Rule, Fact
             yield subject, decision.rule, facts
     compiled = _audit_of(evaluation, target) if target is not None else None
     if target is not None and compiled is not None:
-        rule, facts = evaluation.decide_write(target, compiled, source_state)
+        rule, facts = WriteDecisions(evaluation).of_copied(target, compiled, source_state)
         if rule is not None and rule.is_audited:
             yield target, rule, facts
 

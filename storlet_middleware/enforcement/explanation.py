@@ -18,6 +18,7 @@ from storlet_middleware import names
 from storlet_middleware.enforcement import audit
 from storlet_middleware.enforcement.evaluation import Evaluation
 from storlet_middleware.enforcement.request_facts import ObjectState
+from storlet_middleware.enforcement.write_decisions import WriteDecisions
 from storlet_middleware.engine import limits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.ruleset.store import Loaded
@@ -36,9 +37,8 @@ def explain(evaluation: Evaluation) -> Response:
     target = evaluation.copy_target
     if target is not None:
         loaded = evaluation.store.of(evaluation.environ, target.version, target.account)
-        subjects.append(
-            ("what is written: ", target, loaded, evaluation.decide_copy_target(facts)[1])
-        )
+        written = WriteDecisions(evaluation).of_copy(facts)[1]
+        subjects.append(("what is written: ", target, loaded, written))
     audited = {path: rule for path, rule, _ in audit.would_decide(evaluation)}
     lines: list[str] = []
     mappings: list[dict[str, Any]] = []
@@ -65,10 +65,10 @@ def explain(evaluation: Evaluation) -> Response:
 
 def _require_read_access(evaluation: Evaluation) -> None:
     """Raise Swift's refusal of a caller that may not read the object whose facts have decided."""
-    state = evaluation.known_state
+    state = evaluation.read.known_state
     if state is None:
         return
-    evaluation.require_allowed("GET", evaluation.read)
+    evaluation.require_allowed("GET", evaluation.read.path)
     if state.end is not None:
         evaluation.require_allowed("GET", state.end)
 
@@ -111,8 +111,8 @@ def _outputs(evaluation: Evaluation) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _report(evaluation: Evaluation, loaded: Loaded, facts: Facts) -> Report:
     # Only callers that may read the object see its metadata; a copy shows its source's.
-    subject, state = evaluation.subject, evaluation.known_state
-    may_read = subject.name is None or evaluation.shows_source(state or ObjectState(ObjectFacts()))
+    subject, state = evaluation.subject, evaluation.read.known_state
+    may_read = subject.name is None or evaluation.read.is_shown(state or ObjectState(ObjectFacts()))
     report = Report.for_caller(
         loaded.compiled, facts, evaluation.config.placement.run_on, may_read=may_read
     )

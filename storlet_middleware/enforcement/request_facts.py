@@ -26,6 +26,7 @@ from rules.conditions import LOST, Group
 from rules.engine import Compiled, Decision, Needs
 from rules.facts import HIDDEN_HEADERS, UNKNOWN, ContainerFacts, Facts, ObjectFacts, Unknown
 from storlet_middleware import names
+from storlet_middleware.enforcement.link_ends import LinkEnd, link_end
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import caller_of, is_from_swift, lenient_text
@@ -198,10 +199,8 @@ def look_up_object(
             f"cannot look up the object for the rules: Swift answered {answer.status_int}"
         )
     headers = answer.headers
-    is_link = "Content-Location" in headers
-    end = parse_url(str(headers["Content-Location"])) if is_link else None
-    parts = _parts_of(headers)
-    if is_link and not _is_shown(path, end, parts, shows):
+    end, parts = link_end(parse_url(path), headers), _parts_of(headers)
+    if end is not None and not _is_shown(end, parts, shows):
         return ObjectState(ObjectFacts())
     return ObjectState(
         ObjectFacts(
@@ -213,10 +212,10 @@ def look_up_object(
         str(headers.get("X-Timestamp") or ""),
         lenient_text(headers.get(names.REVERSE_SYSMETA) or ""),
         str(headers.get("Etag") or "").strip('"'),
-        parts is not Parts.NAMED and not is_link,
+        parts is not Parts.NAMED and end is None,
         parts,
         "X-Delete-At" in headers,
-        end,
+        None if end is None else end.path,
     )
 
 
@@ -226,12 +225,9 @@ def _parts_of(headers: HeaderKeyDict) -> Parts:
     return Parts.LISTED if "X-Object-Manifest" in headers else Parts.NONE
 
 
-def _is_shown(path: str, end: SwiftPath | None, parts: Parts, shows: Shows) -> bool:
-    """Whether the caller may see facts of the object at the ``end`` of the links at ``path``."""
-    here = parse_url(path)
-    if here is None or end is None or end.name is None:
-        return False
-    return end.account == here.account or shows(end, parts)
+def _is_shown(end: LinkEnd, parts: Parts, shows: Shows) -> bool:
+    """Whether the caller may see facts of the object at the ``end`` of links."""
+    return not end.is_elsewhere or (end.path is not None and shows(end.path, parts))
 
 
 def listed_facts(content_type: str, size_bytes: int) -> ObjectFacts:

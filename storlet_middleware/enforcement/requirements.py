@@ -17,6 +17,7 @@ from swift.common.utils import config_true_value
 from rules.model import Deny, Rule
 from storlet_middleware.enforcement import request_facts, sums
 from storlet_middleware.enforcement.evaluation import READS, Evaluation
+from storlet_middleware.enforcement.write_decisions import WriteDecisions
 from storlet_middleware.errors import BadRequest, RuleRefused
 from storlet_middleware.wsgi import storlet_request, swift_paths
 from storlet_middleware.wsgi.operation import Operation
@@ -178,7 +179,7 @@ def require_no_expiring_copy(evaluation: Evaluation) -> None:
     denial = _denial_of_deletion(evaluation, target)
     if denial is None:
         return
-    if evaluation.is_source_hidden or evaluation.source_state().expires:
+    if evaluation.read.is_hidden or evaluation.read.state().expires:
         rule, message = denial
         text = f"the source expires, and so would its copy: {message}"
         raise evaluation.refusal(rule, text)
@@ -192,7 +193,7 @@ def _denial_of_deletion(evaluation: Evaluation, written: SwiftPath) -> tuple[str
     loaded = evaluation.store.of(evaluation.environ, written.version, written.account)
     if denial is not None or loaded is None or not loaded.has_denials:
         return denial
-    rule = evaluation.decide_deletion(written, loaded.compiled)
+    rule = WriteDecisions(evaluation).of_deletion(written, loaded.compiled)
     if rule is None or not isinstance(rule.action, Deny):
         return None
     return rule.name, rule.action.message
@@ -256,7 +257,7 @@ def require_restorable_version(evaluation: Evaluation) -> None:
     is_restored = evaluation.method == "PUT" and evaluation.operation.version_id
     if not is_restored or not evaluation.is_object or evaluation.loaded is None:
         return
-    rule = evaluation.decide_restored()
+    rule = WriteDecisions(evaluation).of_restored()
     require_not_denied(evaluation, rule)
     if rule is not None and rule.is_mandatory:
         require_own_bytes(evaluation, rule)

@@ -32,6 +32,7 @@ from storlet_middleware.enforcement.path_rules import RequestPathRules
 from storlet_middleware.enforcement.read_guard import ReadGuard
 from storlet_middleware.enforcement.rule_hits import RuleHits
 from storlet_middleware.enforcement.storlet_runs import RuleDecisions, StorletRuns, runs_storlets
+from storlet_middleware.enforcement.write_decisions import WriteDecisions
 from storlet_middleware.errors import BackendFailed, RuleRefused, RulesUnavailable, StorletError
 from storlet_middleware.flows.sequence import StepsOf
 from storlet_middleware.proxy.plan import Plan
@@ -65,7 +66,7 @@ class PassOn:
         evaluation = self.evaluation
         if evaluation is None or evaluation.method not in ("GET", "COPY"):
             return None
-        known_state = evaluation.known_state
+        known_state = evaluation.read.known_state
         return None if known_state is None else known_state.timestamp
 
     def pin_source(self) -> None:
@@ -73,7 +74,7 @@ class PassOn:
         evaluation = self.evaluation
         if evaluation is None or not evaluation.copy_target or evaluation.operation.runs_storlet:
             return
-        known_state = evaluation.known_state
+        known_state = evaluation.read.known_state
         if known_state is not None:
             passing.pin_source(evaluation, known_state)
 
@@ -82,7 +83,7 @@ class PassOn:
         no comparison is needed.
         """
         evaluation = self.evaluation
-        known_state = None if evaluation is None else evaluation.known_state
+        known_state = None if evaluation is None else evaluation.read.known_state
         if evaluation is None or known_state is None:
             return None
         if evaluation.copy_target is not None:
@@ -240,7 +241,7 @@ class Enforcement:
         if _is_plain_read(evaluation, rule):
             requirements.require_no_archived_version(evaluation, None)
             return PassOn(evaluation)
-        write_rule, write_facts = evaluation.decide_copy_target(facts)
+        write_rule, write_facts = WriteDecisions(evaluation).of_copy(facts)
         if write_rule is not None and evaluation.copy_target is not None:
             self._hits.count(evaluation.copy_target.account, write_rule)
         requirements.require_not_denied(evaluation, rule, write_rule)

@@ -26,6 +26,7 @@ from urllib.parse import quote
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
 
 from storlet_middleware.concurrency import monotonic, sleep
+from storlet_middleware.enforcement.link_ends import link_end
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import read_bounded
@@ -35,7 +36,6 @@ from storlet_middleware.wsgi.swift_paths import (
     SwiftPath,
     covering_rule,
     origins,
-    parse_url,
 )
 
 #: Bounds against manifests that are too large to check.  Swift's default for one manifest is 1,000
@@ -280,8 +280,8 @@ class Manifests:
             raise BackendFailed(
                 f"cannot look up a segment for the rules: Swift answered {answer.status_int}"
             )
-        end = parse_url(str(answer.headers.get("Content-Location") or ""))
-        if end is not None and end.account != read.account:
+        end = link_end(read, answer.headers)
+        if end is not None and end.path is not None and end.is_elsewhere:
             # Its manifest is not the caller's, and its own read is checked.
             return False
         return bool(config_true_value(answer.headers.get("X-Static-Large-Object", "false")))
@@ -334,10 +334,11 @@ def look_up(app: Any, environ: dict[str, Any], read: SwiftPath) -> Found:
         raise BackendFailed(
             f"cannot look up an object for the rules: Swift answered {answer.status_int}"
         )
-    end = parse_url(str(answer.headers.get("Content-Location") or ""))
-    is_known = answer.status_int // 100 == 2 and (end is None or end.account == read.account)
+    end = link_end(read, answer.headers)
+    is_known = answer.status_int // 100 == 2 and (end is None or not end.is_elsewhere)
     etag = str(answer.headers.get("Etag") or "").strip('"')
-    return Found(Content(etag, int(answer.content_length or 0)) if is_known else None, end)
+    content = Content(etag, int(answer.content_length or 0)) if is_known else None
+    return Found(content, None if end is None else end.path)
 
 
 def _entries(answer: Any) -> list[dict[str, Any]]:

@@ -85,59 +85,8 @@ def test_swifts_own_refusal_comes_first(ruled: Ruled) -> None:
         assert b"hide" not in ruled.get(user=user, headers={"Range": "bytes=0-3"}).data
 
 
-# --- copies ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("method", "path", "headers"),
-    [
-        ("COPY", "c/o", {"Destination": "c/x"}),
-        ("PUT", "c/x", {"X-Copy-From": "c/o", "Content-Length": "0"}),
-    ],
-)
-@pytest.mark.parametrize(
-    ("when", "is_closed"),
-    [
-        ("method: COPY, object: o", True),
-        ("method: PUT, object: x", True),
-        # The read is no plain GET, and the write no write of the source.
-        ("method: COPY, object: x", False),
-        ("method: PUT, object: o", False),
-        # The target gets the metadata and the type of the source.
-        ("method: PUT, object: x, metadata: {study: '7'}", True),
-        ("method: PUT, object: x, content-type: text/csv", True),
-        ("method: PUT, object: x, metadata: {study: '8'}", False),
-    ],
-)
-def test_a_copy_is_decided_as_a_read_and_as_a_write(
-    ruled: Ruled, method: str, path: str, headers: dict[str, str], when: str, is_closed: bool
-) -> None:
-    ruled.rule(rule("hide", when, "deny: it is closed"))
-    answer = ruled.proxy.call(method, path, headers)
-    if is_closed:
-        assert_closed(answer)
-        assert not ruled.swift.requests("COPY")
-    else:
-        assert answer.status // 100 == 2
-
-
-def test_metadata_of_the_client_replaces_the_sources_in_the_decision(ruled: Ruled) -> None:
-    ruled.rule(rule("hide", "method: PUT, metadata: {study: '7'}", "deny: it is closed"))
-    headers = {"Destination": "c/x"}
-    assert_closed(ruled.proxy.call("COPY", "c/o", headers))
-    for more in ({"X-Object-Meta-Study": "8"}, {"X-Fresh-Metadata": "true"}):
-        assert ruled.proxy.call("COPY", "c/o", headers | more).status == 204
-
-
 def test_no_rule_applies_to_the_container_of_rules(ruled: Ruled) -> None:
     """Otherwise a rule could close the way to remove it."""
     ruled.rule(rule("hide", "method: GET", "deny: it is closed"))
     assert_closed(ruled.get())
     assert ruled.get("storlet_rules/rules.yaml").status == 200
-
-
-def test_a_rule_about_a_version_looks_at_this_version(ruled: Ruled) -> None:
-    ruled.rule(rule("hide", "method: GET, metadata: {study: '7'}", "deny: it is closed"))
-    assert_closed(ruled.get("c/o?version-id=1.2"))
-    queries = {seen.query for seen in ruled.swift.requests("HEAD", "c/o")}
-    assert queries == {"version-id=1.2"}

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from swift.common.swob import Request, Response
 
 from storlet_middleware.enforcement import segments
+from storlet_middleware.wsgi.swift_paths import SwiftPath
 from tests.unit.middleware.rules_pipeline import (
     COVERED,
     OnePathRule,
@@ -12,6 +14,7 @@ from tests.unit.middleware.rules_pipeline import (
     assert_refused,
     assert_served,
 )
+from tests.unit.middleware.support import FakeSwift
 
 
 def make_slo(swift: Pipeline) -> None:
@@ -173,3 +176,18 @@ def test_segments_behind_a_link_to_a_large_object_are_checked(swift: Pipeline) -
     make_slo(swift)
     swift.request("PUT", "open/link", {"X-Symlink-Target": "open/slo"})
     assert_refused(swift.guarded(OnePathRule(COVERED), "HEAD", "open/link"))
+
+
+@pytest.mark.parametrize(
+    ("location", "is_known"),
+    [(None, True), ("/v1/AUTH_a/c/x", True), ("/v1/AUTH_b/c/x", False), ("nowhere", False)],
+)
+def test_the_content_of_another_account_is_unknown(location: str | None, is_known: bool) -> None:
+    store, read = FakeSwift(), SwiftPath("v1", "AUTH_a", "c", "o")
+    headers = {"Etag": "e", **({"Content-Location": location} if location else {})}
+    store.hooks["HEAD", "/v1/AUTH_a/c/o"] = lambda request: Response(
+        request=request, headers=headers
+    )
+    found = segments.look_up(store, Request.blank(read.path).environ, read)
+    assert (found.content is not None) is is_known
+    assert (found.end is not None) is (location is not None and location != "nowhere")
