@@ -9,6 +9,7 @@
 ``self_tests``      the test cases of a bundle, and their comparison with runs
 ``self_tests_process``  the child process that reads them
 ``bundle_uploads``  upload, rollback and deletion of bundles, and the list of their versions
+``bundle_objects``  the objects of one bundle: its pointer and its versions
 ``bundle_check``    an uploaded bundle against the limits and languages of this cluster
 ``bundle_process``  the child process that reads a bundle's bytes
 ``bundle_store``    bundles and their versions as objects; resolution of ``name@number``

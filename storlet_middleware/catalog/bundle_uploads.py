@@ -22,6 +22,7 @@ from swift.common.swob import Request, Response
 from storlet_middleware import errors, names
 from storlet_middleware.catalog import staged_uploads
 from storlet_middleware.catalog.bundle_check import BundleChecker, Checked
+from storlet_middleware.catalog.bundle_objects import BundleObjects
 from storlet_middleware.catalog.bundle_store import (
     CONTENT_TYPE,
     BundleStore,
@@ -38,19 +39,12 @@ from storlet_middleware.catalog.staged_uploads import Place, StagedUploads
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.catalog.upload_check import PackedCode, UploadCheck
 from storlet_middleware.config import Config
-from storlet_middleware.errors import (
-    BackendFailed,
-    BadRequest,
-    BundleInvalid,
-    StorletError,
-    StorletNotFound,
-)
-from storlet_middleware.wsgi import authorization, change_lock, own_requests
+from storlet_middleware.errors import BackendFailed, BadRequest, BundleInvalid, StorletNotFound
+from storlet_middleware.wsgi import authorization
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from storlet_middleware.wsgi.swift_paths import object_path
 
-_LOCK_SECONDS: Final = 120
 #: Headers that make an object a link, or end it while its versions stay.
 _REFUSED: Final = ("X-Object-Manifest", "X-Symlink-Target", "X-Delete-At", "X-Delete-After")
 
@@ -93,7 +87,7 @@ class BundleUploads:
         """The list of a bundle's versions, as JSON, newest first, and the engine range."""
         change = _Change(self, operation, environ)
         change.authorize("GET")
-        versions, headers = change.pointer()
+        versions, headers = change.objects.existing()
         rows = [
             {
                 "number": row.number,
@@ -126,7 +120,6 @@ class _Change:
         is_checked: bool = False,
     ) -> None:
         self._uploads = uploads
-        self._store = uploads.store
         self._operation = operation
         self._environ = environ
         self._is_checked = is_checked
@@ -135,6 +128,7 @@ class _Change:
         self._path = path
         self._place: Place = (path.version, path.account, path.container or "")
         self.name = (path.name or "").removesuffix(names.BUNDLE_SUFFIX)
+        self.objects = BundleObjects(uploads.app, uploads.store, environ, self._place, self.name)
 
     def answer(self, cache: Any) -> Any:
         self.authorize("PUT")
@@ -160,26 +154,16 @@ class _Change:
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)
         if verdict.container_status == 404:
-            raise self._refusal(404)
+            raise SwiftRefusal(Response(status=404, request=Request(self._environ)))
         self._is_owner = verdict.is_owner
-
-    def existing(self) -> Versions:
-        """The versions; raise if there is no such bundle."""
-        return self.pointer()[0]
-
-    def pointer(self) -> tuple[Versions, Mapping[str, str]]:
-        """The versions, and the headers of the object; raise if there is no such bundle."""
-        found = self._store.find(self._environ, self._place, self.name)
-        if found.versions is None:
-            raise StorletNotFound(f"there is no bundle {self.name}{names.BUNDLE_SUFFIX}")
-        return found.versions, found.headers
 
     # --- upload -----------------------------------------------------------------------------------
 
     def _upload(self, cache: Any) -> Response:
         self._refuse_options()
-        prefix = f"{names.BUNDLE_OBJECTS}{self.name}/"
-        received = self._uploads.staged.received(self._environ, self._place, prefix, CONTENT_TYPE)
+        received = self._uploads.staged.received(
+            self._environ, self._place, self.objects.prefix, CONTENT_TYPE
+        )
         with received as (packed, headers):
             checked = self._uploads.checker.check(self._place[1], self.name, packed)
             self._require_owner_of_secrets(checked.facts)
@@ -198,7 +182,7 @@ class _Change:
         :param headers: of the object that ``packed`` is a copy of.
         """
         if self._is_checked:
-            own = file_of(self._place, self.name + names.BUNDLE_SUFFIX, headers)
+            own = file_of(self._place, self.objects.pointer, headers)
             version = version_of(self._place, self.name, {**facts, "sha256": sha256}, own)
             others = ProxyFetcher(self._uploads.app, self._environ, self._place[0])
             fetcher = PackedCode(own, packed, others)
@@ -228,36 +212,25 @@ class _Change:
 
     def _activate(self, packed: BinaryIO, checked: Checked, cache: Any) -> Response:
         """Store the version, then move the pointer to it."""
-        with self._locked():
-            before = self._store.find(self._environ, self._place, self.name).versions or Versions()
+        with self.objects.locked():
+            before = self.objects.versions() or Versions()
             # The current version again is no new one: a client may repeat a request whose response
             # it has not seen, and each repetition would push an earlier version out of the list.
             row = before.row(0)
             if row is None or row.sha256 != checked.sha256:
-                row = self._new_row(before, checked, packed.seek(0, 2))
+                time = datetime.now(UTC).isoformat(timespec="seconds")
+                number, size = self.objects.next_number(before), packed.seek(0, 2)
+                row = Row(number, checked.sha256, size, checked.label, time)
             facts = facts_headers({**checked.facts, "metadata": checked.metadata}, row)
-            self._put(row.object_of(self.name), packed, facts)
-            rows = (*(each for each in before.rows if each != row), row)[-self._store.kept :]
+            self.objects.put(row.object_of(self.name), packed, facts)
+            kept = self._uploads.store.kept
+            rows = (*(each for each in before.rows if each != row), row)[-kept:]
             last = max(before.last, row.number)
             answer = self._point(
                 Versions(row.number, last, rows), packed, facts, checked.metadata, cache
             )
-            self._prune(last, rows)
+            self.objects.prune(last, rows)
             return answer
-
-    def _new_row(self, before: Versions, checked: Checked, size: int) -> Row:
-        # A deletion that was cut left versions, whose numbers are not given again.
-        number = max([before.last, *([] if before.rows else self._stored())]) + 1
-        time = datetime.now(UTC).isoformat(timespec="seconds")
-        return Row(number, checked.sha256, size, checked.label, time)
-
-    def _put(self, holder: str, packed: BinaryIO, headers: dict[str, str]) -> Any:
-        headers = {"Content-Type": CONTENT_TYPE, **headers}
-        path = object_path(*self._place, holder)
-        answer = staged_uploads.write(self._uploads.app, self._environ, path, packed, headers)
-        if answer.status_int // 100 != 2:
-            raise self._refusal(answer.status_int)
-        return answer
 
     def _point(
         self,
@@ -273,7 +246,7 @@ class _Change:
             headers |= self._own_headers()
         cache.begin_write()
         try:
-            stored = self._put(self.name + names.BUNDLE_SUFFIX, packed, headers)
+            stored = self.objects.put(self.objects.pointer, packed, headers)
         finally:
             cache.end_write()
         status = 201 if self._operation.sent_method == "PUT" else 202
@@ -292,32 +265,6 @@ class _Change:
             if key.startswith("HTTP_X_OBJECT_META_") or key == "HTTP_IF_NONE_MATCH"
         }
 
-    def _prune(self, last: int, kept: tuple[Row, ...]) -> None:
-        """Remove the versions up to ``last`` that are not ``kept``, also those of cut uploads.
-
-        The next upload removes what Swift cannot list or delete at the moment.
-        """
-        kept_objects = {row.object_of(self.name) for row in kept}
-        try:
-            stored = self._stored()
-        except BackendFailed:
-            return
-        for number, holders in stored.items():
-            if number <= last:
-                for holder in holders - kept_objects:
-                    path = object_path(*self._place, holder)
-                    own_requests.exchange(self._uploads.app, self._environ, "DELETE", path)
-
-    def _stored(self) -> dict[int, set[str]]:
-        """The objects that hold versions, by number."""
-        found: dict[int, set[str]] = {}
-        prefix = f"{names.BUNDLE_OBJECTS}{self.name}/"
-        for holder in self._store.list(self._environ, self._place, prefix):
-            number = holder.removeprefix(prefix).partition("-")[0]
-            if number.isdecimal():
-                found.setdefault(int(number), set()).add(holder)
-        return found
-
     # --- rollback and deletion --------------------------------------------------------------------
 
     def _rollback(self, cache: Any) -> Response:
@@ -330,16 +277,16 @@ class _Change:
         if not text.isdecimal() or not text.isascii() or len(text) > 9:
             raise BadRequest(errors.fault(names.VERSION_QUERY, text, "want a version number"))
         slot = self._uploads.staged.slot(self._place[1])
-        with self._locked(), slot, tempfile.TemporaryFile() as packed:
-            before = self.existing()
+        with self.objects.locked(), slot, tempfile.TemporaryFile() as packed:
+            before, _ = self.objects.existing()
             row = before.row(int(text)) if int(text) else None
             if row is None:
                 kept = ", ".join(str(each.number) for each in before.rows)
                 raise StorletNotFound(f"bundle {self.name} has no version {text}; there are {kept}")
             holder = row.object_of(self.name)
             if row.number == before.current:
-                holder = self.name + names.BUNDLE_SUFFIX
-            path = object_path(*self._place, holder)
+                holder = self.objects.pointer
+            path = self.objects.path(holder)
             found = staged_uploads.read(self._uploads.app, self._environ, path, packed)
             stored = facts_of(found)
             if stored.get("sha256") != row.sha256 or packed.seek(0, 2) != row.size:
@@ -352,27 +299,13 @@ class _Change:
 
     def _delete(self, cache: Any) -> Any:
         """Delete the bundle with all its versions."""
-        with self._locked():
-            found = self._store.find(self._environ, self._place, self.name)
+        with self.objects.locked():
+            versions = self.objects.versions()
             cache.begin_write()
             try:
                 answer = Request(self._environ).get_response(self._uploads.app)
             finally:
                 cache.end_write()
-            if answer.status_int // 100 == 2 and found.versions is not None:
-                self._prune(found.versions.last, ())
+            if answer.status_int // 100 == 2 and versions is not None:
+                self.objects.prune(versions.last, ())
             return answer
-
-    # --- helpers ----------------------------------------------------------------------------------
-
-    def _locked(self) -> Any:
-        conflict = StorletError(
-            f"another request is changing the bundle {self.name}: try again",
-            code=errors.REGISTRATION_CONFLICT,
-        )
-        key = f"storlets-bundle-change/{self._place[1]}/{self.name}"
-        return change_lock.held(self._environ, key, _LOCK_SECONDS, conflict)
-
-    def _refusal(self, status: int) -> SwiftRefusal:
-        """Swift's status for a sub-request, as a response to the client."""
-        return SwiftRefusal(Response(status=status, request=Request(self._environ)))
