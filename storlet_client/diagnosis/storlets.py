@@ -49,7 +49,7 @@ def _of_language(storlet: Storlet, cluster: Info) -> list[Check]:
         remedy = _deploy(storlet, "--language", next(iter(cluster.languages), "LANGUAGE"))
         return [Check(subject, False, text, remedy)]
     if wanted and wanted not in {*versions, *(each.partition(".")[0] for each in versions)}:
-        text = f"wants {storlet.language} {wanted}: the cluster has {', '.join(versions)}"
+        text = f"requires {storlet.language} {wanted}: the cluster has {', '.join(versions)}"
         remedy = _deploy(storlet, "--language-version", versions[-1])
         return [Check(subject, False, text, remedy)]
     return []

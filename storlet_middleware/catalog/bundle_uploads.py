@@ -177,7 +177,7 @@ class _Change:
     def _require_loads(
         self, packed: BinaryIO, facts: Mapping[str, Any], sha256: str, headers: Mapping[str, str]
     ) -> None:
-        """Check that the code can be loaded and passes its test cases, if the request wants that.
+        """Check that the code can be loaded and passes its test cases, if it is requested.
 
         :param headers: of the object that ``packed`` is a copy of.
         """

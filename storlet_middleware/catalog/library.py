@@ -243,7 +243,7 @@ def _checked(place: Path, config: Config) -> tuple[list[str], dict[str, Any]]:
         normal = manifest.normal(document)
         faults = bundle_check.faults_here(config, "", names.LIBRARY + document["name"], normal)
         faults += [
-            f"{key}: wants a build, and a library has source only"
+            f"{key}: requires a build, and a library has source only"
             for key in _BUILT
             if document.get(key)
         ]

@@ -110,7 +110,7 @@ def _check_mismatch(reads: CoveredReads, end: str) -> None:
 
 
 def _is_of_new_link(reads: CoveredReads) -> bool:
-    """Whether the client wants to store a static link to an object that is no link itself: then the
+    """Whether the client needs to store a static link to an object that is no link itself: then the
     only ETag that is not the present one is its own.
     """
     operation = reads.operation

@@ -1,4 +1,4 @@
-"""Swift's answers for a caller that rules apply to, as the decision wants them.
+"""Swift's answers for a caller that rules apply to, as the decision requires them.
 
 Each function takes Swift's answer from the :mod:`~storlet_middleware.wsgi.gate`, and returns it
 pinned to the object that the rules were evaluated for, or reduced.

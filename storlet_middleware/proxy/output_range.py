@@ -99,7 +99,7 @@ class Part:
 
 
 class OutputRange:
-    """The range that a client wants of a run's result.
+    """The range that a client requests of a run's result.
 
     :param wanted: as in the request.
     """

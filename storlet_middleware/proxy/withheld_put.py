@@ -422,7 +422,7 @@ class _Body:
         if self._freed:
             return min(self._size, size, self._freed)
         excess = self._size - self._reserve_bytes
-        # The writer waits when the window is full: a read that wants more gets that.
+        # The writer waits when the window is full: a read that needs more gets that.
         least = min(size, self._reserve.piece_bytes, _WINDOW_BYTES)
         return min(excess, size) if excess >= least else 0
 

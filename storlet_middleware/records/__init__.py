@@ -1,7 +1,7 @@
 """One record for each run of a storlet, kept in the account that the run belongs to.
 
 ``record``      the record, the one table of its fields, and the part of it that a caller sees
-``wish``        the runs of which an account, or a storlet, wants records
+``wish``        the runs of which an account, or a storlet, requires records
 ``batches``     the objects that hold records: their names and their content
 ``queue``       records that wait to be written, bounded for each account
 ``store``       requests to Swift for these objects

@@ -104,14 +104,14 @@ class SelectController(Controller):
         _close(self._get(req, select, 0, 0))
         raise SelectFault(
             "UnsupportedScanRangeInput",
-            "ScanRange: End alone wants an object whose length is known: give Start, too",
+            "ScanRange: End alone requires an object whose length is known: give Start, too",
         )
 
 
 def _require_plain(req: Any) -> None:
     if not isinstance(req, SigV4Mixin):
         # Swift's version 2 covers no query of this operation.
-        raise AccessDenied("SelectObjectContent wants a signature of version 4", "s3_select")
+        raise AccessDenied("SelectObjectContent requires a signature of version 4", "s3_select")
     given = delegation.given_headers(req.environ)
     if given:
         raise SelectFault(

@@ -112,7 +112,7 @@ def parse(root: Any) -> SelectRequest:
         "CompressionType",
     )
     if source == "Parquet" and compression != "NONE":
-        raise SelectFault("InvalidCompressionFormat", "CompressionType: Parquet wants NONE")
+        raise SelectFault("InvalidCompressionFormat", "CompressionType: Parquet requires NONE")
     form = _INPUTS[source](given["InputSerialization"][source])
     outputs = given["OutputSerialization"][target]
     enabled = given.get("RequestProgress", {}).get("Enabled", "false")

@@ -41,7 +41,7 @@ CANCELLATION: Final = "storlets.cancellation"
 
 
 class Cancellation:
-    """Whether the sender of a request still wants its answer.
+    """Whether the sender of a request still waits for its answer.
 
     :param outer: of the request that the sender belongs to; it cancels this one, too.
     """

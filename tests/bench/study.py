@@ -1,7 +1,7 @@
 """The comparisons of IBM's study of its Storlet Engine, and the measurements of a run.
 
 The study is *Storlet Engine: Performing Computations in Cloud Storage* by S.  Rabinovici-Cohen, E.
-Henis, J.  Marberg and K.  Nagin (IBM Research Report H-0320, 2014).  A client wants the hashes of
+Henis, J.  Marberg and K.  Nagin (IBM Research Report H-0320, 2014).  A client needs the hashes of
 an object (fixity): from a storlet at the proxy or at the object node, or it reads the object and
 computes them itself, with the filter in Swift's pipelines and without it.
 """

@@ -563,7 +563,7 @@ BOMB = (CHECKOUT / "storlets/std/image/tests/bomb.png").read_bytes()
     [
         (BOMB, {"width": "9"}, "60000x60000 pixels, and 3600 million must be decoded"),
         (pictured((400, 300))[:-99], {}, "the object is damaged, or no JPEG"),
-        (pictured((40, 30)), {"crop-left": "9", "fit": "cover"}, "fit=cover: wants width"),
+        (pictured((40, 30)), {"crop-left": "9", "fit": "cover"}, "fit=cover: requires width"),
     ],
     ids=["bomb", "cut", "conflict"],
 )

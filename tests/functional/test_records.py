@@ -182,7 +182,7 @@ def test_a_bundle_has_its_wish_in_the_manifest(owner: Client, plain: str) -> Non
     name = unique("wish").replace("_", "-").lower()
     run = {"X-Run-Storlet": name}
     try:
-        # Version 1 has no wish, version 2 wants all, and version 1 still has none.
+        # Version 1 has no wish, version 2 requires all, and version 1 still has none.
         answers = []
         for fields in ({}, {"records": "all"}):
             packed = bundles.tool(name, **fields)

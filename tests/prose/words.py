@@ -62,6 +62,7 @@ CONSTRUCTIONS: Final = (
 
 WORDS: Final = (
     _row(r"\b(ask|asks|asked|asking)\b", "request, query, call, check", "the proxy asks the rules"),
+    _row(r"\bwants\b", "requires, needs, requests", "the option wants a number"),
     _row(r"\b(tell|tells|told|telling)\b", "report, return, show, notify", "the client is told"),
     _row(
         rf"\b({_MACHINES}|it|which) (says|said)\b",

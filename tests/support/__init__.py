@@ -14,7 +14,7 @@
 :mod:`.http`           the HTTP client: whole requests, and raw connections
 :mod:`.keystone`       a real Keystone, and a proxy whose callers it authenticates
 :mod:`.local_node`     one ``storlet-local`` for all commands of a module
-:mod:`.memory`         a folder for temporary files that no test wants on a disk
+:mod:`.memory`         a folder for temporary files that no test needs on a disk
 :mod:`.native`         shared objects, built from C; ``tested.h`` is what their sources share
 :mod:`.once`           a folder that the first worker of pytest makes for all
 :mod:`.outcomes`       plugin of pytest: outcomes of a session as JSON, for the repetition of tests

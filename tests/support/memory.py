@@ -1,4 +1,4 @@
-"""A folder for temporary files that no test wants on a disk."""
+"""A folder for temporary files that no test needs on a disk."""
 
 from __future__ import annotations
 

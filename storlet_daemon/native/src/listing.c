@@ -17,7 +17,7 @@ struct listing {
     const char *after; /* the last name of it, or the marker */
     int64_t left;      /* entries that are still wanted; -1: all */
     bool has_more;
-    bool is_over; /* the storlet wants no more */
+    bool is_over; /* the storlet needs no more */
 };
 
 static json_t *fields_of_listing(const struct listing *listing) {

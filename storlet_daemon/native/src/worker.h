@@ -145,7 +145,7 @@ struct usage {
 
 /* The log of one run: written up to its limit, and the last bytes of it kept. */
 struct log {
-    int fd; /* -1: the request wants none */
+    int fd; /* -1: the request has none */
     int64_t limit;
     bool is_full;
     bool has_dropped; /* the tail is not all of the log */

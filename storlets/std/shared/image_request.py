@@ -72,11 +72,11 @@ def request_of(params: dict[str, str]) -> Request:
     elif (left or top) and not width:
         faults.append("crop-left, crop-top: want crop-width and crop-height")
     if request.is_cover and not (request.width and request.height):
-        faults.append("fit=cover: wants width and height")
+        faults.append("fit=cover: requires width and height")
     if request.quality and request.format == "png":
         faults.append("quality: format=png has none, it loses nothing")
     if not request.is_upright and not request.keeps_metadata:
-        faults.append("orientation=keep: wants metadata=keep, because the orientation is metadata")
+        faults.append("orientation=keep: requires metadata=keep, because the orientation is metadata")
     if not request.is_upright and request.rotate:
         faults.append("orientation=keep, rotate: a viewer would turn the result once more")
     if faults:

@@ -113,7 +113,7 @@ class LineFeeds:
         """
         quote = form.reader["quotechar"]
         if form.reader.get("escapechar", quote) != quote:
-            raise SqlError("escape: CR LF at the ends of lines wants doubled quotes in values")
+            raise SqlError("escape: CR LF at the ends of lines requires doubled quotes in values")
         self._source = source
         #: Without quotes nothing is divided by it.
         self._mark = (quote or "\0").encode()

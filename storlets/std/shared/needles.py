@@ -1,6 +1,6 @@
 """Needles: bytes that each selected line of a CSV has.
 
-A condition that wants a text in a column selects only lines with the bytes of that text.  A search
+A condition that requires a text in a column selects only lines with its bytes.  A search
 for them is several times as fast as the engine's reader, which then gets the lines with one of them
 (``line_sieve``).  Needles say nothing about a line that has them: the engine decides.
 """

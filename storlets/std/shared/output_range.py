@@ -1,4 +1,4 @@
-"""The range that the server wants of the output: its parameter, and the report about it.
+"""The range that the server requests of the output: its parameter, and the report about it.
 
 A storlet that declares ranges gets the parameter if a client has sent ``Range``.  It reports what
 it writes, or writes all of its output without a report.
@@ -12,7 +12,7 @@ PARAMETER, ITEM = "storlet_range", "Storlet-Range"
 
 
 def is_wanted(params: dict[str, str]) -> bool:
-    """Whether the client wants a range."""
+    """Whether the client requests a range."""
     return PARAMETER in params
 
 

@@ -118,7 +118,8 @@ def _sizes(node: tree.Cast) -> tuple[int, int]:
     digits, scale = (*node.sizes, 0)[:2]
     if not 1 <= digits <= MOST_DIGITS or scale > digits:
         raise SelectError(
-            "ParseInvalidTypeParam", f"DECIMAL wants 1 to {MOST_DIGITS} digits, and no larger scale"
+            "ParseInvalidTypeParam",
+            f"DECIMAL requires 1 to {MOST_DIGITS} digits, and no larger scale",
         )
     return digits, scale
 

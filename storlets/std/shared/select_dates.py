@@ -88,7 +88,7 @@ def called(node: tree.Call, values: Sequence[Value], now: str) -> Value:
     quantity = number(values[0], node.name)
     if quantity.kind is not Kind.INT:
         if values[0].kind is not Kind.ANY:
-            raise SelectError("IncorrectSqlFunctionArgumentType", "DATE_ADD wants a whole number")
+            raise SelectError("IncorrectSqlFunctionArgumentType", "DATE_ADD requires a whole number")
         quantity = select_casts.cast(tree.Cast(node, "INT", (), node.at), values[0])
     moment = timestamp(values[1], node.name)
     sum_of = f"{moment} + to_{node.word.lower()}s(CAST({quantity.sql} AS {_QUANTITIES[node.word]}))"
@@ -120,7 +120,7 @@ def _to_string(node: tree.Call, moment: str) -> Value:
     pattern = node.arguments[1]
     if not isinstance(pattern, tree.Literal) or not isinstance(pattern.value, str):
         raise SelectError(
-            "EvaluatorInvalidTimestampFormatPattern", "TO_STRING wants its format as a literal"
+            "EvaluatorInvalidTimestampFormatPattern", "TO_STRING requires its format as a literal"
         )
     pieces = []
     for match in _LETTERS.finditer(pattern.value):

@@ -283,7 +283,7 @@ class _Functions:
             arguments = self._rest()
             if len(arguments) != 2:
                 raise self._tokens.fault(
-                    "EvaluatorInvalidArguments", f"{name} wants three arguments"
+                    "EvaluatorInvalidArguments", f"{name} requires three arguments"
                 )
             return tree.Call(name, arguments, lexeme.at, part)
         if name not in FUNCTIONS:
@@ -293,7 +293,7 @@ class _Functions:
         if not least <= len(arguments) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
             raise self._tokens.fault(
-                "EvaluatorInvalidArguments", f"wants {wanted} arguments", lexeme
+                "EvaluatorInvalidArguments", f"requires {wanted} arguments", lexeme
             )
         return tree.Call(name, arguments, lexeme.at)
 
@@ -314,7 +314,7 @@ class _Functions:
         arguments = () if self._tokens.skip(")") else self._rest()
         if len(arguments) != 1:
             raise self._tokens.fault(
-                "ParseNonUnaryAgregateFunctionCall", "wants one argument", lexeme
+                "ParseNonUnaryAgregateFunctionCall", "requires one argument", lexeme
             )
         return tree.Aggregate(lexeme.upper, arguments[0], lexeme.at)
 
@@ -330,7 +330,7 @@ class _Functions:
         self._tokens.want(")", "ParseExpectedRightParenBuiltinFunctionCall")
         if len(arguments) not in (2, 3):
             raise self._tokens.fault(
-                "EvaluatorInvalidArguments", "SUBSTRING wants two or three arguments"
+                "EvaluatorInvalidArguments", "SUBSTRING requires two or three arguments"
             )
         return tree.Call("SUBSTRING", tuple(arguments), at)
 

@@ -85,7 +85,7 @@ class _Clauses:
             )
         if len(columns) > 1:
             raise self._tokens.fault(
-                "ParseAsteriskIsNotAloneInSelectList", "* wants to be alone", here
+                "ParseAsteriskIsNotAloneInSelectList", "* must be the only item", here
             )
         root = path.steps[0]
         if isinstance(root, tree.Name) and not root.fits(alias):

@@ -247,9 +247,9 @@ def _escape(node: tree.Like) -> str:
     """The escape character of LIKE."""
     escape = node.escape
     if not isinstance(escape, tree.Literal) or not isinstance(escape.value, str):
-        raise SelectError("LikeInvalidInputs", "ESCAPE wants a literal")
+        raise SelectError("LikeInvalidInputs", "ESCAPE requires a literal")
     if len(escape.value) != 1 or not escape.value.isascii():
-        raise SelectError("LikeInvalidInputs", "ESCAPE wants one ASCII character")
+        raise SelectError("LikeInvalidInputs", "ESCAPE requires one ASCII character")
     pattern = node.pattern
     if isinstance(pattern, tree.Literal) and isinstance(pattern.value, str):
         rest = pattern.value.replace(escape.value * 2, "")

@@ -65,7 +65,7 @@ def wrong_type(where: str, value: Value, wanted: str) -> SelectError:
     """The error for a value of a kind that an operator or a function does not have."""
     hint = ": use CAST" if value.kind in (Kind.TEXT, Kind.ANY) else ""
     code = "IncorrectSqlFunctionArgumentType"
-    return SelectError(code, f"{where}: wants {wanted}, not {value.kind.value}{hint}")
+    return SelectError(code, f"{where}: requires {wanted}, not {value.kind.value}{hint}")
 
 
 def text(value: Value, where: str) -> str:
@@ -170,7 +170,7 @@ def compared(sign: str, left: Value, right: Value) -> str:
         return f"({left.sql} {sign} {right.sql})"
     if len(kinds) > 1:
         wanted = f"values of one type, not {left.kind.value} and {right.kind.value}"
-        raise SelectError("IncorrectSqlFunctionArgumentType", f"{sign} wants {wanted}: use CAST")
+        raise SelectError("IncorrectSqlFunctionArgumentType", f"{sign} requires {wanted}: use CAST")
     if left.kind is Kind.NESTED or (left.kind is Kind.BOOL and sign not in ("=", "<>")):
         raise wrong_type(sign, left, "numbers, texts or timestamps")
     return f"({left.sql} {sign} {right.sql})"
@@ -186,7 +186,7 @@ def _compared_json(sign: str, left: Value, right: Value) -> str:
         return f"({condition(left, sign)} {sign} {condition(right, sign)})"
     if other.kind is Kind.TIME:
         raise SelectError(
-            "IncorrectSqlFunctionArgumentType", f"{sign} wants timestamps: use CAST AS TIMESTAMP"
+            "IncorrectSqlFunctionArgumentType", f"{sign} requires timestamps: use CAST AS TIMESTAMP"
         )
     tests = [_number_test(left), _number_test(right)]
     both = " AND ".join(test for test in tests if test)
@@ -261,7 +261,7 @@ def unified(values: Sequence[Value], where: str) -> tuple[Kind, list[str]]:
     if len(kinds) > 1:
         shown = " and ".join(sorted(kind.value for kind in kinds))
         raise SelectError(
-            "IncorrectSqlFunctionArgumentType", f"{where} wants values of one type, not {shown}"
+            "IncorrectSqlFunctionArgumentType", f"{where} requires values of one type, not {shown}"
         )
     found = next(iter(kinds), Kind.NULL)
     if found is Kind.FLOAT:

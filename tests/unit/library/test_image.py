@@ -715,9 +715,9 @@ def test_all_conflicts_of_the_parameters() -> None:
     )  # fmt: skip
     assert text.split("; ") == [
         "crop-width, crop-height: want both or none",
-        "fit=cover: wants width and height",
+        "fit=cover: requires width and height",
         "quality: format=png has none, it loses nothing",
-        "orientation=keep: wants metadata=keep, because the orientation is metadata",
+        "orientation=keep: requires metadata=keep, because the orientation is metadata",
         "orientation=keep, rotate: a viewer would turn the result once more",
     ]
     assert failure(b"", crop_left=1) == "crop-left, crop-top: want crop-width and crop-height"

@@ -429,7 +429,7 @@ def test_faults_of_lines_with_a_needle_are_errors_without_a_number(small: Any) -
     fault = sql.failure(good + b"1,keep,3\n", query)
     assert "Expected Number of Columns: 2 Found: 3" in fault
     assert "on Line" not in fault
-    # Without a needle, no reading of a line is a row that the query wants.
+    # Without a needle, no reading of a line is a row that the query requires.
     assert sql.rows(good + b"1,drop,3\n" + b"1,keep\n", query) == [{"a": 1}]
     assert "on Line: 11" in sql.failure(good + b"1,drop,3\n", "SELECT a FROM input WHERE b <> 'x'")
 

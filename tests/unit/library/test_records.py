@@ -66,7 +66,7 @@ def test_selected_records_and_fields(
     order: str,
     others: int,
 ) -> None:
-    """``others`` make what a condition wants rare, so that it is searched as a string."""
+    """``others`` make what a condition requires rare, so that it is searched as a string."""
     rows = [*rows, *[(99, b"zzz", 99.0, b"zz")] * others, *rows]
     where = " or ".join(
         " and ".join(f"{name} {sign} {wanted!r}" for name, sign, wanted in group)

@@ -1140,7 +1140,7 @@ def test_cr_lf_becomes_lf_outside_of_quotes(
         (b'a\r\n "x"\r\n', {}, "has a quote within"),
         (b"a\r\nx\ry\r\n", {}, "a CR outside of quotes"),
         (b"a\r\nx\r", {"quote": "none"}, "a CR outside of quotes"),
-        (b'a\r\n"x\\""\r\n', {"escape": "\\"}, "wants doubled quotes"),
+        (b'a\r\n"x\\""\r\n', {"escape": "\\"}, "requires doubled quotes"),
     ],
 )
 @pytest.mark.parametrize("head", [2, 100])

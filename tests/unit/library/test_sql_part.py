@@ -145,7 +145,7 @@ def test_without_quotes_they_are_data() -> None:
 
 
 def test_an_escape_is_refused() -> None:
-    with pytest.raises(ERROR, match="escape: a part wants doubled quotes"):
+    with pytest.raises(ERROR, match="escape: a part requires doubled quotes"):
         part(b"x\n1\n2\n", 2, escape="\\")
 
 

@@ -50,7 +50,7 @@ class Decompress:
 
 
 def write_range(source: Any, target: Any, kind: str, params: dict[str, str]) -> bool:
-    """Write the range of the data that the client wants; False: only all of them can be given."""
+    """Write the range of the data that is requested; False: only all of them can be given."""
     size = source.seek(0, os.SEEK_END)
     if kind == PLAIN:
         first, end = output_range.begin(target, REMOVED, params, size)

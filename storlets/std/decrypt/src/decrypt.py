@@ -50,7 +50,7 @@ class Decrypt:
 
 
 def write_range(source: Any, target: Any, opener: Opener, params: dict[str, str]) -> None:
-    """Write the range of the data that the client wants, from the chunks that have bytes of it."""
+    """Write the range of the data that is requested, from the chunks that have bytes of it."""
     sealed = envelope.CHUNK_BYTES + TAG_BYTES
     stored = source.seek(0, os.SEEK_END) - envelope.HEAD_BYTES
     last = max(0, stored - 1) // sealed

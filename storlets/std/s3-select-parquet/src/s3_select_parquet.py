@@ -45,7 +45,7 @@ def _run(source: Any, frames: Frames, params: dict[str, str], stack: ExitStack) 
     if not isinstance(request.source, ParquetInput):
         raise SelectError("InvalidDataSource", "CSV and JSON: use std:s3-select")
     if request.compression != "NONE":
-        raise SelectError("InvalidCompressionFormat", "Parquet wants CompressionType NONE")
+        raise SelectError("InvalidCompressionFormat", "Parquet requires CompressionType NONE")
     query = select_parser.parsed(request.expression)
     if query.steps:
         raise SelectError("ParseInvalidPathComponent", "S3Object: a record of Parquet has no parts")

@@ -89,7 +89,7 @@ def table_of(
     names, width = _columns(form, head, has_header=has_header)
     if form.header == "USE" and not is_begin:
         raise SelectError(
-            "UnsupportedScanRangeInput", "FileHeaderInfo USE wants a range from the first byte"
+            "UnsupportedScanRangeInput", "FileHeaderInfo USE requires a range from the first byte"
         )
     other = form.other_record
     if other:

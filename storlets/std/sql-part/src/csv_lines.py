@@ -53,7 +53,7 @@ class Quotes:
         """:raises SqlError: the dialect has quotes that lines do not show."""
         quote = form.reader["quotechar"]
         if quote and form.reader.get("escapechar", quote) != quote:
-            raise SqlError("escape: a part wants doubled quotes in values")
+            raise SqlError("escape: a part requires doubled quotes in values")
         self.mark = (quote or "").encode()
         self._places = QuotePlaces(self.mark, form)
         self._rest = b""

@@ -60,7 +60,7 @@ def test_a_version_of_a_language_that_the_cluster_lacks_is_found(
         meta = {**PLAIN, "X-Object-Meta-Storlet-Language-Version": version}
         server.on("HEAD", f"/storlet/{name}", Reply(200, meta))
     remedy = "storlet deploy a.py --main a.A --language-version 3.11"
-    text = "wants python 2.7: the cluster has 3.11"
+    text = "requires python 2.7: the cluster has 3.11"
     assert problems() == [Check("storlet a.py", False, text, remedy)]
 
 

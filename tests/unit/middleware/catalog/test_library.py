@@ -140,7 +140,7 @@ def test_every_fault_of_the_options_is_reported_at_once(tmp_path: Path) -> None:
     )
     assert "the library has a storlet std:grep already" in text
     assert "own/storlet.toml: colour: unknown key" in text
-    assert "built/storlet.toml: requirements: wants a build" in text
+    assert "built/storlet.toml: requirements: requires a build" in text
     assert "empty/storlet.toml: [Errno 2]" in text
     assert f"folders = {tmp_path}/none: No such file" in text
     assert "disabled = std:gerp: the library has no such storlet; did you mean std:grep?" in text

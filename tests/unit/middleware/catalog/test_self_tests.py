@@ -22,7 +22,7 @@ def read(rows: list[dict[str, Any]], files: dict[str, bytes]) -> list[Case]:
 
 @pytest.fixture(autouse=True)
 def _packed_is_a_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A child process wants a descriptor."""
+    """A child process requires a descriptor."""
     run = self_tests.child.run
     monkeypatch.setattr(
         self_tests.child, "run", lambda module, given, *more: run(module, given.read(), *more)
