@@ -12,7 +12,7 @@ from storlet_middleware.s3select.fault_codes import CODES, SelectFault, answer_o
 ROOT = Path(__file__).resolve().parents[4]
 #: Codes in the sources, where an error is made.
 IN_SOURCES = re.compile(
-    r"""(?:SelectError|SelectFault|_fault|raised)\(\s*"(\w+)"|_want\("[^"]+", "(\w+)"\)"""
+    r"""(?:SelectError|SelectFault|\b_?fault|raised)\(\s*"(\w+)"|\bwant\("[^"]+", "(\w+)"\)"""
 )
 
 
