@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from email.utils import parsedate_to_datetime
 from pathlib import PurePosixPath
-from typing import Any
+from typing import Any, Callable
 from urllib.parse import quote, unquote, urlsplit
 
 from storlet_client.bundle.manifest import SECRET_BYTES, SECRET_NAME
@@ -270,7 +270,7 @@ def language_of(name: str) -> str:
 
 
 def info(session: Session) -> Flow[Info]:
-    """The cluster's description.
+    """The cluster's description, which is requested each time; :func:`known_info` keeps it.
 
     :raises StorletsError: the cluster has no storlets.
     """
@@ -284,7 +284,34 @@ def info(session: Session) -> Flow[Info]:
         raise StorletsError(f"{url}: not a description of a Swift cluster") from None
     if "storlet_handler" not in described:
         raise StorletsError(f"{parts.netloc} runs no storlets: /info has no storlet_handler")
-    return Info.of(described["storlet_handler"])
+    found = session.cluster = Info.of(described["storlet_handler"])
+    return found
+
+
+def known_info(session: Session) -> Flow[Info]:
+    """The cluster's description, which is requested once for all operations of a session."""
+    known: Info | None = session.cluster
+    return known or (yield from info(session))
+
+
+def info_that(session: Session, has: Callable[[Info], bool]) -> Flow[Info]:
+    """As :func:`known_info`, requested again if the kept one lacks a feature: a cluster may have
+    been upgraded meanwhile.
+    """
+    is_kept = session.cluster is not None
+    cluster = yield from known_info(session)
+    return cluster if has(cluster) or not is_kept else (yield from info(session))
+
+
+def _info_with(session: Session, feature: str, text: str) -> Flow[Info]:
+    """The description of a cluster that has a feature.
+
+    :raises ConfigurationError: it has not: an older release would take the request for another.
+    """
+    cluster = yield from info_that(session, lambda each: feature in each.raw)
+    if feature not in cluster.raw:
+        raise ConfigurationError([f"this cluster has no {text}: its release is older"])
+    return cluster
 
 
 def is_enabled(session: Session) -> Flow[bool]:
@@ -303,7 +330,7 @@ _TRUE = frozenset(("true", "1", "yes", "on", "t", "y"))
 
 def enable(session: Session) -> Flow[tuple[str, ...]]:
     """Enable storlets for the account and create its containers; the names of the new ones."""
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     yield from session.exchange(
         Call("POST", headers={"X-Account-Meta-Storlet-Enabled": "True"}, body=b"")
     )
@@ -320,7 +347,7 @@ def enable(session: Session) -> Flow[tuple[str, ...]]:
 
 
 def list_storlets(session: Session) -> Flow[list[Storlet]]:
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     # Objects in folders are versions of bundles, and others that are no storlets.
     rows = yield from listing(session, cluster.storlet_container, delimiter="/")
     found = []
@@ -336,7 +363,7 @@ def show(session: Session, name: str) -> Flow[Storlet]:
 
     :raises NotThere: there is none.
     """
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     for each in _objects_of(name):
         found = yield from _head(session, cluster.storlet_container, each)
         if found is not None:
@@ -433,8 +460,8 @@ def deploy(
     :param check: as :func:`_check_headers`.
     """
     _require_name(name)
-    cluster = yield from info(session)
-    checked = _check_headers(cluster, check)
+    checked = yield from _check_headers(session, check)
+    cluster = yield from known_info(session)
     before = yield from _head(session, cluster.storlet_container, name)
     for each, (content, mode) in dependencies.items():
         headers = {
@@ -457,22 +484,27 @@ def _upload(
     yield from session.exchange(Call("PUT", (container, name), sent, body=content))
 
 
-def _check_headers(cluster: Info, check: bool | None) -> dict[str, str]:
+def _check_headers(session: Session, check: bool | None) -> Flow[dict[str, str]]:
     """The header of an upload for the cluster's check of its code.
 
     :param check: ``None``: if the cluster has such a check.
     :raises ConfigurationError: ``check`` is true, and the cluster has none.
     """
-    if cluster.raw.get("upload_check"):
+    cluster = yield from info_that(session, lambda each: check is None or _checks_uploads(each))
+    if _checks_uploads(cluster):
         return {"X-Storlet-Check": "false" if check is False else "true"}
     if check:
         raise ConfigurationError(["this cluster does not check uploads: leave out the check"])
     return {}
 
 
+def _checks_uploads(cluster: Info) -> bool:
+    return bool(cluster.raw.get("upload_check"))
+
+
 def delete(session: Session, name: str) -> Flow[None]:
     """Delete a storlet, which is named as in :func:`show`."""
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     for each in _objects_of(name):
         call = Call("DELETE", (cluster.storlet_container, each))
         answer = yield from session.exchange(call, (_NOT_FOUND,))
@@ -505,7 +537,7 @@ def download_storlet(session: Session, name: str) -> Flow[Answer]:
 
     ``NAME@NUMBER`` is a version of a bundle.
     """
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     for each in _objects_of(name):
         call = Call("GET", (cluster.storlet_container, each), is_streamed=True)
         answer = yield from session.exchange(call, (_NOT_FOUND,))
@@ -680,7 +712,7 @@ def revoke(session: Session, container: str, given: Grant) -> Flow[None]:
 
 def rules(session: Session) -> Flow[str | None]:
     """The text of the rules in force, or ``None``."""
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     path = (cluster.rules_container, cluster.rules_object)
     answer = yield from session.exchange(Call("GET", path), (_NOT_FOUND,))
     return None if answer.status == _NOT_FOUND else answer.text
@@ -691,7 +723,7 @@ def put_rules(session: Session, text: bytes, *, accept_warnings: bool = False) -
 
     :raises Refused: they have errors, or warnings that are not accepted.
     """
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     yield from session.exchange(Call("PUT", (cluster.rules_container,), body=b""))
     headers = {"X-Storlet-Rules-Accept-Warnings": "true"} if accept_warnings else {}
     path = (cluster.rules_container, cluster.rules_object)
@@ -700,7 +732,7 @@ def put_rules(session: Session, text: bytes, *, accept_warnings: bool = False) -
 
 
 def delete_rules(session: Session) -> Flow[None]:
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     path = (cluster.rules_container, cluster.rules_object)
     yield from session.exchange(Call("DELETE", path), (_NOT_FOUND,))
 
@@ -718,7 +750,7 @@ def logs(session: Session, storlet: str) -> Flow[list[dict[str, Any]]]:
     :raises NotThere: it has none, and the account has no such storlet.
     """
     _require_name(storlet)
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     rows = yield from _log_rows(session, cluster, name_of_runs(storlet))
     if not rows:
         yield from _require_storlets(session, (storlet,))
@@ -735,7 +767,7 @@ def _log_rows(session: Session, cluster: Info, name: str) -> Flow[list[dict[str,
 
 def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
     """One stored log."""
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     name, file = name_of_runs(storlet), f"{invocation}.log"
     answer = yield from _log_object(session, cluster, f"{name}/{file}")
     if answer.status == _NOT_FOUND:
@@ -754,12 +786,6 @@ def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
 def _log_object(session: Session, cluster: Info, name: str) -> Flow[Answer]:
     call = Call("GET", (cluster.log_container, name))
     return (yield from session.exchange(call, (_NOT_FOUND,)))
-
-
-def _require(cluster: Info, feature: str, text: str) -> None:
-    """Refuse a request that a cluster of an older release would take for another one."""
-    if feature not in cluster.raw:
-        raise ConfigurationError([f"this cluster has no {text}: its release is older"])
 
 
 # --- bundles --------------------------------------------------------------------------------------
@@ -794,10 +820,9 @@ def deploy_bundle(
     :param check: as :func:`_check_headers`.
     """
     _require_name(name)
-    cluster = yield from info(session)
-    _require(cluster, "bundles", "bundles")
+    cluster = yield from _info_with(session, "bundles", "bundles")
     path = (cluster.storlet_container, name + BUNDLE)
-    checked = _check_headers(cluster, check)
+    checked = yield from _check_headers(session, check)
     answer = yield from session.exchange(Call("PUT", path, checked, body=packed))
     number = answer.headers.get("x-storlet-version", "")
     if not number.isdecimal():
@@ -822,8 +847,7 @@ def engine_range(session: Session, name: str) -> Flow[str]:
 
 def _described(session: Session, name: str) -> Flow[Mapping[str, Any]]:
     """A bundle, as the cluster describes it."""
-    cluster = yield from info(session)
-    _require(cluster, "bundles", "bundles")
+    cluster = yield from _info_with(session, "bundles", "bundles")
     path = (cluster.storlet_container, _bundle_object(name))
     call = Call("GET", path, query=(("storlet-versions", ""),))
     answer = yield from session.exchange(call, (_NOT_FOUND,))
@@ -843,8 +867,7 @@ def roll_back(session: Session, name: str, number: int) -> Flow[None]:
 
     :raises NotThere: the account has no such bundle.
     """
-    cluster = yield from info(session)
-    _require(cluster, "bundles", "bundles")
+    cluster = yield from _info_with(session, "bundles", "bundles")
     path = (cluster.storlet_container, _bundle_object(name))
     query = (("storlet-version", str(number)),)
     try:
@@ -873,7 +896,7 @@ def runs(
     :param most: the maximum number of records.
     :raises NotThere: the storlet has none, and the account has no such storlet.
     """
-    _require((yield from info(session)), "records", "records of runs")
+    yield from _info_with(session, "records", "records of runs")
     found: list[Mapping[str, Any]] = []
     marker = ""
     while len(found) < most:
@@ -896,7 +919,7 @@ def run_record(session: Session, invocation: str) -> Flow[Mapping[str, Any]]:
         raise ConfigurationError(
             ["the id of the run is empty: 'storlet runs' lists those recorded"]
         )
-    _require((yield from info(session)), "records", "records of runs")
+    yield from _info_with(session, "records", "records of runs")
     query = (("storlet-runs", ""), ("id", invocation))
     answer = yield from session.exchange(Call("GET", query=query), (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:
@@ -913,7 +936,7 @@ def follow_logs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
 
     A cluster of an older release sends records only.
     """
-    cluster = yield from info(session)
+    cluster = yield from known_info(session)
     has_lines = bool(cluster.raw.get("records", {}).get("follows_lines"))
     lines = {"lines": ""} if has_lines and "outcome" not in selection else {}
     return (yield from follow_runs(session, {**selection, **lines}))
@@ -925,7 +948,7 @@ def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
     :raises NotThere: the account lacks the storlet of ``selection``.  A stream of a misspelt name
         would stay empty without a word.
     """
-    _require((yield from info(session)), "records", "records of runs")
+    yield from _info_with(session, "records", "records of runs")
     if "storlet" in selection:
         yield from _require_storlets(session, (selection["storlet"],))
     query = (("storlet-runs", ""), ("follow", ""), *selection.items())
@@ -938,7 +961,7 @@ def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
 
 def secrets(session: Session) -> Flow[list[Mapping[str, str]]]:
     """The names of the account's secrets, each with the time when it was set."""
-    _require((yield from info(session)), "secrets", "secrets of accounts")
+    yield from _info_with(session, "secrets", "secrets of accounts")
     answer = yield from session.exchange(Call("GET", query=(("storlet-secrets", ""),)))
     found: list[Mapping[str, str]] = answer.document()
     return found
@@ -957,7 +980,7 @@ def set_secret(session: Session, name: str, value: bytes) -> Flow[bool]:
         size = own if own < least else len(value)
         wanted = f"want {least} to {most}, without space at its begin and end"
         raise ConfigurationError([f"the value has {size} bytes: {wanted}"])
-    _require((yield from info(session)), "secrets", "secrets of accounts")
+    yield from _info_with(session, "secrets", "secrets of accounts")
     headers = {"Content-Type": "application/octet-stream"}
     query = (("storlet-secrets", name),)
     answer = yield from session.exchange(Call("POST", headers=headers, query=query, body=value))
@@ -970,7 +993,7 @@ def delete_secret(session: Session, name: str) -> Flow[None]:
     :raises NotThere: there is none of this name.
     """
     _require_secret_name(name)
-    _require((yield from info(session)), "secrets", "secrets of accounts")
+    yield from _info_with(session, "secrets", "secrets of accounts")
     call = Call("DELETE", query=(("storlet-secrets", name),))
     answer = yield from session.exchange(call, (_NOT_FOUND,))
     if answer.status == _NOT_FOUND:

@@ -145,7 +145,7 @@ def overview(session: Session, name: str | None = None) -> Flow[Overview]:
 
     :raises NotThere: there is none with this name.
     """
-    cluster = yield from operations.info(session)
+    cluster = yield from operations.known_info(session)
     if name is not None:
         storlets = [(yield from operations.show(session, name))]
     else:

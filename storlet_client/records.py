@@ -50,8 +50,8 @@ def run(session: Session, query: RecordQuery) -> Flow[Answer]:
 
     :raises ConfigurationError: the cluster has no such storlet.
     """
-    cluster = yield from operations.info(session)
-    if STORLET not in cluster.raw.get("library", {}):
+    cluster = yield from operations.info_that(session, _has_storlet)
+    if not _has_storlet(cluster):
         text = (
             f"this cluster has no {STORLET}: its release is older, or its operator has switched it"
             " off; read the whole object, or deploy a storlet of your own"
@@ -59,3 +59,7 @@ def run(session: Session, query: RecordQuery) -> Flow[Answer]:
         raise ConfigurationError([text])
     answer = yield from operations.run(session, query.invocation)
     return answer
+
+
+def _has_storlet(cluster: operations.Info) -> bool:
+    return STORLET in cluster.raw.get("library", {})

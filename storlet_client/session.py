@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from typing import Any
 
 from storlet_client.errors import ConfigurationError, Refused, without_credentials
 from storlet_client.exchange import Answer, Call, Flow, Pause
@@ -29,6 +30,8 @@ class Session:
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._account: Account | None = None
+        #: What is known of the cluster, for all operations; several threads may set it.
+        self.cluster: Any = None
 
     def account(self) -> Flow[Account]:
         """Log in if necessary.

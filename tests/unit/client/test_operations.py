@@ -413,6 +413,38 @@ def test_a_cluster_of_an_older_release_is_not_asked(
     assert server.calls() == []
 
 
+def requests_of_info(server: Server) -> int:
+    return sum(one.path == "/info" for one in server.received)
+
+
+def test_the_description_of_the_cluster_is_requested_once(
+    server: Server, storlets: Storlets
+) -> None:
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    server.on("GET", "/storlet", Reply(body=b"[]"))
+    storlets.show("a.py")
+    assert storlets.list() == []
+    storlets.show("a.py")
+    assert requests_of_info(server) == 1
+    storlets.info()  # asks, as its caller does
+    storlets.show("a.py")
+    assert requests_of_info(server) == 2
+
+
+def test_a_cluster_that_was_upgraded_is_asked_again(server: Server, storlets: Storlets) -> None:
+    """A process that runs for weeks may have the description of an older release."""
+    older = {"storlet_handler": {"storlet_container": "storlet", "languages": {}}}
+    newer = [Reply(body=json.dumps(each).encode()) for each in (older, older, INFO)]
+    server.replies["GET", "/info"] = newer
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    server.on("GET", "", Reply(body=b"[]"))
+    storlets.show("a.py")
+    with pytest.raises(ConfigurationError, match="its release is older"):
+        storlets.invocations()
+    assert storlets.invocations() == []
+    assert requests_of_info(server) == 3
+
+
 def test_secrets_are_not_sent_to_a_cluster_that_has_none(
     server: Server, storlets: Storlets
 ) -> None:
