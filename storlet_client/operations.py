@@ -823,11 +823,22 @@ def deploy_bundle(
     cluster = yield from _info_with(session, "bundles", "bundles")
     path = (cluster.storlet_container, name + BUNDLE)
     checked = yield from _check_headers(session, check)
-    answer = yield from session.exchange(Call("PUT", path, checked, body=packed))
+    body = yield from _accepted(session, packed)
+    answer = yield from session.exchange(Call("PUT", path, checked, body=body))
     number = answer.headers.get("x-storlet-version", "")
     if not number.isdecimal():
         raise BrokenAnswer(f"{name}: the answer has no number of a version")
     return int(number)
+
+
+def _accepted(session: Session, packed: bytes) -> Flow[bytes]:
+    """A bundle as the cluster accepts it: without the source, if its release is older."""
+    # Other operations need no zip files.
+    from storlet_client.bundle import archive  # noqa: PLC0415
+
+    cluster = yield from known_info(session)
+    takes_source = cluster.raw.get("bundles", {}).get("source")
+    return packed if takes_source else archive.without_source(packed)
 
 
 def versions(session: Session, name: str) -> Flow[list[BundleVersion]]:

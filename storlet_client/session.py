@@ -30,7 +30,7 @@ class Session:
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._account: Account | None = None
-        #: What is known of the cluster, for all operations; several threads may set it.
+        #: The description of the cluster, once an operation has read it; any thread may set it.
         self.cluster: Any = None
 
     def account(self) -> Flow[Account]:

@@ -403,7 +403,7 @@ def _publish_info(config: Config) -> None:
         },
         protocol_version=messages.VERSION,
         engine_api=API_VERSION,
-        bundles={"versions_kept": config.storlet.versions_kept},
+        bundles={"versions_kept": config.storlet.versions_kept, "source": True},
         records={"days": config.storlet.records_days, "follows_lines": True},
         upload_check=True,
         secrets={"most": secret_store.MOST, "value_bytes": secret_store.MOST_BYTES},

@@ -8,10 +8,12 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+from storlet_client.builder import bundled_source, jars, native, project, rights, wheels
 from storlet_client.builder import files as new_files
-from storlet_client.builder import jars, native, project, rights, wheels
 from storlet_client.bundle import archive
 
+#: Bytes of a source that are named if the bundle is refused.
+_MUCH = 16 << 20
 #: Content and mode by path below ``code/``, and the lines of the lock.
 Parts = tuple[dict[str, tuple[bytes, int]], tuple[str, ...]]
 
@@ -31,17 +33,37 @@ def _build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
     made = project.read(folder)
     document = made.document
     files, resolved = _PARTS[document["language"]](made, sandbox)
+    others = {archive.TESTS + path: (data, 0o644) for path, data in made.test_files().items()}
+    source = bundled_source.files_of(made)
+    others |= {archive.SOURCE + path: each for path, each in source.items()}
+    faults = [
+        f"source {path!r}: {wrong}"
+        for path in source
+        if (wrong := archive.fault_of_file_name(path))
+    ]
+    if faults:
+        raise project.ProjectError(faults)
     packed = io.BytesIO()
-    archive.write(packed, document, files, resolved, made.test_files())
+    archive.write(packed, document, files, resolved, others)
     try:
         archive.verify(packed, archive.Bounds())
     except archive.BundleError as error:
-        raise project.ProjectError(error.faults) from error
+        raise project.ProjectError([*error.faults, *_share_of(source)]) from error
     path = out / f"{document['name']}-{document['version']}{archive.SUFFIX}"
     new_files.make_folder(out)
     with new_files.replacement(path) as file:
         file.write(packed.getvalue())
     return path
+
+
+def _share_of(source: bundled_source.Files) -> list[str]:
+    """The size of the source of a bundle that is refused, as a line; empty if it is small."""
+    size = sum(len(content) for content, _ in source.values())
+    if size < _MUCH:
+        return []
+    largest = max(source, key=lambda path: len(source[path][0]))
+    text = f"{len(source)} files of the source have {size:,} bytes, most of them {largest}"
+    return [f"{text}: list in .gitignore what is no source"]
 
 
 def _python_parts(made: project.Project, sandbox: wheels.Sandbox) -> Parts:

@@ -71,7 +71,7 @@ class Project:
         """The content of each file of the cases that the check at upload runs, by its path."""
         files, faults = {}, []
         for path in manifest.files_at_upload(self.document):
-            wrong = archive.fault_of_test_file(path)
+            wrong = archive.fault_of_file_name(path)
             place = self.folder / path
             if not wrong and not place.is_file():
                 wrong = f"there is no such file in {self.folder}"

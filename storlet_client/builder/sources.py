@@ -24,12 +24,14 @@ from storlet_client.builder.project import MANIFEST, SOURCE, ProjectError
 from storlet_client.bundle import archive, manifest
 
 #: Folders of outputs, directly in the project.
-_OUTPUTS = frozenset({"dist", "target", "build"})
-_CACHE = "__pycache__"
+OUTPUTS = frozenset({"dist", "target", "build"})
+#: A folder of outputs, anywhere.
+CACHE = "__pycache__"
 _LOCKS = frozenset({wheels.LOCK, jars.LOCK})
-_COMPILED = frozenset({".a", ".d", ".o", ".obj", ".so", archive.SUFFIX})
+#: The suffixes of compiled files.
+COMPILED = frozenset({".a", ".d", ".o", ".obj", ".so", archive.SUFFIX})
 #: The last character of the names of copies that editors make.
-_COPY = "~"
+COPY = "~"
 
 
 class Sources:
@@ -66,8 +68,8 @@ class Sources:
         outputs = {self._folder / name for name in self._document.get("files", ())}
         return {
             path
-            for path in _walk(self._folder, _OUTPUTS)
-            if path not in outputs and path.name not in _LOCKS and path.suffix not in _COMPILED
+            for path in _walk(self._folder, OUTPUTS)
+            if path not in outputs and path.name not in _LOCKS and path.suffix not in COMPILED
         }
 
 
@@ -75,8 +77,8 @@ def _walk(top: Path, outputs: frozenset[str] = frozenset()) -> Iterator[Path]:
     """The files below ``top`` that are not hidden, without those in ``outputs`` of ``top``."""
     for place, folders, names in os.walk(top):
         folder = Path(place)
-        left_out = {_CACHE, *(outputs if folder == top else ())}
+        left_out = {CACHE, *(outputs if folder == top else ())}
         folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
         for name in names:
-            if not name.startswith(".") and not name.endswith(_COPY):
+            if not name.startswith(".") and not name.endswith(COPY):
                 yield folder / name

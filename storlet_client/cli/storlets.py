@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import click
 
-from storlet_client.builder import bundler, plain, wheels
+from storlet_client.builder import bundled_source, bundler, plain, rights, wheels
 from storlet_client.builder.project import ProjectError
 from storlet_client.builder.sources import Sources
 from storlet_client.bundle import archive
@@ -19,7 +20,9 @@ from storlet_client.cli.output import format_option, legible, show_one, show_row
 from storlet_client.cli.progress import building, watched, working, written
 from storlet_client.cli.watch import at_each_save
 from storlet_client.content import content_of
+from storlet_client.diagnosis.check import command
 from storlet_client.errors import ConfigurationError, NotThere, Refused
+from storlet_client.local import subject
 from storlet_client.operations import BundleVersion, Manifest, Storlet, declared_changes
 from storlet_client.overview import ALL_COLUMNS, COLUMNS, Overview
 from storlet_client.storlets import Storlets
@@ -132,16 +135,59 @@ def declare(group: Group) -> None:
     @group.example(
         "download",
         examples="storlet download csv_filter.py -o csv_filter.py\n"
-        "storlet download thumb@3 -o thumb.storlet",
+        "storlet download thumb@3 -o thumb.storlet\n"
+        "storlet download thumb --source thumb",
     )
     @with_storlets
     @click.argument("name")
-    @click.option("-o", "--output", type=OUTPUT, default="-", help="File; '-' is standard output.")
-    def download(storlets: Storlets, name: str, output: str) -> None:
-        """Download the file of a storlet; NAME@NUMBER is a version of a bundle."""
-        with storlets.download(name) as stream, written(output) as file:
-            for chunk in watched(stream, name, stream.length, output):
+    @click.option("-o", "--output", type=OUTPUT, help="File; '-' is standard output, the default.")
+    @click.option(
+        "--source", type=OUTPUT, metavar="FOLDER", help="New folder for the project of a bundle."
+    )
+    def download(storlets: Storlets, name: str, output: str | None, source: str | None) -> None:
+        """Download the file of a storlet; NAME@NUMBER is a version of a bundle.
+
+        --source gives the project that a bundle was built from: storlet.toml, source, test cases
+        and lock, without libraries.
+        """
+        _download(storlets, name, output, source)
+
+
+def _download(storlets: Storlets, name: str, output: str | None, source: str | None) -> None:
+    if source is None:
+        place = output or "-"
+        with storlets.download(name) as stream, written(place) as file:
+            for chunk in watched(stream, name, stream.length, place):
                 file.write(chunk)
+    elif output is None:
+        _download_project(storlets, name, Path(source))
+    else:
+        raise ConfigurationError(["give -o FILE or --source FOLDER, not both"])
+
+
+def _download_project(storlets: Storlets, name: str, folder: Path) -> None:
+    """Make the project of a bundle in a new folder."""
+    user = rights.owner_above(folder)
+
+    def unpack() -> str:
+        bundled_source.unpack(bundle, folder)
+        return ""
+
+    with TemporaryDirectory() as work:
+        rights.give(Path(work), user)
+        bundle = Path(work, "bundle")
+        with storlets.download(name) as stream, bundle.open("wb") as file:
+            for chunk in watched(stream, name, stream.length, str(bundle)):
+                file.write(chunk)
+        if not subject.is_bundle(bundle):
+            raise ConfigurationError([f"{name} is no bundle: only a bundle has source"])
+        try:
+            subject.read(bundle)
+            rights.with_rights_of(user, unpack)
+        except ProjectError as error:
+            raise ConfigurationError(error.faults) from None
+    click.echo(legible(f"made {folder}/"))
+    click.echo(legible(f"build it: {command('storlet', 'build', str(folder))}"), err=True)
 
 
 def _failures_red(column: str, text: str) -> str:
@@ -227,7 +273,7 @@ def _deploy_bundle(storlets: Storlets, file: Path, check: bool | None) -> None:
         click.echo(legible(f"  new: {len(code):,} bytes of {manifest['language']}"))
     else:
         old, stored = before
-        changes = _code_changes(old, code, manifest)
+        changes = [] if old.number == number else _code_changes(old, code, manifest)
         changes += declared_changes(stored, storlets.show(name + archive.SUFFIX))
         for line in changes or ["unchanged"]:
             click.echo(legible(f"  {line}"))

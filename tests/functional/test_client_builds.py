@@ -79,7 +79,10 @@ def storlets(client: Client) -> Iterator[Storlets]:
 
 
 def result_of(folder: Path, content: bytes, text: str) -> bytes:
-    """The output of a project's storlet on an object with ``content``, by commands only."""
+    """The output of a project's storlet on an object with ``content``, by commands only.
+
+    The project that comes back from the cluster gives the same bundle.
+    """
     source, output = folder.parent / "input", folder.parent / "output"
     source.write_bytes(content)
     run("build", str(folder))
@@ -88,6 +91,13 @@ def result_of(folder: Path, content: bytes, text: str) -> bytes:
     run("upload", str(source), "samples/input")
     parameters = ["-p", f"text={text}"] if text else []
     run("invoke", folder.name, "samples/input", *parameters, "-o", str(output))
+    copy = folder.parent / "copy" / folder.name
+    run("download", folder.name, "--source", str(copy))
+    assert (copy / "storlet.toml").read_bytes() == (folder / "storlet.toml").read_bytes()
+    # A compiler may write the path of the source into a program.
+    for path in (copy / "src").rglob("*"):
+        assert path.read_bytes() == (folder / path.relative_to(copy)).read_bytes()
+    run("build", str(copy))
     return output.read_bytes()
 
 

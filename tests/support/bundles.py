@@ -32,16 +32,24 @@ Files = Mapping[str, tuple[bytes, int]]
 
 
 def bundle(
-    name: str, files: Files, /, test_files: Mapping[str, bytes] | None = None, **fields: Any
+    name: str,
+    files: Files,
+    /,
+    test_files: Mapping[str, bytes] | None = None,
+    source: Files | None = None,
+    **fields: Any,
 ) -> bytes:
     """A bundle with ``files`` below ``code/``; ``fields`` are of its manifest.
 
     :param test_files: the files of its test cases.
+    :param source: further files of its project.
     """
     document = {"name": name, "version": "1.0", "language": "python", **fields}
     out = io.BytesIO()
     normal = {key.replace("_", "-"): value for key, value in document.items()}
-    archive.write(out, normal, files, tests=test_files)
+    others = {archive.TESTS + path: (data, 0o644) for path, data in (test_files or {}).items()}
+    others |= {archive.SOURCE + path: each for path, each in (source or {}).items()}
+    archive.write(out, normal, files, others=others)
     return out.getvalue()
 
 

@@ -18,7 +18,7 @@ INFO = {
         "storlet_dependency": "dependency",
         "storlet_log": "storletlog",
         "languages": {"python": ["3.11"]},
-        "bundles": {"versions_kept": 10},
+        "bundles": {"versions_kept": 10, "source": True},
         "records": {"days": 14},
         "secrets": {"most": 100, "value_bytes": 4096},
         "rules": {"container": "storlet_rules", "object": "rules.yaml"},

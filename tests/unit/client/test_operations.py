@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Callable
 from typing import Any
@@ -19,6 +20,7 @@ from storlet_client import (
     Storlets,
     StorletsError,
 )
+from storlet_client.bundle import archive
 from storlet_client.exchange import Call
 from storlet_client.operations import Invocation, Manifest, language_of, object_path
 from tests.unit.client.server import ACCOUNT, INFO, Reply, Server
@@ -426,7 +428,7 @@ def test_the_description_of_the_cluster_is_requested_once(
     assert storlets.list() == []
     storlets.show("a.py")
     assert requests_of_info(server) == 1
-    storlets.info()  # asks, as its caller does
+    storlets.info()  # the current one
     storlets.show("a.py")
     assert requests_of_info(server) == 2
 
@@ -443,6 +445,25 @@ def test_a_cluster_that_was_upgraded_is_asked_again(server: Server, storlets: St
         storlets.invocations()
     assert storlets.invocations() == []
     assert requests_of_info(server) == 3
+
+
+def test_a_cluster_of_release_0_2_gets_a_bundle_without_source(
+    server: Server, storlets: Storlets
+) -> None:
+    document = {"name": "a", "version": "1", "language": "python", "main": "a.A"}
+    code = {"a.py": (b"class A: pass", 0o644)}
+    with_source, without = io.BytesIO(), io.BytesIO()
+    archive.write(with_source, document, code, others={"source/storlet.toml": (b"", 0o644)})
+    archive.write(without, document, code)
+    server.on("PUT", "/storlet/a.storlet", Reply(201, {"X-Storlet-Version": "1"}))
+    storlets.deploy_bundle("a", with_source.getvalue())
+    assert server.received[-1].body == with_source.getvalue()
+    older = json.loads(json.dumps(INFO))
+    del older["storlet_handler"]["bundles"]["source"]
+    server.replies["GET", "/info"] = Reply(body=json.dumps(older).encode())
+    storlets.info()
+    storlets.deploy_bundle("a", with_source.getvalue())
+    assert server.received[-1].body == without.getvalue()
 
 
 def test_secrets_are_not_sent_to_a_cluster_that_has_none(

@@ -29,7 +29,8 @@ CASES: Final = [{"name": "a", "input": "in", "output": "out"}]
 def good(document: dict[str, Any] | None = None, tests: dict[str, bytes] | None = None) -> bytes:
     """A valid bundle, if ``tests`` are the files of its test cases."""
     out = io.BytesIO()
-    archive.write(out, document or DOCUMENT, FILES, tests=tests)
+    others = {archive.TESTS + path: (data, 0o644) for path, data in (tests or {}).items()}
+    archive.write(out, document or DOCUMENT, FILES, others=others)
     return out.getvalue()
 
 
@@ -130,6 +131,12 @@ CORPUS: Final[dict[str, tuple[Callable[[], bytes], str]]] = {
     "file of no case": (lambda: with_tests(**{"in": b"", "out": b"", "x": b""}), "no test case"),
     "case without a file": (lambda: with_tests(**{"in": b""}), "tests/out: missing"),
     "large cases": (lambda: with_tests(**{"in": LARGE, "out": b"1"}), "at most 4194304"),
+    "source elsewhere": (lambda: with_entry(entry("source/../code/x")), "leaves its folder"),
+    "source that is a link": (
+        lambda: with_entry(entry("source/a", stat.S_IFLNK | 0o777), b"/etc"),
+        "symbolic link",
+    ),
+    "source without a hash": (lambda: with_entry(entry("source/a")), "not in storlet.lock.json"),
     "tests elsewhere": (lambda: with_entry(entry("tests/../code/x")), "leaves its folder"),
     "damaged data": (lambda: patched(good(), b"PK\3\4", 45, b"\xff\xff\xff"), "damaged"),
 }

@@ -48,6 +48,30 @@ def test_the_same_files_give_the_same_bytes_in_any_order() -> None:
     assert out.getvalue() == good()
 
 
+def test_a_bundle_without_its_source_is_that_of_an_older_release() -> None:
+    document = {**DOCUMENT, "tests": CASES}
+    tests = {"tests/in": (b"1", 0o644), "tests/out": (b"2", 0o644)}
+    out, older = io.BytesIO(), io.BytesIO()
+    source = {"source/README.md": (b"#", 0o644), "source/make.sh": (b"exit", 0o755)}
+    archive.write(out, document, FILES, ("helper==1",), {**tests, **source})
+    archive.write(older, document, FILES, ("helper==1",), tests)
+    verified = verify(out, Bounds())
+    assert {"source/README.md", "source/make.sh"} <= {file.path for file in verified.files}
+    assert archive.without_source(out.getvalue()) == older.getvalue()
+    assert archive.without_source(older.getvalue()) == older.getvalue()
+    assert archive.without_source(b"no zip") == b"no zip"
+
+
+def test_files_that_are_compressed_already_are_stored() -> None:
+    out = io.BytesIO()
+    archive.write(out, DOCUMENT, {**FILES, "a.JAR": (b"0" * 999, 0o644), "b": (b"0" * 999, 0o644)})
+    with zipfile.ZipFile(out) as zipped:
+        methods = {info.filename: info.compress_type for info in zipped.infolist()}
+    assert methods["code/a.JAR"] == zipfile.ZIP_STORED
+    assert methods["code/b"] == zipfile.ZIP_DEFLATED
+    verify(out, Bounds())
+
+
 @pytest.mark.parametrize("name", CORPUS)
 def test_hostile_bundle_is_refused(name: str) -> None:
     make, part = CORPUS[name]

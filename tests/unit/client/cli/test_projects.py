@@ -65,6 +65,29 @@ def test_a_folder_is_built_and_deployed(
     assert "'storlet init NAME' makes a project" in result.err
 
 
+def test_a_bundle_gives_its_project_back(
+    server: Server, command: Command, bundle: Path, tmp_path: Path
+) -> None:
+    server.on("GET", "/storlet/thumb", Reply(404))
+    server.on("GET", "/storlet/thumb.storlet", Reply(body=bundle.read_bytes()))
+    server.on("GET", "/storlet/a.py", Reply(body=b"class A: pass"))
+    place = tmp_path / "copies/thumb"
+    result = command("download", "thumb", "--source", str(place))
+    assert (result.code, result.out) == (0, f"made {place}/\n"), result.err
+    assert f"build it: storlet build {place}" in result.err
+    built = command("build", str(place)).out.strip()
+    assert Path(built).read_bytes() == bundle.read_bytes()
+    for words, code, text in (
+        (["thumb", "--source", str(place)], 3, "it exists already: name a new folder"),
+        (["thumb", "--source", "x", "-o", "y"], 3, "give -o FILE or --source FOLDER, not both"),
+        (["a.py", "--source", "x"], 3, "a.py is no bundle: only a bundle has source"),
+        (["nothing", "--source", "x"], 4, "there is no storlet nothing"),
+    ):
+        result = command("download", *words)
+        assert (result.code, text in result.err) == (code, True), result.err
+    assert not Path("x").exists()
+
+
 def test_each_save_of_a_project_is_deployed_also_after_faults(
     server: Server, command: Command, bundle: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -83,10 +83,13 @@ def test_altered_bundle_is_not_unpacked(tmp_path: Path) -> None:
 
 
 def test_files_of_test_cases_and_the_manifest_are_not_unpacked(tmp_path: Path) -> None:
-    """Also where the code has files of their names, with other content."""
+    """Also where the code has files of their names, with other content; and no source is."""
     cases = [{"name": "a", "input": "in"}]
     files = {"t.py": (b"1", 0o644), "tests/in": (b"code", 0o644), "storlet.json": (b"2", 0o644)}
-    code = unpacked(tmp_path, "a", bundle("t", files, {"in": b"input"}, main="t.T", tests=cases))
+    source = {"src/t.c": (b"int x;", 0o644)}
+    packed = bundle("t", files, {"in": b"input"}, source, main="t.T", tests=cases)
+    code = unpacked(tmp_path, "a", packed)
+    assert not (code / "src").exists()
     assert (code / "tests/in").read_bytes() == b"code"
     assert (code / "storlet.json").read_bytes() == b"2"
     other = {"t.py": (b"1", 0o644), "x": (b"input", 0o644)}

@@ -1,0 +1,158 @@
+"""The source of a project in its bundle, so that the bundle can be read and built again.
+
+A bundle has each file once.  Its folder ``source/`` has the files of the project that are neither
+code nor files of test cases:
+
+* Python: ``storlet.toml``, the lock, README and licence; the files below ``src/`` are the code,
+  and those below ``src/lib/``, which libraries share, are in ``source/``, too
+* Java: the same, ``pom.xml``, and all below ``src/``
+* native: all files that the author keeps, without the ``files`` of ``storlet.toml``
+
+Hidden files are no source, except below ``src/``.  Neither are outputs of a native build: what
+``.gitignore`` names, the folders ``dist``, ``target`` and ``build``, and compiled files, by suffix
+or first bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from storlet_client.builder import ignored
+from storlet_client.builder.project import MANIFEST, SOURCE, Project, ProjectError
+from storlet_client.builder.sources import CACHE, COMPILED, COPY, OUTPUTS
+from storlet_client.bundle import archive, manifest
+
+#: The first bytes of programs, libraries and classes.
+_BINARIES = (b"\x7fELF", b"!<arch>\n", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe")
+#: Files beside ``src/`` of a project in Python or Java.
+_BESIDE = re.compile(r"storlet\.toml|storlet\.[a-z]+\.lock|pom\.xml|(README|LICENSE|NOTICE).*")
+_LIBRARY = archive.LIBRARY + "/"
+_EXECUTABLE, _PLAIN = 0o755, 0o644
+
+#: Content and mode by path.
+Files = dict[str, tuple[bytes, int]]
+
+
+def files_of(made: Project) -> Files:
+    """The files of ``source/``, by path in the project.
+
+    The project was built before: a build writes the locks.
+    """
+    document = made.document
+    files = _native(made) if document["language"] == "native" else _of_modules(made)
+    elsewhere = {os.path.normpath(path) for path in manifest.files_at_upload(document)}
+    return {path: files[path] for path in sorted(files.keys() - elsewhere)}
+
+
+def unpack(bundle: Path, target: Path) -> None:
+    """Make the new folder ``target``: the project that a verified bundle was built from.
+
+    :raises ProjectError: an older release built the bundle, or ``target`` exists.
+    """
+    with zipfile.ZipFile(bundle) as zipped:
+        infos = {info.filename: info for info in zipped.infolist()}
+        document = json.loads(zipped.read(archive.MANIFEST))
+        if archive.SOURCE + MANIFEST not in infos:
+            raise ProjectError([f"{document['name']} has no source: an older release built it"])
+        try:
+            target.mkdir(parents=True)
+        except FileExistsError:
+            raise ProjectError([f"{target}: it exists already: name a new folder"]) from None
+        for name, path in _places(document, infos).items():
+            place = target / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(zipped.read(infos[name]))
+            place.chmod((infos[name].external_attr >> 16) & 0o777)
+
+
+def _places(document: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, str]:
+    """The path in the project of each file of a bundle that belongs to the project."""
+    is_built = bool(document.get("build"))
+    own = {} if is_built else {PurePosixPath(path).name: path for path in document.get("files", ())}
+    places = {}
+    for name in names:
+        for folder in (archive.SOURCE, archive.TESTS):
+            if name.startswith(folder):
+                places[name] = name[len(folder) :]
+        if name.startswith(archive.CODE):
+            path = name[len(archive.CODE) :]
+            if document["language"] == "python" and not path.startswith(_LIBRARY):
+                places[name] = f"{SOURCE}/{path}"
+            elif path in own:
+                places[name] = own[path]
+    return places
+
+
+# --- Python and Java ------------------------------------------------------------------------------
+
+
+def _of_modules(made: Project) -> Files:
+    top = made.folder
+    beside = [path for path in top.iterdir() if _BESIDE.fullmatch(path.name)]
+    files = {path.name: _content(path) for path in beside if _is_own(path, top)}
+    for path, each in made.source().items():
+        if made.document["language"] == "java" or path.startswith(_LIBRARY):
+            files[f"{SOURCE}/{path}"] = each
+    return files
+
+
+# --- native ---------------------------------------------------------------------------------------
+
+
+def _native(made: Project) -> Files:
+    document, top = made.document, made.folder
+    # Those of cases that no bundle has can be of any size.
+    left_out = {os.path.normpath(path) for path in document.get("files", ())}
+    for case in document.get("tests", ()):
+        named = (*manifest.inputs_of(case), *manifest.outputs_of(case))
+        left_out.update(os.path.normpath(path) for path in named)
+    places = {path: top / path for path in _kept(top, "", ()) if path not in left_out}
+    return {
+        path: _content(place)
+        for path, place in places.items()
+        if _is_own(place, top) and not _is_compiled(place)
+    }
+
+
+def _kept(top: Path, inner: str, rules: tuple[ignored.Rule, ...]) -> Iterator[str]:
+    """The files that the author keeps, by path in the project ``top``.
+
+    :param inner: the path of a folder in it, with a final slash; empty for the project itself.
+    :param rules: those of the folders above.
+    """
+    rules = (*rules, *ignored.rules_of(top / inner, inner))
+    with os.scandir(top / inner) as entries:
+        found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
+    for name, is_folder in found:
+        path = inner + name
+        is_output = is_folder and (name == CACHE or (not inner and name in OUTPUTS))
+        if name.startswith(".") or name.endswith(COPY) or is_output:
+            continue
+        if ignored.is_ignored(path, rules, is_folder=is_folder):
+            continue
+        if is_folder:
+            yield from _kept(top, f"{path}/", rules)
+        else:
+            yield path
+
+
+def _is_compiled(path: Path) -> bool:
+    if path.suffix in COMPILED:
+        return True
+    with path.open("rb") as file:
+        return file.read(8).startswith(_BINARIES)
+
+
+def _is_own(path: Path, top: Path) -> bool:
+    """Whether it is a file, and a link leads to no place outside of the project ``top``."""
+    return path.is_file() and path.resolve().is_relative_to(top.resolve())
+
+
+def _content(path: Path) -> tuple[bytes, int]:
+    return path.read_bytes(), _EXECUTABLE if path.stat().st_mode & 0o100 else _PLAIN

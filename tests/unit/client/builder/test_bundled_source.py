@@ -1,0 +1,192 @@
+"""The source of projects in their bundles: read, built again, and each file once."""
+
+from __future__ import annotations
+
+import os
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from storlet_client.builder import bundled_source, bundler, project, template
+from storlet_client.builder.bundled_source import files_of, unpack
+from storlet_client.builder.project import ProjectError
+from storlet_client.builder.wheels import Sandbox
+from storlet_client.bundle import archive
+from tests.unit.client.builder.projects import make, make_wheel
+
+NATIVE = """\
+name = "fruit"
+version = "1"
+language = "native"
+main = "fruit.sh"
+build = ["sh", "make.sh"]
+files = ["out/fruit.sh"]
+
+[[tests]]
+name = "small"
+input = "small.txt"
+output = "small.out"
+
+[[tests]]
+name = "large"
+input = "large.txt"
+output = "large.out"
+upload = false
+"""
+MAKE = """\
+mkdir -p out build
+printf '#!/bin/sh\\ncat\\n' > out/fruit.sh
+chmod 755 out/fruit.sh
+date +%N > build/time
+printf '\\177ELF' > lib/tool
+"""
+
+
+def write(folder: Path, *names: str, text: str = "x") -> None:
+    for name in names:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+
+
+@pytest.fixture
+def native(tmp_path: Path) -> Path:
+    """A project whose build makes a script, with files that are no source."""
+    folder = tmp_path / "fruit"
+    write(folder, "storlet.toml", text=NATIVE)
+    write(folder, "make.sh", text=MAKE)
+    write(folder, ".gitignore", text="*.log\nnode/\n")
+    write(folder, "small.txt", "small.out", "large.txt", "large.out")
+    write(folder, "lib/a.c", "lib/a.o", "lib/b.log", "node/x", ".git/x", ".env", "src/build/x.rs")
+    write(folder, "Makefile", "Makefile~", "__pycache__/x", "target/x")
+    (folder / "make.sh").chmod(0o755)
+    (folder / "lib/link.c").symlink_to("a.c")
+    (folder / "outside").symlink_to("/etc/hostname")
+    (folder / "dangling").symlink_to("nowhere")
+    os.mkfifo(folder / "pipe")
+    return folder
+
+
+def build(folder: Path, out: Path | None = None) -> Path:
+    return bundler.build(folder, out or folder / "dist", Sandbox())
+
+
+def names_in(bundle: Path, folder: str = archive.SOURCE) -> set[str]:
+    with zipfile.ZipFile(bundle) as zipped:
+        return {name[len(folder) :] for name in zipped.namelist() if name.startswith(folder)}
+
+
+def test_a_native_project_has_what_its_author_keeps(native: Path) -> None:
+    first = build(native)
+    expected = {"storlet.toml", "make.sh", "Makefile", "lib/a.c", "lib/link.c", "src/build/x.rs"}
+    assert names_in(first) == expected
+    assert names_in(first, archive.TESTS) == {"small.txt", "small.out"}
+    content = first.read_bytes()
+    assert build(native).read_bytes() == content  # the outputs of the first build exist
+
+
+def test_a_native_project_from_its_bundle_gives_the_same_bundle(
+    native: Path, tmp_path: Path
+) -> None:
+    bundle = build(native)
+    unpack(bundle, tmp_path / "copy")
+    assert (tmp_path / "copy/make.sh").stat().st_mode & 0o777 == 0o755
+    assert build(tmp_path / "copy").read_bytes() == bundle.read_bytes()
+
+
+def test_files_without_a_build_are_a_part_of_the_project(tmp_path: Path) -> None:
+    folder = tmp_path / "fruit"
+    write(folder, "bin/fruit.sh", text="#!/bin/sh\ncat\n")
+    (folder / "bin/fruit.sh").chmod(0o755)
+    text = NATIVE.replace('build = ["sh", "make.sh"]\n', "").replace("out/", "bin/")
+    write(folder, "storlet.toml", text=text.partition("\n[[")[0])
+    bundle = build(folder)
+    assert names_in(bundle) == {"storlet.toml"}
+    unpack(bundle, tmp_path / "copy")
+    assert (tmp_path / "copy/bin/fruit.sh").stat().st_mode & 0o100
+    assert build(tmp_path / "copy").read_bytes() == bundle.read_bytes()
+
+
+def test_a_python_project_from_its_bundle_gives_the_same_bundle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_wheel(tmp_path, "helper")
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    folder = make(tmp_path / "p", 'requirements = ["helper"]\n')
+    write(folder, "src/lib/own.py", "src/sub/__init__.py", "README.md", "data.csv", ".env")
+    bundle = build(folder)
+    expected = {"storlet.toml", "storlet.requirements.lock", "README.md", "src/lib/own.py"}
+    assert names_in(bundle) == expected
+    unpack(bundle, tmp_path / "copy")
+    assert not (tmp_path / "copy/src/lib/helper.py").exists()
+    assert (tmp_path / "copy/src/thumb.py").read_text() == "class Thumb: pass\n"
+    assert build(tmp_path / "copy").read_bytes() == bundle.read_bytes()
+
+
+def test_a_java_project_has_its_source(tmp_path: Path) -> None:
+    folder = template.make(tmp_path / "grape", "java")
+    write(folder, "pom.xml", "storlet.maven.lock", "notes.txt", "src/words.txt", "target/x")
+    expected = {
+        "storlet.toml", "README.md", "pom.xml", "storlet.maven.lock", "src/Grape.java",
+        "src/words.txt",
+    }  # fmt: skip
+    assert set(files_of(project.read(folder))) == expected
+
+
+def test_shared_modules_are_in_the_source(tmp_path: Path) -> None:
+    folder = template.make(tmp_path / "grape", "java")
+    write(tmp_path, "shared/Lines.java", text="class Lines {}")
+    (folder / "src/Lines.java").symlink_to("../../shared/Lines.java")
+    files = files_of(project.read(folder))
+    assert files["src/Lines.java"] == (b"class Lines {}", 0o644)
+
+
+def test_a_folder_that_exists_is_refused(native: Path) -> None:
+    with pytest.raises(ProjectError, match="it exists already: name a new folder"):
+        unpack(build(native), native)
+
+
+def test_a_bundle_without_source_is_named(native: Path, tmp_path: Path) -> None:
+    bundle = build(native)
+    bundle.write_bytes(archive.without_source(bundle.read_bytes()))
+    with pytest.raises(ProjectError, match="fruit has no source: an older release built it"):
+        unpack(bundle, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_names_that_no_bundle_has_are_refused(native: Path) -> None:
+    (native / "lib/a\nb.c").touch()
+    (native / os.fsdecode(b"lib/\xff.c")).touch()
+    with pytest.raises(ProjectError) as caught:
+        build(native)
+    assert caught.value.faults == [
+        "source 'lib/a\\nb.c': control characters in the name",
+        "source 'lib/\\udcff.c': a name that is not UTF-8",
+    ]
+
+
+def test_a_source_that_is_too_large_is_named(native: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (native / "model.bin").write_bytes(os.urandom(20_000))
+    monkeypatch.setattr(bundler, "_MUCH", 10_000)
+    monkeypatch.setattr(archive.Bounds, "__init__", _small_bounds(archive.Bounds.__init__))
+    with pytest.raises(ProjectError) as caught:
+        build(native)
+    assert "at most 5000 are allowed" in caught.value.faults[0]
+    assert "most of them model.bin: list in .gitignore" in caught.value.faults[-1]
+
+
+def _small_bounds(initialize: object) -> object:
+    def small(self: archive.Bounds) -> None:
+        initialize(self, 5000)  # type: ignore[operator]
+
+    return small
+
+
+def test_the_rules_of_nested_folders_hold_there_only(native: Path) -> None:
+    write(native, "lib/.gitignore", text="*.c\n!a.c\n")
+    write(native, "lib/b.c", "src/b.c")
+    names = set(files_of(project.read(native)))
+    assert {"lib/a.c", "src/b.c"} <= names
+    assert "lib/b.c" not in names
+    assert bundled_source.CACHE not in names
