@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
 import click
 
-from storlet_client.cli.context import FILLED, OUTPUT, pairs, parameters_option, with_storlets
+from storlet_client.cli.context import (
+    FILLED,
+    OUTPUT,
+    PROBLEM,
+    pairs,
+    parameters_option,
+    with_storlets,
+)
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import format_option, show_rows
+from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import watched, written
-from storlet_client.errors import ConfigurationError
+from storlet_client.errors import BrokenAnswer, ConfigurationError
 from storlet_client.operations import object_path
 from storlet_client.storlets import Storlets
 
@@ -67,23 +75,62 @@ def declare(group: Group) -> None:
         type=click.IntRange(1),
         help="Parts of each object, each with a run of its own; for std:sql-part.",
     )
-    @click.option("--report", is_flag=True, help="Report failures, and continue.")
+    @click.option(
+        "--report", is_flag=True, help="Report failures, and continue; the exit status is 1 then."
+    )
     @click.option(
         "--to", type=FILLED, metavar="CONTAINER/OBJECT", help="Store the result in this object."
     )
     @click.option("-o", "--output", type=OUTPUT, default="-", help="File; '-' is standard output.")
-    def distribute(storlets: Storlets, name: str, container: str | None, **options: Any) -> None:
+    @click.pass_context
+    def distribute(
+        context: click.Context,
+        storlets: Storlets,
+        name: str,
+        container: str | None,
+        **options: Any,
+    ) -> None:
         """Run a storlet on many objects, each on the node that has it.
 
         Prints a line of JSON for each object as it is done, or what --merge makes of the outputs.
         With --to the cluster stores this, and a summary is printed.
         """
         document = _document(name, container, options)
-        output = options["output"]
+        output, report = options["output"], _Report()
         with storlets.distribute(document) as stream, written(output) as file:
             for chunk in watched(stream, name, stream.length, output):
                 file.write(chunk)
                 file.flush()
+                if options["report"]:
+                    report.add(chunk)
+        if report.failures:
+            where = options["to"] or "the report"
+            click.echo(legible(f"failures: {report.failures}; {where} has the reasons"), err=True)
+            context.exit(PROBLEM)
+
+
+class _Report:
+    """The failures of a report, counted as its lines arrive."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._rest = b""
+
+    def add(self, chunk: bytes) -> None:
+        """Count the lines that ``chunk`` completes: one for each object, or a summary of all.
+
+        :raises BrokenAnswer: a line is none of a report.
+        """
+        *lines, self._rest = (self._rest + chunk).split(b"\n")
+        try:
+            self.failures += sum(map(_failures_of, lines))
+        except (ValueError, TypeError, KeyError):
+            raise BrokenAnswer("the report has a line that is none of a report") from None
+
+
+def _failures_of(line: bytes) -> int:
+    row = json.loads(line)
+    return int(row["failed"] if "failed" in row else row["outcome"] == "failed")
 
 
 def library_rows(storlets: Storlets) -> list[dict[str, Any]]:

@@ -55,7 +55,8 @@ Log in with clouds.yaml and OS_CLOUD, with OS_* or ST_* variables, or with
 Exit codes:
   0    success
   1    'doctor' or 'check' found a problem, a case of 'test' failed,
-       'replay' differs, or a file of 'rules' has errors
+       'replay' differs, an object of 'distribute --report' failed, or
+       a file of 'rules' has errors
   2    invalid command line, also a file of it that is missing or unreadable
   3    no or wrong credentials, another file that cannot be read or written,
        or an impossible combination of options

@@ -71,14 +71,48 @@ def test_objects_of_a_file_and_a_file_for_the_answer(
     server: Server, command: Command, tmp_path: Path
 ) -> None:
     (tmp_path / "paths").write_text("c/o\n\nc/p\n")
-    server.on("POST", "", Reply(200, body=b"result"))
+    server.on("POST", "", Reply(200, body=b'{"outcome": "ok"}\n'))
     out = tmp_path / "out"
     words = ["up.py", "--objects", str(tmp_path / "paths"), "--report", "-o", str(out)]
     assert command("distribute", *words).code == 0
-    assert out.read_bytes() == b"result"
+    assert out.read_bytes() == b'{"outcome": "ok"}\n'
     assert json.loads(server.received[-1].body) == {
         "objects": ["c/o", "c/p"], "split": {"storlet": "up.py"}, "on-failure": "report"
     }  # fmt: skip
+
+
+LINES = b"""\
+{"path": "/c/a", "outcome": "ok", "code": "ok", "output": "the word failed"}
+{"path": "/c/b", "outcome": "failed", "code": "storlet.failed", "message": "no"}
+{"path": "/c/c", "outcome": "failed", "code": "storlet.failed", "message": "no"}
+"""
+SUMMARY = b'{"output": "/r/o", "bytes": 9, "etag": "e", "objects": 12, "failed": 1}\n'
+
+
+@pytest.mark.parametrize(
+    ("words", "body", "text"),
+    [
+        ([], LINES, "failures: 2; the report has the reasons\n"),
+        (["--to", "r/o"], SUMMARY, "failures: 1; r/o has the reasons\n"),
+        (["--to", "r/o"], SUMMARY.replace(b"1}", b"0}"), ""),
+    ],
+)
+def test_failures_of_a_report_are_an_exit_code(
+    server: Server, command: Command, words: list[str], body: bytes, text: str
+) -> None:
+    server.on("POST", "", Reply(200, body=body))
+    result = command("distribute", "up.py", "c", "--report", *words)
+    assert (result.code, result.err) == (1 if text else 0, text)
+    assert result.out.encode() == body
+
+
+@pytest.mark.parametrize("body", [b"result\n", b"[]\n", b"{}\n", b"1\n", b'{"failed": "x"}\n'])
+def test_an_answer_that_is_no_report_is_an_error(
+    server: Server, command: Command, body: bytes
+) -> None:
+    server.on("POST", "", Reply(200, body=body))
+    result = command("distribute", "up.py", "c", "--report")
+    assert (result.code, "a line that is none of a report" in result.err) == (5, True)
 
 
 @pytest.mark.parametrize(
