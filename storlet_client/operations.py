@@ -873,11 +873,28 @@ def _version(row: Mapping[str, Any]) -> BundleVersion:
     return BundleVersion(**{each.name: row[each.name] for each in fields(BundleVersion)})
 
 
-def roll_back(session: Session, name: str, number: int) -> Flow[None]:
-    """Make an earlier version of a bundle the current one.
+def version_before(name: str, kept: Sequence[BundleVersion]) -> BundleVersion:
+    """The version that precedes the current one, by number.
 
-    :raises NotThere: the account has no such bundle.
+    :param kept: as :func:`versions`.
+    :raises NotThere: none does.
     """
+    current = next((each.number for each in kept if each.current), 0)
+    earlier = [each for each in kept if each.number < current]
+    if earlier:
+        return max(earlier, key=lambda each: each.number)
+    numbers = ", ".join(str(each.number) for each in sorted(kept, key=lambda each: each.number))
+    raise NotThere(f"bundle {name} has no version before {current}; there are {numbers}")
+
+
+def roll_back(session: Session, name: str, number: int | None = None) -> Flow[int]:
+    """Make an earlier version of a bundle the current one; its number.
+
+    :param number: ``None``: that of :func:`version_before`.
+    :raises NotThere: the account has no such bundle, or it has no earlier version.
+    """
+    if number is None:
+        number = version_before(name, (yield from versions(session, name))).number
     cluster = yield from _info_with(session, "bundles", "bundles")
     path = (cluster.storlet_container, _bundle_object(name))
     query = (("storlet-version", str(number)),)
@@ -887,6 +904,7 @@ def roll_back(session: Session, name: str, number: int) -> Flow[None]:
         if refused.code == _NO_STORLET and (yield from _head(session, *path)) is None:
             raise (yield from _missing(session, cluster, name, "bundle")) from refused
         raise
+    return number
 
 
 # --- records of runs ------------------------------------------------------------------------------

@@ -144,9 +144,9 @@ class Storlets(_Account[Transport]):
         """The versions of a bundle that the cluster keeps, newest first."""
         return self._http.drive(operations.versions(self._session, name))
 
-    def roll_back(self, name: str, number: int) -> None:
-        """Make an earlier version of a bundle the current one."""
-        self._http.drive(operations.roll_back(self._session, name, number))
+    def roll_back(self, name: str, number: int | None = None) -> int:
+        """Make a version of a bundle current, by default the one before; its number."""
+        return self._http.drive(operations.roll_back(self._session, name, number))
 
     def delete(self, name: str) -> None:
         """Delete a storlet; running invocations finish."""
@@ -414,9 +414,9 @@ class AsyncStorlets(_Account[AsyncTransport]):
         """The versions of a bundle that the cluster keeps, newest first."""
         return await self._http.drive(operations.versions(self._session, name))
 
-    async def roll_back(self, name: str, number: int) -> None:
-        """Make an earlier version of a bundle the current one."""
-        await self._http.drive(operations.roll_back(self._session, name, number))
+    async def roll_back(self, name: str, number: int | None = None) -> int:
+        """Make a version of a bundle current, by default the one before; its number."""
+        return await self._http.drive(operations.roll_back(self._session, name, number))
 
     async def delete(self, name: str) -> None:
         """Delete a storlet; running invocations finish."""

@@ -17,6 +17,7 @@ from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import building
 from storlet_client.diagnosis.check import command
 from storlet_client.errors import ConfigurationError
+from storlet_client.operations import version_before
 from storlet_client.storlets import Storlets
 
 _COLUMNS = ("number", "version", "current", "bytes", "time")
@@ -90,14 +91,26 @@ def declare(group: Group) -> None:
         rows = [asdict(each) for each in storlets.versions(name)]
         show_rows(rows, _COLUMNS, form, "no versions")
 
-    @group.example("rollback", examples="storlet rollback thumb 3")
+    @group.example("rollback", examples="storlet rollback thumb\nstorlet rollback thumb 3")
     @with_storlets
     @click.argument("name")
-    @click.argument("number", type=click.IntRange(1))
-    def rollback(storlets: Storlets, name: str, number: int) -> None:
-        """Make an earlier version of a bundle the current one, at once and for all requests."""
-        storlets.roll_back(name, number)
-        click.echo(legible(f"{name}: version {number} is current"))
+    @click.argument("number", type=click.IntRange(1), required=False)
+    def rollback(storlets: Storlets, name: str, number: int | None) -> None:
+        """Make a version of a bundle the current one, at once and for all requests.
+
+        Without NUMBER it is the version before the current one, by number. All versions stay:
+        'storlet versions NAME' lists them.
+        """
+        if number is not None:
+            storlets.roll_back(name, number)
+            click.echo(legible(f"{name}: version {number} is current"))
+            return
+        kept = storlets.versions(name)
+        wanted = version_before(name, kept)
+        storlets.roll_back(name, wanted.number)
+        replaced = next(each for each in kept if each.current)
+        now, then = (f"version {each.number} ({each.version})" for each in (wanted, replaced))
+        click.echo(legible(f"{name}: {now} is current, and no longer {then}"))
 
 
 def _command(verb: str, path: Path) -> str:

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from storlet_client import NotThere, Storlets
 from storlet_client.cli.main import main
+from storlet_client.login import Token
 from tests.unit.client.conftest import Command
-from tests.unit.client.server import Reply, Server
+from tests.unit.client.server import ACCOUNT, Reply, Server
 from tests.unit.client.test_operations import META
 
 VERSIONS: dict[str, Any] = {
@@ -189,6 +191,36 @@ def test_versions_are_listed_and_changed(server: Server, command: Command) -> No
     assert command("rollback", "thumb", "1").out == "thumb: version 1 is current\n"
     assert server.received[-1].path.endswith("?storlet-version=1")
     assert command("rollback", "thumb", "0").code == 2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "current", "expected"),
+    [
+        ((1, 2, 3), 3, 2),
+        ((5, 1, 3), 3, 1),  # version 2 was removed, and 5 was rolled back
+        ((2, 3), 2, "bundle thumb has no version before 2; there are 2, 3"),
+        ((1,), 1, "bundle thumb has no version before 1; there are 1"),
+    ],
+)
+def test_a_rollback_without_a_number_goes_to_the_version_before(
+    server: Server, command: Command, numbers: tuple[int, ...], current: int, expected: int | str
+) -> None:
+    row = VERSIONS["versions"][0]
+    rows = [{**row, "number": each, "current": each == current} for each in numbers]
+    path = "/storlet/thumb.storlet"
+    server.on("GET", path, Reply(body=json.dumps({"versions": rows}).encode()))
+    server.on("POST", path, Reply(202))
+    result = command("rollback", "thumb")
+    with Storlets(Token(server.url + ACCOUNT, "secret-token")) as storlets:
+        if isinstance(expected, str):
+            assert (result.code, expected in result.err) == (4, True)
+            with pytest.raises(NotThere):
+                storlets.roll_back("thumb")
+        else:
+            said = f"thumb: version {expected} (1.1) is current, and no longer version 3 (1.1)\n"
+            assert result.out == said
+            assert server.received[-1].path.endswith(f"?storlet-version={expected}")
+            assert storlets.roll_back("thumb") == expected
 
 
 @pytest.mark.parametrize(

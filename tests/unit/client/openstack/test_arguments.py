@@ -26,6 +26,7 @@ def parsed(command: click.Command, words: list[str]) -> list[str]:
         ("doctor", [], ["--"]),
         ("doctor", ["c", "c/o", "-f", "json"], ["-f", "json", "--", "c", "c/o"]),
         ("rollback", ["fruit", "3"], ["--", "fruit", "3"]),
+        ("rollback", ["fruit"], ["--", "fruit"]),
         ("deploy", ["a.py", "--no-check"], ["--no-check", "--", "a.py"]),
         ("deploy", ["a.py", "--check"], ["--check", "--", "a.py"]),
         ("logs", ["a.py"], ["--", "a.py"]),
