@@ -304,12 +304,26 @@ def from_environment(
     )
 
 
+def without_keystone(environ: Mapping[str, str] | None = None) -> Token | Tempauth | None:
+    """The credentials of the environment that need neither Keystone nor ``clouds.yaml``.
+
+    ``None`` without any.
+    """
+    environ = os.environ if environ is None else environ
+    storage_url, token = environ.get("OS_STORAGE_URL", ""), environ.get("OS_AUTH_TOKEN", "")
+    if storage_url and token:
+        return Token(storage_url, token)
+    return _of_v1(environ) if any(environ.get(name) for name in _V1) else None
+
+
 def _half(of_url: str, of_token: str, storage_url: str) -> ConfigurationError:
     """A URL without a token, or a token without a URL, by the names of both."""
     there, missing = (of_url, of_token) if storage_url else (of_token, of_url)
     return ConfigurationError([f"{there} needs {missing}"])
 
 
+#: The name of version 1 authentication among the types of authentication.
+_V1_TYPE = "v1password"
 _V1 = {"ST_AUTH": "the authentication URL", "ST_USER": "account:user", "ST_KEY": "the password"}
 
 
@@ -320,7 +334,13 @@ def _of_v1(environ: Mapping[str, str]) -> Tempauth:
     return Tempauth(environ["ST_AUTH"], environ["ST_USER"], environ["ST_KEY"])
 
 
-def _of_variables(environ: Mapping[str, str]) -> Keystone:
+def _v1_of(auth: Mapping[str, str]) -> Tempauth:
+    """The credentials of the plugin of python-swiftclient, by the names that it has for them."""
+    names = zip(_V1, ("auth_url", "username", "password"))
+    return _of_v1({variable: auth.get(name, "") for variable, name in names})
+
+
+def _of_variables(environ: Mapping[str, str]) -> Credentials:
     auth = {
         name[3:].lower(): value
         for name, value in environ.items()
@@ -334,6 +354,8 @@ def _of_variables(environ: Mapping[str, str]) -> Keystone:
         if auth.get("token")
         else "password"
     )
+    if auth_type == _V1_TYPE:
+        return _v1_of(auth)
     found = keystone(auth_type, auth, "OS_* variables")
     return replace(
         found, region=auth.get("region_name", ""), interface=_interface(auth.get("interface"))
@@ -347,13 +369,8 @@ def _of_cloud(name: str, environ: Mapping[str, str]) -> Credentials:
     where = f"cloud {name}"
     auth = {key: str(value) for key, value in entry["auth"].items() if value is not None}
     auth_type = str(entry.get("auth_type") or "password")
-    if auth_type == "v1password":
-        values = {
-            "ST_AUTH": auth.get("auth_url", ""),
-            "ST_USER": auth.get("username", ""),
-            "ST_KEY": auth.get("password", ""),
-        }
-        return replace(_of_v1(values), verify=_verify(entry))
+    if auth_type == _V1_TYPE:
+        return replace(_v1_of(auth), verify=_verify(entry))
     found = keystone(auth_type, auth, where)
     return replace(
         found,

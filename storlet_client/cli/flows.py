@@ -86,6 +86,7 @@ def declare(group: Group) -> None:
     def distribute(
         context: click.Context,
         storlets: Storlets,
+        /,
         name: str,
         container: str | None,
         **options: Any,

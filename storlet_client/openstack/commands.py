@@ -25,6 +25,7 @@ from storlet_client.cli.output import zoned
 from storlet_client.cli.progress import ended
 from storlet_client.cli.runs import selection_of, storlets_of
 from storlet_client.errors import StorletsError
+from storlet_client.openstack import connected, own_login
 from storlet_client.openstack.arguments import add, command_of, positive, words_of
 from storlet_client.overview import ALL_COLUMNS
 from storlet_client.storlets import Storlets
@@ -53,6 +54,9 @@ def _one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
 class _Plugin(command.Command):
     """A command of this package."""
 
+    #: Whether it is about an account.
+    has_account: ClassVar[bool] = True
+
     def get_epilog(self) -> str:
         """The end of the help, which names the package.
 
@@ -60,6 +64,20 @@ class _Plugin(command.Command):
         most of the time of a short command.
         """
         return "This command is provided by the storlet-client plugin."
+
+    @property
+    def auth_required(self) -> bool:
+        """Whether the OpenStack client logs in first; it uses this name."""
+        return self.has_account and own_login(vars(self.app.options)) is None
+
+    def storlets(self) -> Storlets:
+        """The account, by the login of the OpenStack client or of ``storlet``."""
+        manager = self.app.client_manager
+        credentials = own_login(vars(self.app.options))
+        found: Storlets = (
+            manager.storlet if credentials is None else connected(credentials, manager.verify)
+        )
+        return found
 
 
 class _About(_Plugin):
@@ -86,7 +104,7 @@ class _List(_About, command.Lister):
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         try:
             with ended():
-                rows = self.found(self.app.client_manager.storlet, parsed_args)
+                rows = self.found(self.storlets(), parsed_args)
         except StorletsError as error:
             raise _failure(error) from error
         return _rows(rows, self.columns)
@@ -172,7 +190,7 @@ class _Show(_About, command.ShowOne):
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         try:
             with ended():
-                return _one(self.found(self.app.client_manager.storlet, parsed_args))
+                return _one(self.found(self.storlets(), parsed_args))
         except StorletsError as error:
             raise _failure(error) from error
 
@@ -217,8 +235,6 @@ class Passed(_Plugin):
     """A command of ``storlet``; :attr:`name` is its name there, with that of its group."""
 
     name: ClassVar[str]
-    #: Name of the OpenStack client: whether it logs in first.
-    auth_required = True
 
     def get_parser(self, prog_name: str) -> argparse.ArgumentParser:
         parser: argparse.ArgumentParser = super().get_parser(prog_name)
@@ -232,10 +248,8 @@ class Passed(_Plugin):
     def take_action(self, parsed_args: argparse.Namespace) -> int:
         """The exit code, as of the command of ``storlet``."""
         words = words_of(self._parameters(), vars(parsed_args))
-        connection = None
-        if self.auth_required:
-            connection = _Connection(self.app.client_manager.storlet)
         try:
+            connection = _Connection(self.storlets()) if self.has_account else None
             with ended():
                 code = self._command().main(
                     words, prog_name=f"storlet {self.name}", standalone_mode=False, obj=connection
@@ -345,7 +359,7 @@ class DeleteSecret(Passed):
 class _Local(Passed):
     """A command on files of this machine, without an account."""
 
-    auth_required = False
+    has_account = False
 
 
 class Init(_Local):

@@ -139,6 +139,25 @@ def test_the_openstack_client_has_the_commands(place: Path, owner: Owner, tmp_pa
     assert used == {" ".join(each) for each in NAMES}
 
 
+def test_the_openstack_client_has_the_login_of_storlet(place: Path, cluster: Cluster) -> None:
+    """The OpenStack client itself knows no ST_* variables."""
+    user = "test:tester"
+    variables = {
+        "ST_AUTH": cluster.auth_url, "ST_USER": user, "ST_KEY": cluster.description["users"][user],
+    }  # fmt: skip
+    with commands_of(place, "openstack", "openstackclient.shell") as commands:
+        commands.run(["storlet", "enable"], variables)
+        commands.run(["storlet", "list", "-f", "json"], variables)
+        assert "FAIL  cluster" not in commands.run(["storlet", "info", "show"], variables)
+        wrong = {**variables, "ST_KEY": "wrong"}
+        assert f"refuses {user}" in commands.run(["storlet", "list"], wrong, code=1)
+        missing = {key: value for key, value in variables.items() if key != "ST_KEY"}
+        assert "ST_KEY is missing" in commands.run(["storlet", "list"], missing, code=1)
+        # A login of the OpenStack client precedes it.
+        keystone = {**variables, "OS_AUTH_URL": "http://127.0.0.1:9/v3"}
+        assert "ST_KEY" not in commands.run(["storlet", "list"], keystone, code=1)
+
+
 def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     openstack("enable")
     assert "provided by the storlet-client plugin" in openstack("enable", "--help")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storlet_client import ConfigurationError, Keystone, LoginFailed, Storlets, Tempauth, Token
-from storlet_client.login import from_environment
+from storlet_client.login import Credentials, from_environment, without_keystone
 from tests.unit.client.server import ACCOUNT, Reply, Server
 
 OS = {
@@ -88,6 +88,32 @@ def test_all_missing_parts_are_named(environ: dict[str, str], faults: list[str])
     assert len(caught.value.faults) == len(faults)
     for expected, found in zip(faults, caught.value.faults, strict=True):
         assert expected in found
+
+
+def test_variables_can_have_both_kinds_of_authentication() -> None:
+    """The OpenStack client has version 1 with the plugin of python-swiftclient."""
+    variables = {"OS_AUTH_URL": "http://a", "OS_USERNAME": "t:u", "OS_PASSWORD": "secret"}
+    found = from_environment({**variables, "OS_AUTH_TYPE": "v1password"})
+    assert found == Tempauth("http://a", "t:u", "secret")
+
+
+V1 = {"ST_AUTH": "http://a", "ST_USER": "t:u", "ST_KEY": "secret"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({}, None),
+        ({"OS_AUTH_URL": "http://k", "OS_TOKEN": "t"}, None),
+        ({"OS_STORAGE_URL": "http://s"}, None),
+        (V1, Tempauth("http://a", "t:u", "secret")),
+        ({**V1, "OS_STORAGE_URL": "http://s", "OS_AUTH_TOKEN": "t"}, Token("http://s", "t")),
+    ],
+)
+def test_credentials_of_the_environment_that_need_no_keystone(
+    environ: dict[str, str], expected: Credentials | None
+) -> None:
+    assert without_keystone(environ) == expected
 
 
 @pytest.mark.parametrize("auth_type", ["v1password", "password"])
