@@ -778,7 +778,8 @@ def log(session: Session, storlet: str, invocation: str) -> Flow[str]:
     if answer.status == _NOT_FOUND:
         yield from _require_storlets(session, (storlet,))
         raise NotThere(
-            f"{storlet} has no log {invocation}: 'storlet logs {storlet}' lists those stored"
+            f"{storlet} has no log {invocation}: 'storlet logs {storlet}' lists those stored, and"
+            f" 'storlet show-run {invocation}' has the end of the log of a recorded run"
         )
     return answer.text
 

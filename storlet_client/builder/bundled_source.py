@@ -64,17 +64,20 @@ def unpack(bundle: Path, target: Path) -> None:
             target.mkdir(parents=True)
         except FileExistsError:
             raise ProjectError([f"{target}: it exists already: name a new folder"]) from None
+        built = {*document.get("files", ())} if document.get("build") else set()
         for name, path in _places(document, infos).items():
-            place = target / path
+            place, content = target / path, zipped.read(infos[name])
+            # The build makes programs again, maybe for another machine; scripts may be its own.
+            if path in built and name.startswith(archive.CODE) and _is_compiled(path, content):
+                continue
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(zipped.read(infos[name]))
+            place.write_bytes(content)
             place.chmod((infos[name].external_attr >> 16) & 0o777)
 
 
 def _places(document: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, str]:
     """The path in the project of each file of a bundle that belongs to the project."""
-    is_built = bool(document.get("build"))
-    own = {} if is_built else {PurePosixPath(path).name: path for path in document.get("files", ())}
+    own = {PurePosixPath(path).name: path for path in document.get("files", ())}
     places = {}
     for name in names:
         for folder in (archive.SOURCE, archive.TESTS):
@@ -116,7 +119,7 @@ def _native(made: Project) -> Files:
     return {
         path: _content(place)
         for path, place in places.items()
-        if _is_own(place, top) and not _is_compiled(place)
+        if _is_own(place, top) and not _is_compiled(path, _head(place))
     }
 
 
@@ -142,11 +145,13 @@ def _kept(top: Path, inner: str, rules: tuple[ignored.Rule, ...]) -> Iterator[st
             yield path
 
 
-def _is_compiled(path: Path) -> bool:
-    if path.suffix in COMPILED:
-        return True
+def _is_compiled(path: str, begin: bytes) -> bool:
+    return PurePosixPath(path).suffix in COMPILED or begin.startswith(_BINARIES)
+
+
+def _head(path: Path) -> bytes:
     with path.open("rb") as file:
-        return file.read(8).startswith(_BINARIES)
+        return file.read(max(map(len, _BINARIES)))
 
 
 def _is_own(path: Path, top: Path) -> bool:

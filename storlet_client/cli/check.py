@@ -11,7 +11,7 @@ import click
 from storlet_client.builder.project import ProjectError
 from storlet_client.cli.context import DONE, PROBLEM
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import legible
+from storlet_client.cli.output import explained, legible
 from storlet_client.cli.progress import bundle_of, working
 from storlet_client.local import check as checks
 from storlet_client.local import subject as subjects
@@ -54,7 +54,7 @@ def declare(group: Group) -> None:
         except ProjectError as error:
             faults = error.faults
         for fault in faults:
-            click.echo(legible(f"storlet: {fault}"), err=True)
+            click.echo(explained(f"storlet: {fault}"), err=True)
         if not faults:
             name, version = subject.document["name"], subject.document["version"]
             click.echo(legible(f"{name} {version} loads in the sandbox"))

@@ -15,6 +15,7 @@ from storlet_client.cli.output import format_option, legible, show_rows
 from storlet_client.cli.progress import FileBody, watched, working, written
 from storlet_client.cli.runs import show_logs
 from storlet_client.content import SMALL_BYTES
+from storlet_client.diagnosis.check import command
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import object_path
 from storlet_client.storlets import Storlets
@@ -163,7 +164,8 @@ def _show_logs(
     if invocation is not None:
         click.echo(storlets.log(name, invocation), nl=False)
         return
-    empty = f"no logs of {name}: run it with 'storlet invoke --keep-log'"
+    ends = f"'{command('storlet', 'logs', name, '--failed')}' shows the ends of those of failures"
+    empty = f"no stored logs of {name}: run it with 'storlet invoke --keep-log', or {ends}"
     with working(f"logs {name}"):
         rows = log_rows(storlets, name)
     show_rows(rows, LOG_COLUMNS, form, empty)

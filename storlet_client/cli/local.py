@@ -21,7 +21,14 @@ from storlet_client.builder.project import MANIFEST, ProjectError, folder_above
 from storlet_client.cli import summary
 from storlet_client.cli.context import DONE, OUTPUT, PROBLEM, REFUSED, pairs, parameters_option
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import format_option, in_line, legible, show_rows
+from storlet_client.cli.output import (
+    explained,
+    format_option,
+    in_line,
+    legible,
+    show_rows,
+    without_code_folder,
+)
 from storlet_client.cli.progress import (
     bundle_of,
     chunks_of,
@@ -375,15 +382,17 @@ def _refuse_contradictions(options: Mapping[str, Any]) -> None:
 
 def _show(outcome: Outcome, seconds: float, *, is_isolated: bool) -> None:
     """Print what is not output: log, metadata, the error, and for people the cost."""
-    click.echo(legible(outcome.log), err=True, nl=False)
+    click.echo(without_code_folder(legible(outcome.log)), err=True, nl=False)
     for name, value in outcome.metadata.items():
         click.echo(legible(f"metadata {name}: {value}"), err=True)
     for number, metadata in enumerate(outcome.further_metadata, 2):
         for name, value in metadata.items():
             click.echo(legible(f"metadata of output {number}: {name}: {value}"), err=True)
     if not outcome.is_ok:
-        text = f"storlet: {outcome.code}: {outcome.message}\n\n{outcome.traceback}"
-        click.echo(legible(text.rstrip()), err=True)
+        text = f"storlet: {outcome.code}: {outcome.message}"
+        if outcome.traceback.strip() not in outcome.log + outcome.message:
+            text += f"\n\n{outcome.traceback.rstrip()}"
+        click.echo(explained(text), err=True)
     place = "in a sandbox" if is_isolated else "without a sandbox"
     summary.show(seconds, [place, *summary.usage_of(outcome.usage)])
 
@@ -429,9 +438,8 @@ def _show_faults(found: list[cases.Result]) -> None:
         if each.faults:
             click.secho(legible(f"\n{each.name}"), err=True, bold=sys.stderr.isatty())
             for fault in each.faults:
-                for line in fault.splitlines():
+                for line in without_code_folder(fault).splitlines():
                     click.secho(f"  {in_line(line)}", err=True, fg=_colour_of(line))
             if each.log:
-                click.echo(
-                    legible("  log:\n  " + each.log.rstrip().replace("\n", "\n  ")), err=True
-                )
+                log = without_code_folder(legible(each.log.rstrip()))
+                click.echo("  log:\n  " + log.replace("\n", "\n  "), err=True)

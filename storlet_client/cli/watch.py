@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from storlet_client.cli import failure
 from storlet_client.cli.output import legible
 from storlet_client.cli.progress import ended
 from storlet_client.errors import StorletsError
@@ -58,5 +59,9 @@ def _run(command: Callable[[], None]) -> None:
     try:
         with ended():
             command()
-    except (StorletsError, OSError) as error:
-        click.echo(legible(f"storlet: {error}"), err=True)
+    except StorletsError as error:
+        for line in failure.lines_of(error):
+            click.echo(line, err=True)
+    except OSError as error:
+        text = f"{error.filename}: {error.strerror}" if error.filename else str(error)
+        click.echo(legible(f"storlet: {text}"), err=True)

@@ -21,7 +21,7 @@ version = "1"
 language = "native"
 main = "fruit.sh"
 build = ["sh", "make.sh"]
-files = ["out/fruit.sh"]
+files = ["out/fruit.sh", "run.sh", "target/tool"]
 
 [[tests]]
 name = "small"
@@ -35,11 +35,12 @@ output = "large.out"
 upload = false
 """
 MAKE = """\
-mkdir -p out build
+mkdir -p out build target
 printf '#!/bin/sh\\ncat\\n' > out/fruit.sh
 chmod 755 out/fruit.sh
 date +%N > build/time
 printf '\\177ELF' > lib/tool
+cp lib/tool target/tool
 """
 
 
@@ -58,6 +59,7 @@ def native(tmp_path: Path) -> Path:
     write(folder, ".gitignore", text="*.log\nnode/\n")
     write(folder, "small.txt", "small.out", "large.txt", "large.out")
     write(folder, "lib/a.c", "lib/a.o", "lib/b.log", "node/x", ".git/x", ".env", "src/build/x.rs")
+    write(folder, "run.sh", text="exec ./fruit.sh")
     write(folder, "Makefile", "Makefile~", "__pycache__/x", "target/x")
     (folder / "make.sh").chmod(0o755)
     (folder / "lib/link.c").symlink_to("a.c")
@@ -91,6 +93,8 @@ def test_a_native_project_from_its_bundle_gives_the_same_bundle(
     bundle = build(native)
     unpack(bundle, tmp_path / "copy")
     assert (tmp_path / "copy/make.sh").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "copy/run.sh").read_text() == "exec ./fruit.sh"
+    assert not (tmp_path / "copy/target").exists()
     assert build(tmp_path / "copy").read_bytes() == bundle.read_bytes()
 
 
@@ -98,7 +102,8 @@ def test_files_without_a_build_are_a_part_of_the_project(tmp_path: Path) -> None
     folder = tmp_path / "fruit"
     write(folder, "bin/fruit.sh", text="#!/bin/sh\ncat\n")
     (folder / "bin/fruit.sh").chmod(0o755)
-    text = NATIVE.replace('build = ["sh", "make.sh"]\n', "").replace("out/", "bin/")
+    text = NATIVE.replace('build = ["sh", "make.sh"]\n', "")
+    text = text.replace('"out/fruit.sh", "run.sh", "target/tool"', '"bin/fruit.sh"')
     write(folder, "storlet.toml", text=text.partition("\n[[")[0])
     bundle = build(folder)
     assert names_in(bundle) == {"storlet.toml"}

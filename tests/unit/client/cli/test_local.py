@@ -17,7 +17,12 @@ PROGRAM = """
 import json, os, sys
 with os.fdopen(int(sys.argv[2]), "wb", 0) as report:
     for line in sys.stdin.buffer:
-        if json.loads(line)["parameters"]["text"] == "fail":
+        text = json.loads(line)["parameters"]["text"]
+        if text == "log":
+            trace = 'File "/var/lib/storlets/' + "a" * 64 + '/fruit.py", line 1\\nValueError: x'
+            answer = {"code": "storlet.failed", "message": "ValueError: x", "traceback": trace}
+            answer["log"] = "ERROR: " + trace + "\\n"
+        elif text == "fail":
             answer = {"code": "storlet.failed", "message": "on purpose", "traceback": "a traceback"}
         else:
             print("one apple\\nthree apples", flush=True)
@@ -148,6 +153,9 @@ def test_a_run_and_its_cases_in_a_sandbox(
     failed = command("run", str(folder), sample, "-p", "text=fail")
     assert (failed.code, failed.out) == (4, "")
     assert "storlet: storlet.failed: on purpose\n\na traceback" in failed.err
+    failed = command("run", str(folder), sample, "-p", "text=log")
+    logged = 'ERROR: File "fruit.py", line 1\nValueError: x\n'
+    assert failed.err == f"{logged}storlet: storlet.failed: ValueError: x\n"
 
 
 def test_a_bundle_runs_without_a_sandbox(command: Command, folder: Path) -> None:

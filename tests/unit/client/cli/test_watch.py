@@ -55,12 +55,16 @@ def test_fault_is_shown_and_watching_goes_on(
     def command() -> None:
         if file.read_text() == "bad":
             raise ConfigurationError(["no class", "no language"])
+        if file.read_text() == "unreadable":
+            raise PermissionError(13, "Permission denied", str(file))
         runs.append("good")
 
-    at_each_pause(lambda: file.write_text("better"))
+    at_each_pause(lambda: file.write_text("unreadable"), lambda: file.write_text("better"))
     watch.at_each_save(command, lambda: [file])
     assert runs == ["good"]
-    assert "storlet: no class; no language" in capsys.readouterr().err
+    shown = capsys.readouterr().err
+    assert "storlet: no class\nstorlet: no language\n" in shown
+    assert f"storlet: {file}: Permission denied\n" in shown
 
 
 def test_any_of_several_files_counts(tmp_path: Path, at_each_pause: Callable[..., None]) -> None:
