@@ -70,7 +70,9 @@ def diagnose(session: Session, named: Sequence[str] = ()) -> Flow[list[Check]]:
         found += yield from storlets.checks_of(session, cluster, deployed)
         found += yield from grants.checks_of(session, cluster, deployed)
     for each in named:
-        found += yield from places.checks_of(session, each, is_owner=is_owner)
+        checks = yield from places.checks_of(session, each, is_owner=is_owner)
+        # Several objects may be in one container.
+        found += [check for check in checks if check not in found]
     return found
 
 

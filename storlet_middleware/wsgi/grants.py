@@ -116,12 +116,12 @@ def _value_of(header: str, given: str | None, faults: list[str]) -> str:
     try:
         value = text(given).strip()
     except UnicodeDecodeError:
-        wanted = "storlet ACL update request has invalid values: not UTF-8"
+        wanted = "not UTF-8"
         faults.append(fault(header, given, wanted))
         return ""
     if _BAD.search(value):
         wanted = (
-            "storlet ACL update request has mulformed storlet or user name: want no spaces, no"
+            "a grant cannot have this name of a user or storlet: want no spaces, no"
             " control characters, no ',' and no '/'"
         )
         faults.append(fault(header, value, wanted))

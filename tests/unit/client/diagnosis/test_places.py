@@ -19,6 +19,9 @@ def test_places_that_can_be_read_are_well(
     server.on("HEAD", "/c", Reply(204, {"X-Container-Object-Count": "7"}))
     server.on("HEAD", "/c/a%20b", Reply(200, {"Content-Length": "2048"}))
     assert problems("c/a b") == []
+    twice = [check.subject for check in storlets.diagnose(["c", "c/a b", "c/a b"])]
+    assert twice[-2:] == ["container c", "object c/a b"]
+    assert twice.count("container c") == 1
     assert [check.text for check in storlets.diagnose(["c/a b"])[-2:]] == [
         "you may read it; 7 objects",
         "you may read it; 2,048 bytes",
