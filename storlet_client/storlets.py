@@ -37,8 +37,13 @@ from storlet_client.transport import AsyncTransport, Event, Transport, Watch
 H = TypeVar("H", Transport, AsyncTransport)
 
 
-def _no_watch(_call: Call, _event: Event) -> None:
-    pass
+def no_watch(_call: Call, _event: Event) -> None:
+    """Report no events."""
+
+
+def verify_of(credentials: Credentials, given: bool | str) -> bool | str:
+    """Whether certificates are checked: as ``given``, or else as the credentials say."""
+    return getattr(credentials, "verify", True) if given is True else given
 
 
 class _Account(Generic[H]):
@@ -57,12 +62,10 @@ class _Account(Generic[H]):
         credentials: Credentials,
         *,
         verify: bool | str = True,
-        watch: Watch = _no_watch,
+        watch: Watch = no_watch,
     ) -> None:
         self._session = Session(credentials)
-        if verify is True:
-            verify = getattr(credentials, "verify", True)
-        self._http: H = self._transport(verify=verify, watch=watch)
+        self._http: H = self._transport(verify=verify_of(credentials, verify), watch=watch)
 
     @classmethod
     def connect(cls, cloud: str = "") -> Self:

@@ -14,6 +14,7 @@
 ``account``   ``doctor``, ``enable`` and ``info``
 ``account_secrets``  ``secret set``, ``secret list`` and ``secret delete``
 ``operators`` commands that another package has: ``sandboxes`` and the offline checks of rules
+``completion`` names of the account that the shell completes
 ``context``   the connection and the options that all commands share
 ``groups``    groups of commands that name the nearest known command
 ``output``    results as table, JSON, YAML or CSV

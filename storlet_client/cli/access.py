@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 import click
 
-from storlet_client.cli import operators
+from storlet_client.cli import completion, operators
 from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group, examples_of
 from storlet_client.cli.output import explained, format_option, legible, show_rows
@@ -22,7 +22,7 @@ def declare(group: Group) -> None:
 
     @group.example("grants", examples="storlet grants patients")
     @with_storlets
-    @click.argument("container")
+    @click.argument("container", shell_complete=completion.container)
     @format_option
     def grants(storlets: Storlets, container: str, form: str) -> None:
         """List the grants of a container."""
@@ -31,9 +31,9 @@ def declare(group: Group) -> None:
 
     @group.example("grant", examples="storlet grant patients research:ada deidentify.py")
     @with_storlets
-    @click.argument("container")
+    @click.argument("container", shell_complete=completion.container)
     @click.argument("user")
-    @click.argument("name")
+    @click.argument("name", shell_complete=completion.storlet)
     def grant(storlets: Storlets, container: str, user: str, name: str) -> None:
         """Let USER read a container through the storlet NAME only.
 
@@ -46,9 +46,9 @@ def declare(group: Group) -> None:
 
     @group.example("revoke", examples="storlet revoke patients research:ada deidentify.py")
     @with_storlets
-    @click.argument("container")
+    @click.argument("container", shell_complete=completion.container)
     @click.argument("user")
-    @click.argument("name")
+    @click.argument("name", shell_complete=completion.storlet)
     def revoke(storlets: Storlets, container: str, user: str, name: str) -> None:
         """Remove a grant."""
         storlets.revoke(container, user, name)
@@ -96,7 +96,7 @@ def _rules(group: Group) -> None:
     @rules.example("decide", examples="storlet rules decide GET patients/a.csv")
     @with_storlets
     @click.argument("method", type=click.Choice(_METHODS, case_sensitive=False))
-    @click.argument("path", metavar="CONTAINER/OBJECT")
+    @click.argument("path", metavar="CONTAINER/OBJECT", shell_complete=completion.place)
     def decide(storlets: Storlets, method: str, path: str) -> None:
         """Explain the decision on your own request, without performing it."""
         click.echo(legible(storlets.explain(method, path)), nl=False)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from storlet_client.cli import completion
 from storlet_client.cli.context import DONE, PROBLEM, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, in_line, legible, show_one, show_rows, wrapped
@@ -22,7 +23,12 @@ def declare(group: Group) -> None:
     @group.example("doctor", examples="storlet doctor\nstorlet doctor samples/input.csv")
     @click.pass_context
     @with_storlets
-    @click.argument("places", nargs=-1, metavar="[CONTAINER|CONTAINER/OBJECT]...")
+    @click.argument(
+        "places",
+        nargs=-1,
+        metavar="[CONTAINER|CONTAINER/OBJECT]...",
+        shell_complete=completion.place,
+    )
     @format_option
     def doctor(
         storlets: Storlets, context: click.Context, places: tuple[str, ...], form: str

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import click
 from storlet_client.cli import trace
 from storlet_client.cli.progress import CallProgress
 from storlet_client.errors import ConfigurationError
-from storlet_client.login import from_environment
+from storlet_client.login import Credentials, from_environment
 from storlet_client.storlets import Storlets
 from storlet_client.transport import Watch
 
@@ -29,10 +30,18 @@ class Options:
     verify: bool | str
     is_verbose: bool
 
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Options:
+        """From the parameters of the command line."""
+        cacert = given["cacert"] or os.environ.get("OS_CACERT")
+        verify = False if given["insecure"] else cacert or True
+        return cls(given["cloud"], given["storage_url"], given["token"], verify, given["verbose"])
+
+    def credentials(self) -> Credentials:
+        return from_environment(cloud=self.cloud, storage_url=self.storage_url, token=self.token)
+
     def connect(self) -> Storlets:
-        credentials = from_environment(
-            cloud=self.cloud, storage_url=self.storage_url, token=self.token
-        )
+        credentials = self.credentials()
         watch: Watch = trace.watch if self.is_verbose else CallProgress()
         return Storlets(credentials, verify=self.verify, watch=watch)
 

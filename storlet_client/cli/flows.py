@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from storlet_client.cli import completion
 from storlet_client.cli.context import (
     FILLED,
     OUTPUT,
@@ -47,8 +48,8 @@ def declare(group: Group) -> None:
         "storlet distribute fixity.py --objects paths.txt --report",
     )
     @with_storlets
-    @click.argument("name", type=FILLED)
-    @click.argument("container", type=FILLED, required=False)
+    @click.argument("name", type=FILLED, shell_complete=completion.storlet)
+    @click.argument("container", type=FILLED, required=False, shell_complete=completion.container)
     @parameters_option
     @click.option("--prefix", default="", help="Only objects whose names begin with this.")
     @click.option("--suffix", default="", help="Only objects whose names end with this.")

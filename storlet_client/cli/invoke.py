@@ -8,7 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
-from storlet_client.cli import summary
+from storlet_client.cli import completion, summary
 from storlet_client.cli.context import FILLED, OUTPUT, pairs, parameters_option, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
@@ -29,7 +29,7 @@ def declare(group: Group) -> None:
     @group.example("upload", examples="storlet upload input.csv samples/input.csv")
     @with_storlets
     @click.argument("source", type=click.File("rb"), metavar="FILE")
-    @click.argument("path", metavar="CONTAINER/OBJECT")
+    @click.argument("path", metavar="CONTAINER/OBJECT", shell_complete=completion.place)
     @click.option("--content-type", default="", help="Content type; by the suffix of the object.")
     def upload(storlets: Storlets, source: BinaryIO, path: str, content_type: str) -> None:
         """Upload a file as an object, and create its container if it is missing.
@@ -48,8 +48,8 @@ def declare(group: Group) -> None:
         "storlet invoke deidentify.py patients/new.csv --put new.csv",
     )
     @with_storlets
-    @click.argument("name", type=FILLED)
-    @click.argument("path", metavar="CONTAINER/OBJECT")
+    @click.argument("name", type=FILLED, shell_complete=completion.storlet)
+    @click.argument("path", metavar="CONTAINER/OBJECT", shell_complete=completion.place)
     @parameters_option
     @click.option(
         "-o",
@@ -70,7 +70,12 @@ def declare(group: Group) -> None:
     @click.option("--content-type", default="", help="Content type of the uploaded file.")
     @click.option("--range", "byte_range", default="", metavar="A-B", help="Bytes of the input.")
     @click.option(
-        "--resource", "resources", multiple=True, metavar="CONTAINER/OBJECT", help="Further input."
+        "--resource",
+        "resources",
+        multiple=True,
+        metavar="CONTAINER/OBJECT",
+        help="Further input.",
+        shell_complete=completion.place,
     )
     @click.option(
         "--further-output",
@@ -122,7 +127,7 @@ def declare(group: Group) -> None:
         "storlet logs csv_filter.py --failed --since 1h\nstorlet logs csv_filter.py --follow",
     )
     @with_storlets
-    @click.argument("name")
+    @click.argument("name", shell_complete=completion.storlet)
     @click.argument("invocation", type=FILLED, required=False)
     @click.option("--failed", is_flag=True, help="Ends of the logs of failed runs.")
     @click.option("--since", default="", help="Recorded runs since a time, or an age such as 1h.")

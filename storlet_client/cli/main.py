@@ -91,13 +91,9 @@ Examples:
 @click.pass_context
 def cli(context: click.Context, /, **options: Any) -> None:
     """Run functions inside an OpenStack Swift cluster, where the data are."""
-    cacert = options["cacert"] or os.environ.get("OS_CACERT")
-    verify = False if options["insecure"] else cacert or True
     if os.environ.get("NO_COLOR"):
         context.color = False
-    context.obj = Options(
-        options["cloud"], options["storage_url"], options["token"], verify, options["verbose"]
-    )
+    context.obj = Options.of(options)
 
 
 _PARTS = (

@@ -11,6 +11,7 @@ import click
 
 from storlet_client.builder import bundler, template, wheels
 from storlet_client.builder.project import ProjectError
+from storlet_client.cli import completion
 from storlet_client.cli.context import OUTPUT, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_rows
@@ -84,7 +85,7 @@ def declare(group: Group) -> None:
 
     @group.example("versions", examples="storlet versions thumb")
     @with_storlets
-    @click.argument("name")
+    @click.argument("name", shell_complete=completion.storlet)
     @format_option
     def versions(storlets: Storlets, name: str, form: str) -> None:
         """List the deployed versions of a bundle; run one as NAME@NUMBER."""
@@ -93,7 +94,7 @@ def declare(group: Group) -> None:
 
     @group.example("rollback", examples="storlet rollback thumb\nstorlet rollback thumb 3")
     @with_storlets
-    @click.argument("name")
+    @click.argument("name", shell_complete=completion.storlet)
     @click.argument("number", type=click.IntRange(1), required=False)
     def rollback(storlets: Storlets, name: str, number: int | None) -> None:
         """Make a version of a bundle the current one, at once and for all requests.

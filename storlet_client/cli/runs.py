@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from storlet_client import operations
+from storlet_client.cli import completion
 from storlet_client.cli.context import FILLED, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import (
@@ -49,7 +50,7 @@ def declare(group: Group) -> None:
         examples="storlet runs csv_filter.py --failed --since 1h\nstorlet runs --follow",
     )
     @with_storlets
-    @click.argument("name", type=FILLED, required=False)
+    @click.argument("name", type=FILLED, required=False, shell_complete=completion.storlet)
     @click.option("--failed", is_flag=True, help="Only failed runs.")
     @click.option("--outcome", default="", help="ok, failed, refused, cancelled or an error code.")
     @click.option("--since", default="", help="Time (2026-11-23T19:00:00Z), or an age such as 1h.")

@@ -14,6 +14,7 @@ from storlet_client.builder import bundled_source, bundler, plain, rights, wheel
 from storlet_client.builder.project import ProjectError
 from storlet_client.builder.sources import Sources
 from storlet_client.bundle import archive
+from storlet_client.cli import completion
 from storlet_client.cli.context import FILLED, OUTPUT, pairs, with_storlets
 from storlet_client.cli.groups import Group
 from storlet_client.cli.output import format_option, legible, show_one, show_rows
@@ -55,7 +56,7 @@ def declare(group: Group) -> None:
 
     @group.example("show", examples="storlet show csv_filter.py")
     @with_storlets
-    @click.argument("name")
+    @click.argument("name", shell_complete=completion.storlet)
     @format_option
     def show(storlets: Storlets, name: str, form: str) -> None:
         """Show one storlet with version, limits, access, and runs of the last 24 hours."""
@@ -126,7 +127,7 @@ def declare(group: Group) -> None:
 
     @group.example("delete", examples="storlet delete csv_filter.py")
     @with_storlets
-    @click.argument("name")
+    @click.argument("name", shell_complete=completion.storlet)
     def delete(storlets: Storlets, name: str) -> None:
         """Delete a storlet; its dependencies stay."""
         storlets.delete(name)
@@ -139,7 +140,7 @@ def declare(group: Group) -> None:
         "storlet download thumb --source thumb",
     )
     @with_storlets
-    @click.argument("name")
+    @click.argument("name", shell_complete=completion.storlet)
     @click.option("-o", "--output", type=OUTPUT, help="File; '-' is standard output, the default.")
     @click.option(
         "--source", type=OUTPUT, metavar="FOLDER", help="New folder for the project of a bundle."

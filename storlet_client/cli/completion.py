@@ -1,0 +1,114 @@
+"""Names of the account that the shell completes: storlets, containers and objects.
+
+Each completion is a login and a request or two.  It prints nothing of its own, and gives up after
+some seconds: a shell waits for it, and the command itself will report what is wrong.
+
+Only names without spaces and without characters that a shell reads are completed.  bash inserts a
+name as it is: one such as ``$(...)``, which any writer of a container can choose, would be executed
+with the command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from contextlib import closing
+from threading import Thread
+from typing import Any
+
+import click
+
+from storlet_client import operations
+from storlet_client.cli.context import Options
+from storlet_client.errors import StorletsError
+from storlet_client.exchange import Call, Flow
+from storlet_client.session import Session
+from storlet_client.storlets import no_watch, verify_of
+from storlet_client.transport import Transport
+
+_SECONDS = 4.0
+#: Names that a shell is given at a time.
+_MOST = 100
+#: Folders that hold a single name each, and are completed at once.
+_DEPTH = 5
+_REFUSALS = (403, 404)
+#: Without those at which bash divides words (``COMP_WORDBREAKS``).
+_SAFE = re.compile(r"[\w/][\w./+,%-]*")
+#: Completes the begin of a name.
+Names = Callable[[Session, str], Flow[list[str]]]
+
+
+def storlet(context: click.Context, _parameter: click.Parameter, begin: str) -> list[str]:
+    """Complete the name of a storlet."""
+    return _completed(context, _storlets, begin)
+
+
+def container(context: click.Context, _parameter: click.Parameter, begin: str) -> list[str]:
+    """Complete the name of a container."""
+    return _completed(context, _containers, begin)
+
+
+def place(context: click.Context, _parameter: click.Parameter, begin: str) -> list[str]:
+    """Complete ``container/object``."""
+    return _completed(context, _places, begin)
+
+
+def _storlets(session: Session, begin: str) -> Flow[list[str]]:
+    cluster = yield from operations.known_info(session)
+    found = yield from _names(session, (cluster.storlet_container,), begin)
+    return [operations.name_of_runs(name) for name in found if not name.endswith("/")]
+
+
+def _containers(session: Session, begin: str) -> Flow[list[str]]:
+    return (yield from _names(session, (), begin))
+
+
+def _places(session: Session, begin: str) -> Flow[list[str]]:
+    found = yield from _level(session, begin)
+    # A shell adds a space to a single name, and a slash has to be followed by more.
+    for _ in range(_DEPTH):
+        inner: list[str] = []
+        if len(found) == 1 and found[0].endswith("/"):
+            inner = yield from _level(session, found[0])
+        if not inner:
+            break
+        found = inner
+    return found
+
+
+def _level(session: Session, begin: str) -> Flow[list[str]]:
+    """The containers, or the objects and folders of a container, that begin so."""
+    holder, slash, inner = begin.partition("/")
+    if not slash:
+        return [f"{name}/" for name in (yield from _names(session, (), holder))]
+    return [f"{holder}/{name}" for name in (yield from _names(session, (holder,), inner))]
+
+
+def _names(session: Session, path: tuple[str, ...], begin: str) -> Flow[list[str]]:
+    """Names of the account or of a container; those of folders end with a slash."""
+    query = [("format", "json"), ("limit", str(_MOST)), ("prefix", begin)]
+    query += [("delimiter", "/")] if path else []
+    call = Call("GET", path, query=tuple(query))
+    answer = yield from session.exchange(call, _REFUSALS)
+    rows: list[dict[str, Any]] = [] if answer.status in _REFUSALS else answer.document()
+    return [str(row.get("name") or row["subdir"]) for row in rows]
+
+
+def _completed(context: click.Context, names: Names, begin: str) -> list[str]:
+    """The result of ``names``; empty if there is none within some seconds."""
+    found: list[str] = []
+
+    def work() -> None:
+        try:
+            options = Options.of(context.find_root().params)
+            credentials = options.credentials()
+            verify = verify_of(credentials, options.verify)
+            with closing(Transport(verify=verify, watch=no_watch)) as transport:
+                found.extend(transport.drive(names(Session(credentials), begin)))
+        except (StorletsError, OSError, ValueError):
+            pass  # the command reports it
+
+    thread = Thread(target=work, daemon=True)
+    thread.start()
+    thread.join(_SECONDS)
+    return [name for name in found if _SAFE.fullmatch(name)]
