@@ -431,6 +431,8 @@ def line_of(outcome: Outcome) -> bytes:
         row["scan-range"] = outcome.scan_range
     if outcome.is_failure:
         row["message"] = outcome.message
+        if outcome.detail:
+            row["traceback"] = outcome.detail
     else:
         row |= {"bytes": outcome.size, "etag": outcome.etag}
         row |= _inline(outcome) if outcome.size <= INLINE_BYTES else {}

@@ -63,6 +63,7 @@ _WINDOW: Final = 4
 class Outcome:
     """The outcome of one split.
 
+    :param detail: of a failure: the storlet's traceback, for its owner.
     :param head: the first bytes of the output.
     :param spool: all of it, where the distribution needs it; the receiver closes it.
     :param scan_range: of a part of the object; empty: all of it.
@@ -75,6 +76,7 @@ class Outcome:
     code: str = OK
     status: int = 200
     message: str = ""
+    detail: str = ""
     size: int = 0
     milliseconds: int = 0
     etag: str = ""
@@ -94,7 +96,7 @@ class Outcome:
         """The error that names the object."""
         part = f" {self.scan_range}" if self.scan_range else ""
         text = f"/{self.path.container}/{self.path.name}{part}: {self.message}"
-        return StorletError(text, code=self.code, status=self.status)
+        return StorletError(text, code=self.code, status=self.status, detail=self.detail)
 
 
 class Splits:
@@ -298,19 +300,27 @@ def _refused(path: ObjectPath, answer: Answer, status: int) -> Outcome:
                 break
     finally:
         close_if_possible(answer.chunks)
-    message = " ".join(text[:_MESSAGE_BYTES].decode("utf-8", "replace").split())
+    # As an answer of ours has them: one line, then the traceback.
+    first, _, detail = text[:_MESSAGE_BYTES].decode("utf-8", "replace").partition("\n\n")
+    message = " ".join(first.split())
     if answer.header("content-type").startswith(_OF_SWIFT):
-        message = answer.status
+        message, detail = answer.status, ""
     if not code:
         code = errors.SWIFT_REFUSED if status < 500 else errors.BACKEND_FAILED
-        message = answer.status
+        message, detail = answer.status, ""
     known = status if status in errors.REASONS else errors.row_of(code).status
     # With legacy_status, a storlet that has failed is a 503, too.
     has_failed = errors.row_of(code).status not in _NOT_RUN and code != errors.SWIFT_REFUSED
     may_repeat = status in _NOT_RUN and not has_failed and _is_without_effect(answer)
     has_begun = bool(answer.header(names.RAN_ON.lower()))
     return Outcome(
-        path, code, known, message or answer.status, may_repeat=may_repeat, has_begun=has_begun
+        path,
+        code,
+        known,
+        message or answer.status,
+        detail.strip(),
+        may_repeat=may_repeat,
+        has_begun=has_begun,
     )
 
 

@@ -82,6 +82,18 @@ def test_failures(owner: Client, many: str) -> None:
     assert len(found) == 10
 
 
+def test_the_traceback_of_a_storlet_is_apart_from_its_message(
+    owner: Client, plain: str, storlet_names: dict[str, str]
+) -> None:
+    split = {"storlet": storlet_names["python"], "parameters": {"do": "fail"}}
+    document = {"objects": [f"/{plain}"], "split": split}
+    (row,) = rows(distribute(owner, {**document, "on-failure": "report"}))
+    assert "Traceback" not in row["message"]
+    assert row["traceback"].startswith("Traceback (most recent call last):\n  File ")
+    answer = distribute(owner, document)
+    assert f"/{plain}: {row['message']}\n\nTraceback" in answer.text
+
+
 def test_rules_and_rights_hold_for_each_object(users: dict[str, Client]) -> None:
     ward = make_ward(users)
     ward.rule(RULES)
