@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import functools
+import heapq
 import os
 import socket
 import subprocess
@@ -354,7 +355,8 @@ class _Clock:
     eventlet's hub (the one that Swift selects) rounds a wait down to milliseconds and spins for the
     rest, before each of its timers, also before a cancelled one.  With a timer or two for each
     request, a server under load spends more time there than in many storlets.  So a wait that
-    rarely expires has no timer of its own, and may last a tick longer.
+    rarely expires has no timer of its own, and may last a tick longer.  Cancelled timers of others
+    are removed when a wait begins.
     """
 
     def __init__(self, hub: Any) -> None:
@@ -365,6 +367,7 @@ class _Clock:
 
     def add(self, seconds: float, call: _Call) -> None:
         self.calls[call] = monotonic() + seconds
+        _forget_cancelled(self.hub)
         if not self._is_ticking:
             self._is_ticking = True
             self.hub.schedule_call_global(_TICK_SECONDS, self._tick)
@@ -383,6 +386,14 @@ class _Clock:
             self._is_ticking = bool(self.calls)
             if self._is_ticking:
                 self.hub.schedule_call_global(pause, self._tick)
+
+
+def _forget_cancelled(hub: Any) -> None:
+    """Remove the cancelled timers that would be the next ones; the hub would spin before each."""
+    timers = hub.timers
+    while timers and timers[0][1].called:
+        heapq.heappop(timers)
+        hub.timers_canceled -= 1
 
 
 class _CoarseTimer:
@@ -437,6 +448,7 @@ def wait_readable(fd: int, seconds: float | None) -> None:
             clock.calls.pop(give_up, None)
     elif seconds > 0:
         hubs.trampoline(fd, read=True, timeout=seconds, timeout_exc=WaitExpired)
+        _forget_cancelled(hubs.get_hub())
     else:
         raise WaitExpired
 

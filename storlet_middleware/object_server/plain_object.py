@@ -27,6 +27,8 @@ NOT_PLAIN: Final = frozenset(
         "x-object-transient-sysmeta-crypto-meta",
     )
 )
+#: The beginning of an object, which is read from disk before a worker reads it.
+_AHEAD_BYTES: Final = 128 * 1024
 
 
 class StoredObject(NamedTuple):
@@ -65,6 +67,8 @@ def duplicate(file: Any, reader: Any) -> int:
     try:
         _remove_others_permissions(fd)
         os.lseek(fd, 0, os.SEEK_SET)
+        # The disk reads while a worker is found: Swift drops objects from memory after a GET.
+        os.posix_fadvise(fd, 0, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         close_if_possible(reader)
     except BaseException:
         os.close(fd)

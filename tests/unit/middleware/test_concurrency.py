@@ -73,6 +73,30 @@ def test_a_wait_that_is_over_expires_at_once(pipe: tuple[int, int]) -> None:
         wait_readable(pipe[0], 0)
 
 
+def test_a_short_wait_leaves_no_cancelled_timer(pipe: tuple[int, int]) -> None:
+    hub, fired = hubs.get_hub(), []
+    kept = hub.schedule_call_global(0.005, fired.append, 1)
+    os.write(pipe[1], b"x")
+    wait_readable(pipe[0], 0.003)
+    hub.prepare_timers()
+    assert all(timer is kept or not timer.called for _, timer in hub.timers[:1])
+    assert wait_until(lambda: fired == [1], 1)
+
+
+def test_a_long_wait_removes_cancelled_timers_of_others(pipe: tuple[int, int]) -> None:
+    hub, fired = hubs.get_hub(), []
+    for milliseconds in (2, 1, 3):
+        hub.schedule_call_global(milliseconds / 1000, fired.append, milliseconds).cancel()
+    hub.schedule_call_global(0.004, fired.append, 4)
+    hub.prepare_timers()
+    counted = hub.timers_canceled
+    os.write(pipe[1], b"x")
+    wait_readable(pipe[0], LONG)
+    assert not hub.timers[0][1].called
+    assert hub.timers_canceled <= counted
+    assert wait_until(lambda: fired == [4], 1)
+
+
 @pytest.mark.parametrize("seconds", [LONG, JUST_LESS_THAN_A_TICK])
 def test_a_hundred_waits_have_one_timer(timers_before: int, seconds: float) -> None:
     pipes = [os.pipe() for _ in range(100)]
