@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import io
-import re
-import tomllib
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from storlet_client.bundle import manifest
+from tests.functional import test_library_in_rules as in_rules
 from tests.functional.test_library_storlets import run_headers, set_secret
 from tests.functional.test_output_ranges import OUTSIDE, SPANS, furnished, spans_of
 from tests.functional.test_seekable import SEEKING, upload_seeker
@@ -106,62 +103,24 @@ def test_a_stored_result_is_encrypted_again(
 
 
 LIBRARY = CHECKOUT / "storlets/std"
-#: Their outputs are not the same each time, or need objects of the cluster.
-WITHOUT_OUTPUT = {"encrypt", "archive-pack", "fixity-bag"}
 
 
-def library_cases() -> dict[str, tuple[Path, dict[str, Any], dict[str, Any]]]:
-    """The folder, the manifest and the first case with an output of each storlet."""
-    found = {}
-    for path in sorted(LIBRARY.glob("*/storlet.toml")):
-        document = tomllib.loads(path.read_text("utf-8"))
-        cases = (case for case in document["tests"] if isinstance(case.get("output"), str))
-        case = next(cases, None)
-        if case is not None:
-            found[document["name"]] = (path.parent, document, case)
-    return found
+@pytest.mark.parametrize("case", in_rules.CASES, ids=lambda case: case.name)
+def test_a_rule_runs_a_storlet_of_the_library(case: in_rules.Case, ward: Ward) -> None:
+    in_rules.test_a_rule_runs_the_storlet(case, ward)
+    assert ward.admin.get("patients/input").headers["X-Storlet-Ran-On"] == "proxy"
 
 
-CASES = library_cases()
-#: The head of the statistics of S3 Select. Of Parquet they count the bytes that were read, and
-#: other parts of an object are read at the proxy server than of a file.
-STATISTICS = b"S\0\0\0\x10"
-#: Of a run that takes seconds, as on a busy machine: the same of its progress.
-PROGRESS = re.compile(rb"P\0\0\0\x10.{16}", re.DOTALL)
+def test_rules_encrypt_and_restore_twice(ward: Ward) -> None:
+    in_rules.test_rules_encrypt_and_restore(ward)
 
 
-def comparable(name: str, output: bytes) -> bytes:
-    if name != "s3-select-parquet":
-        return output
-    return PROGRESS.sub(b"", output.partition(STATISTICS)[0])
+def test_rules_pack_encrypted_objects(ward: Ward) -> None:
+    in_rules.test_rules_pack_other_objects(ward)
 
 
-def test_each_storlet_of_the_library_has_a_case() -> None:
-    names = {path.parent.name for path in LIBRARY.glob("*/storlet.toml")}
-    assert names - set(CASES) == WITHOUT_OUTPUT
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_a_storlet_of_the_library_runs_on_encrypted_objects(other_owner: Client, name: str) -> None:
-    folder, document, case = CASES[name]
-    data, expected = ((folder / case[key]).read_bytes() for key in ("input", "output"))
-    expected = comparable(name, expected)
-    for secret, value in case.get("secrets", {}).items():
-        set_secret(other_owner, secret, value.encode())
-    parameters = {key: manifest.text_of(value) for key, value in case.get("parameters", {}).items()}
-    headers = run_headers(f"std:{name}", parameters)
-    assert other_owner.put("c/library", data).status == 201
-    answer = other_owner.get("c/library", headers)
-    assert (answer.status, answer.is_broken) == (200, False), answer
-    assert comparable(name, answer.body) == expected
-    assert answer.headers["X-Storlet-Ran-On"] == "proxy"
-    copy = other_owner.put("c/copied", b"", headers | {"X-Copy-From": "c/library"})
-    assert copy.status == 201, copy
-    assert comparable(name, other_owner.get("c/copied").body) == expected
-    # The body of a PUT cannot seek.
-    if "input" not in document:
-        put = other_owner.put("c/made", data, headers)
-        assert (put.status, other_owner.get("c/made").body) == (201, expected), put
+def test_rules_check_bags_of_encrypted_objects(ward: Ward) -> None:
+    in_rules.test_rules_check_bags(ward)
 
 
 def test_arrow_runs_on_encrypted_objects(other_owner: Client) -> None:
