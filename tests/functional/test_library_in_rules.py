@@ -218,7 +218,7 @@ def put_bag(admin: Client) -> dict[str, bytes]:
 
 
 def outputs_of(ward: Ward, run: str, content: bytes) -> list[bytes]:
-    """What a rule makes of an object on GET, COPY and PUT; a large object cannot be empty."""
+    """The output of a rule for an object on GET, COPY and PUT; a large object cannot be empty."""
     admin = ward.admin
     assert admin.put("patients/input", content).status == 201
     ward.rule(READING.format(run=run))

@@ -20,6 +20,7 @@ from typing import Any
 import object_stream
 import sql_types
 from byte_search import Search
+from last_line import LastLine
 from object_stream import Inlet
 from parameters import is_true, shown
 from short_lines import ShortLines
@@ -28,6 +29,7 @@ from sql_engine import Engine, identifier, literal
 from sql_keys import Keys
 from sql_pipes import Pipes, Sample
 from sql_types import Way
+from thread_starts import ThreadStarts
 
 #: Types are inferred from this much, which also bounds the first line.
 HEAD_BYTES = 1 << 20
@@ -123,14 +125,6 @@ def line_too_long() -> SqlError:
     return SqlError(f"a line has more than {MOST_LINE_BYTES} bytes")
 
 
-def short_lines(source: Any, head: bytes) -> ShortLines:
-    """The rest of a CSV, which fails at a line that is too long.
-
-    :param head: the bytes before those of ``source``.
-    """
-    return ShortLines(source, line_too_long, head=head)
-
-
 def first_line(head: bytes) -> bytes:
     """The first line with its end."""
     return head[: head.find(b"\n") + 1] or head
@@ -204,11 +198,13 @@ def has_plain_lines(head: bytes, form: Format) -> bool:
 class Select:
     """The SELECT of the object's columns.
 
+    :ivar row: the SELECT of the used columns from a CSV in the sample.
     :ivar has_checked_head: the engine has read all whole rows of the head as this reads them, and
         has found no fault.
     """
 
     text: str
+    row: str
     has_checked_head: bool = False
 
 
@@ -291,8 +287,60 @@ def select_of(
     by_first = inference.by_first_rows()
     found = by_first or inference.by_all_rows()
     values = ", ".join(f"{way.value} AS {identifier(name)}" for name, way in found)
-    text = f"SELECT {values} FROM {head.call(inlet, _declared(found))}"  # noqa: S608
-    return Select(text, has_checked_head=bool(by_first))
+    declared = _declared(found)
+    text = f"SELECT {values} FROM {head.call(inlet, declared)}"  # noqa: S608
+    names = [identifier(name) for name, _ in declared if used is None or name.casefold() in used]
+    row = f"SELECT {', '.join(names) or 'count(*)'} FROM {head.call(Inlet(sample.path), declared)}"  # noqa: S608
+    return Select(text, row, has_checked_head=bool(by_first))
+
+
+class Rows:
+    """The rest of a CSV on its way to the engine: lines have a bound, and the last one an end.
+
+    :ivar source: the file.
+    """
+
+    def __init__(self, source: Any, head: bytes, form: Head) -> None:
+        """
+        :param head: the bytes before those of ``source``.
+        """
+        self.source: Any = ShortLines(source, line_too_long, head=head)
+        self.source = LastLine(self.source, form.line_end, head)
+        self._head = form
+        self._starts: ThreadStarts | None = None
+        if form.has_threads:
+            mark = (form.form.reader["quotechar"] or "").encode()
+            self._starts = ThreadStarts(self.source, head, mark, BUFFER_BYTES, MOST_LINE_BYTES)
+            self.source = self._starts
+
+    def require_all(self, engine: Engine, select: Select, sample: Sample) -> None:
+        """Raise :class:`SqlError` if the engine has dropped rows (``thread_starts``).
+
+        :param engine: it has read all of the file.
+        :param sample: it may read this, too.
+        """
+        rows = self._starts.rows() if self._starts else []
+        if rows:
+            _require_one(engine, self._head, select, sample, rows)
+
+
+def _require_one(
+    engine: Engine, head: Head, select: Select, sample: Sample, rows: Sequence[bytes]
+) -> None:
+    """Raise :class:`SqlError` if each of the rows has a fault."""
+    names = first_line(head.data) if head.form.has_header else b""
+    # The number of the line is that of the sample.
+    engine.has_all_lines = False
+    faults = []
+    for row in rows:
+        sample.write(names + row)
+        try:
+            engine.rows(select.row)
+        except SqlError as error:
+            faults.append(error)
+        else:
+            return
+    raise faults[0]
 
 
 def _declared(ways: Sequence[tuple[str, Way]]) -> list[tuple[str, str]]:

@@ -48,6 +48,7 @@ def run(
         if database is not None and not (table.is_piped and database.allows(engine, query)):
             engine, pipes = _own(stack, kind, params)
             table.move(engine, pipes)
+        stack.callback(table.close)
         target.set_metadata({"Content-Type": sql_run.TYPES[output]})
         kept = ""
         if output != sql_run.PARTIAL:
@@ -66,6 +67,7 @@ def run(
             query = plan.split
         work = sql_run.Work(engine, query, pipes, output, kept)
         sql_run.run(work, table.feeder(query), pipes, target)
+        table.require_all()
 
 
 def _own(stack: ExitStack, kind: type[Engine], params: dict[str, str]) -> tuple[Engine, Pipes]:

@@ -39,7 +39,9 @@ class Table:
         self._made: Any = None
         self._form: Any = None
         self._select = ""
-        self._has_checked_head = False
+        self._found: Any = None
+        self._sample: Any = None
+        self._rows: Any = None
         self._used: frozenset[str] | None = None
         self._inlet = object_stream.piped(pipes)
         self._missing: Mapping[str, str] = {}
@@ -88,6 +90,7 @@ class Table:
         :raises SqlError: the object does not have the format.
         """
         engine, pipes = self.engine, self._pipes
+        paths = [pipes.paths["output"]]
         if self._format == sql_run.ARROW:
             select = self._made.select_of(engine, pipes.descriptor("input_reader"))
         elif self._made:
@@ -97,10 +100,11 @@ class Table:
         else:
             self._inlet = self._head.inlet(engine, pipes)
             self._used = once("names", query, (), lambda: names_in(engine.tree(query)))
-            with Sample(pipes.place) as sample:
-                found = sql_input.select_of(engine, self._head, self._used, sample, self._inlet)
-            select, self._has_checked_head = found.text, found.has_checked_head
-        engine.close_in([self._inlet.path, pipes.paths["output"]])
+            self._sample = sample = Sample(pipes.place)
+            paths.append(sample.path)
+            found = sql_input.select_of(engine, self._head, self._used, sample, self._inlet)
+            self._found, select = found, found.text
+        engine.close_in([self._inlet.path, *paths])
         # A stream of Arrow has its columns, and not the SELECT.
         engine.show(select, has_columns=self._format != sql_run.ARROW)
         self._select = select
@@ -151,7 +155,7 @@ class Table:
     def feeder(self, query: str) -> Feeder:
         """The thread that gives the engine the object."""
         source, head = self._watched(query), self.head
-        if self._has_checked_head and source is not self._source:
+        if self._found and self._found.has_checked_head and source is not self._source:
             head = source.kept_head()
         if self._form is not None and self._form.is_csv:
             has_threads = self._head.has_threads
@@ -159,8 +163,27 @@ class Table:
                 import line_feeds
 
                 source = line_feeds.ended(source, head, self._form, has_threads=has_threads)
-            source = sql_input.short_lines(source, head)
+        return self._fed(source, head)
+
+    def _fed(self, source: Any, head: bytes) -> Feeder:
+        """The thread that gives the engine ``head`` and then ``source``."""
+        if self._form is not None and self._form.is_csv:
+            self._rows = sql_input.Rows(source, head, self._head)
+            source = self._rows.source
         return self._inlet.feeder(source, head, self._pipes)
+
+    def require_all(self) -> None:
+        """Raise :class:`SqlError` if the engine has dropped rows of the object, which it has read
+        to its end.
+        """
+        if self._rows is not None:
+            self._rows.require_all(self.engine, self._found, self._sample)
+
+    def close(self) -> None:
+        """End the use of the file for samples."""
+        if self._sample is not None:
+            self._sample.__exit__()
+            self._sample = None
 
     def _watched(self, query: str) -> Any:
         """The rest of the object, which fails where ``query`` would show a key without a column."""

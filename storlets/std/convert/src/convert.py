@@ -49,6 +49,7 @@ class Convert:
                 source, form = AsLines(source, path_of(params["rows"])), "jsonl"
             pipes = stack.enter_context(opened_pipes("input", "output"))
             inlet = object_stream.piped(pipes)
+            paths = [pipes.paths["output"]]
             if form == RECORDS:
                 source = record_input.AsCsv(source, params["struct"])
                 head = source.head
@@ -64,8 +65,10 @@ class Convert:
                 sample = stack.enter_context(Sample())
                 formed = sql_input.Head(head, lines)
                 inlet = formed.inlet(engine, pipes)
-                select = sql_input.select_of(engine, formed, None, sample, inlet).text
-            engine.close_in([inlet.path, pipes.paths["output"]])
+                found = sql_input.select_of(engine, formed, None, sample, inlet)
+                select = found.text
+                paths.append(sample.path)
+            engine.close_in([inlet.path, *paths])
             table = identifier(TABLE)
             engine.rows(f"CREATE VIEW {table} AS {select}")
             columns = converted.columns_of(engine)
@@ -74,9 +77,12 @@ class Convert:
                 source = Checked(source, head, kinds)
             elif form == "csv":
                 source = line_feeds.ended(source, head, lines, has_threads=formed.has_threads)
-                source = sql_input.short_lines(source, head)
+                rows = sql_input.Rows(source, head, formed)
+                source = rows.source
             feeder = inlet.feeder(source, head, pipes)
             converted.write(engine, columns, params, pipes, feeder, out_files[0])
+            if form == "csv":
+                rows.require_all(engine, found, sample)
 
 
 def require_sense(params: dict[str, str]) -> None:

@@ -18,6 +18,7 @@ import select_parts
 import select_run
 import select_streams
 import select_tables
+from last_line import LastLine
 from line_sieve import Sieve, Sieved
 from object_stream import Inlet
 from select_errors import SelectError
@@ -93,6 +94,7 @@ class _Run:
             source = select_streams.CsvText(source, form)
             if form.record != "\r":
                 source = select_streams.LineFeeds(source, form)
+            source = LastLine(source, b"\r" if form.record == "\r" else b"\n")
             if form.header != "NONE" and request.start == 0:
                 source = select_streams.Headed(source)
         # One byte more: an object of this size is complete.

@@ -10,7 +10,6 @@ from codecs import BOM_UTF8
 from typing import Any
 
 import csv_lines
-import sql_input
 import sql_query
 from line_feeds import LineFeeds
 from sql_engine import Engine
@@ -68,4 +67,4 @@ class PartTable(Table):
             head = part.read(BLOCK_BYTES)
         # The lines are checked: no value has a line end.
         part = self.sieved(part, head, query, are_rows=True)
-        return self._inlet.feeder(sql_input.short_lines(part, head), head, self._pipes)
+        return self._fed(part, head)

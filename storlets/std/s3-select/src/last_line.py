@@ -1,0 +1,1 @@
+../../shared/last_line.py

@@ -1,0 +1,1 @@
+../../shared/thread_starts.py
