@@ -1,7 +1,8 @@
-"""The end of the last line of a CSV.
+"""The end of the last line of a CSV or of JSON lines.
 
-One thread of the engine loses a last row without an end if it has too few or too many values, and
-the last one begins in another buffer.  With an end it is a row as all others.
+One thread of the engine loses a last row of CSV without an end if it has too few or too many
+values, and the last one begins in another buffer.  With an end it is a row as all others.  Of JSON
+the engine refuses a valid last line without an end that ends two bytes before its buffer does.
 """
 
 from __future__ import annotations

@@ -10,6 +10,7 @@ import object_stream
 import sql_input
 import sql_run
 from column_types import types_of
+from last_line import LastLine
 from parameters import shown
 from sql_check import TABLE, SqlError, names_in
 from sql_engine import Engine, identifier, once
@@ -170,6 +171,8 @@ class Table:
         if self._form is not None and self._form.is_csv:
             self._rows = sql_input.Rows(source, head, self._head)
             source = self._rows.source
+        elif self._form is not None:
+            source = LastLine(source, b"\n", head)
         return self._inlet.feeder(source, head, self._pipes)
 
     def require_all(self) -> None:

@@ -151,3 +151,22 @@ def test_an_image_without_fsspec_names_what_is_missing(monkeypatch: pytest.Monke
     request = {"expression": "SELECT * FROM S3Object", "input": {"type": "LINES"}, "output": {}}
     ran = SELECT.run(data, {"request": json.dumps(request)})
     assert b"std:s3-select needs the Python package fsspec" in ran.output
+
+
+@pytest.mark.parametrize("more", [-3, -2, -1, 0])
+def test_the_last_line_of_json_at_the_end_of_a_buffer(more: int) -> None:
+    """The engine refuses one without an end whose buffer has two bytes more."""
+    size, line = (32 << 20) + more, b'{"a":1,"b":"' + TEXT + b'"}\n'
+    data = line * (size // len(line) - 1) + b'{"a":7,"b":"'
+    data += b"y" * (size - len(data) - 2) + b'"}'
+    assert len(data) == size
+    count = data.count(b"\n") + 1
+    ran = SQL.run(data, {"query": QUERY, "format": "jsonl"})
+    assert ran.output == b"n,last\n%d,7\n" % count
+    request = {
+        "expression": "SELECT COUNT(*), MAX(s.a) FROM S3Object s",
+        "input": {"type": "LINES"},
+        "output": {"quotes": "ASNEEDED"},
+    }
+    found = SELECT.run(data, {"request": json.dumps(request)}).output
+    assert b"%d,7\n" % count in found

@@ -21,6 +21,7 @@ import sql_run
 from column_types import types_of
 from converted import RECORDS, ConvertEngine
 from json_documents import AsLines, path_of
+from last_line import LastLine
 from line_check import Checked
 from packed import Unpacked
 from sql_check import TABLE, SqlError
@@ -74,7 +75,7 @@ class Convert:
             columns = converted.columns_of(engine)
             if form == "jsonl":
                 kinds = {name: engine.type_of(kind) for name, kind in columns}
-                source = Checked(source, head, kinds)
+                source = LastLine(Checked(source, head, kinds), b"\n", head)
             elif form == "csv":
                 source = line_feeds.ended(source, head, lines, has_threads=formed.has_threads)
                 rows = sql_input.Rows(source, head, formed)

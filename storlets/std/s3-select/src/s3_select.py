@@ -86,17 +86,17 @@ class _Run:
         if isinstance(form, CsvInput) and form.other_record:
             source = select_streams.OtherRecords(source, form.other_record)
         source = select_streams.Ranged(source, request.start, request.end)
+        is_by_cr = isinstance(form, CsvInput) and form.record == "\r"
+        line_end = b"\r" if is_by_cr else b"\n"
         if isinstance(form, CsvInput) or form.type == "LINES":
-            is_by_cr = isinstance(form, CsvInput) and form.record == "\r"
-            line_end = b"\r" if is_by_cr else b"\n"
             source = ShortLines(source, select_streams.too_long, line_end=line_end)
         if isinstance(form, CsvInput):
             source = select_streams.CsvText(source, form)
             if form.record != "\r":
                 source = select_streams.LineFeeds(source, form)
-            source = LastLine(source, b"\r" if form.record == "\r" else b"\n")
             if form.header != "NONE" and request.start == 0:
                 source = select_streams.Headed(source)
+        source = LastLine(source, line_end)
         # One byte more: an object of this size is complete.
         head = select_streams.head_of(source, select_tables.HEAD_BYTES + 1)
         encoding = Encoding()
