@@ -464,6 +464,18 @@ def test_a_cluster_of_release_0_2_gets_a_bundle_without_source(
     storlets.info()
     storlets.deploy_bundle("a", with_source.getvalue())
     assert server.received[-1].body == without.getvalue()
+    # In the middle of an upgrade, /info and the upload may reach different proxies.
+    server.replies["GET", "/info"] = Reply(body=json.dumps(INFO).encode())
+    storlets.info()
+    fault = b"source/storlet.toml: want storlet.json, storlet.lock.json, and all else below code/"
+    refusal = Reply(400, {"X-Storlet-Error": "registration.bundle"}, fault + b" and tests/\n")
+    created = Reply(201, {"X-Storlet-Version": "1"})
+    server.on("PUT", "/storlet/a.storlet", refusal, created)
+    storlets.deploy_bundle("a", with_source.getvalue())
+    assert server.received[-1].body == without.getvalue()
+    server.on("PUT", "/storlet/a.storlet", Reply(400, refusal.headers, b"too large\n"), created)
+    with pytest.raises(Refused, match="too large"):
+        storlets.deploy_bundle("a", with_source.getvalue())
 
 
 def test_secrets_are_not_sent_to_a_cluster_that_has_none(
