@@ -54,10 +54,13 @@ class Row:
     repeated: str
 
     @property
-    def is_same(self) -> bool:
-        """Whether both agree; the text of a failure may have times, and a hash may be unknown."""
+    def is_same(self) -> bool | None:
+        """Whether both agree; ``None`` where that says nothing about the runs.
+
+        The text of a failure may have times, and a hash may be unknown.
+        """
         is_judged = self.recorded and self.name != "message"
-        return not is_judged or self.recorded == self.repeated
+        return self.recorded == self.repeated or (False if is_judged else None)
 
 
 def faults_of(record: Mapping[str, Any], *, any_version: bool) -> list[str]:

@@ -59,7 +59,8 @@ def unpack(bundle: Path, target: Path) -> None:
         infos = {info.filename: info for info in zipped.infolist()}
         document = json.loads(zipped.read(archive.MANIFEST))
         if archive.SOURCE + MANIFEST not in infos:
-            raise ProjectError([f"{document['name']} has no source: an older release built it"])
+            text = "has no source: an older release built or stored it"
+            raise ProjectError([f"{document['name']} {text}"])
         try:
             target.mkdir(parents=True)
         except FileExistsError:

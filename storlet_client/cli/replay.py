@@ -62,20 +62,21 @@ def declare(group: Group) -> None:
                 "fact": row.name,
                 "recorded": _shown(row.name, row.recorded, form),
                 "repeated": _shown(row.name, row.repeated, form),
-                "same": row.is_same,
+                "same": "-" if row.is_same is None and form == "table" else row.is_same,
             }
             for row in rows
         ]
         columns = ("fact", "recorded", "repeated", "same")
         colours = {"yes": "green", "no": "red"}
         show_rows(shown, columns, form, "", lambda _, text: colours.get(text, ""))
-        context.exit(DONE if all(row.is_same for row in rows) else PROBLEM)
+        context.exit(PROBLEM if any(row.is_same is False for row in rows) else DONE)
 
 
 def _shown(name: str, text: str, form: str) -> Any:
     """A fact; a table has the begin of a hash, and JSON a number for bytes."""
     if form == "table":
-        return (text[:_HASH] if name == "sha256" else text) or "unknown"
+        missing = "-" if name == "message" else "unknown"
+        return (text[:_HASH] if name == "sha256" else text) or missing
     return int(text) if name == "bytes" and text else text or None
 
 

@@ -155,7 +155,7 @@ def test_a_folder_that_exists_is_refused(native: Path) -> None:
 def test_a_bundle_without_source_is_named(native: Path, tmp_path: Path) -> None:
     bundle = build(native)
     bundle.write_bytes(archive.without_source(bundle.read_bytes()))
-    with pytest.raises(ProjectError, match="fruit has no source: an older release built it"):
+    with pytest.raises(ProjectError, match="fruit has no source: an older release built or stored it"):
         unpack(bundle, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
