@@ -47,7 +47,17 @@ def load_class(config: WorkerConfig) -> StorletClass:
     found = getattr(module, class_name, None)
     if not callable(found):
         raise LoadError(f"module {module_name} has no class {class_name}")
+    if _makes_no_callables(found):
+        raise LoadError(f"class {class_name} of module {module_name} has no method __call__")
     return found  # type: ignore[no-any-return]
+
+
+def _makes_no_callables(found: object) -> bool:
+    """Whether ``found`` is a plain class whose instances cannot be called."""
+    if type(found) is not type:
+        return False
+    own = (vars(each) for each in found.__mro__[:-1])
+    return not any("__call__" in each or "__new__" in each for each in own)
 
 
 def _import_of_bundle(name: str, path: str) -> ModuleType:

@@ -31,6 +31,7 @@ BAD = {
     "import": ("import no_such_module\n", "No module named 'no_such_module'"),
     "syntax": ("class Tool(:\n", "SyntaxError"),
     "class": ("class Other:\n    pass\n", "has no class Tool"),
+    "method": ("class Tool:\n    def __cal__(self): pass\n", "has no method __call__"),
     "exit": ("import os\nos._exit(3)\n", "exited with code 3"),
     "system exit": ("raise SystemExit(0)\n", "SystemExit"),
     "memory": ("held = [bytes(range(256)) * 4096 for _ in range(4096)]\n", "64 MiB of its limit"),

@@ -12,6 +12,9 @@ from storlet_daemon.worker import failure
 from storlet_daemon.worker.config import WorkerConfig
 from storlet_daemon.worker.loader import LoadError, load_class
 
+#: A class that a storlet can be.
+IT = "class It:\n    def __call__(self, *_): pass\n"
+
 
 def config(folder: Path, main: str, file: str) -> WorkerConfig:
     return WorkerConfig(3, 4, main, file, str(folder), 1)
@@ -28,9 +31,7 @@ def load_error(folder: Path, text: str, main: str = "faulty.Faulty") -> BaseExce
 
 def test_the_class_of_a_module_is_found_and_its_folder_importable(folder: Path) -> None:
     (folder / "helper_of_it.py").write_text("VALUE = 5\n")
-    (folder / "it.py").write_text(
-        "import helper_of_it\nclass It:\n    value = helper_of_it.VALUE\n"
-    )
+    (folder / "it.py").write_text(f"import helper_of_it\n{IT}    value = helper_of_it.VALUE\n")
     found = load_class(config(folder, "it.It", "it.py"))
     assert getattr(found, "value") == 5  # noqa: B009
     assert sys.path[0] == str(folder)
@@ -38,12 +39,26 @@ def test_the_class_of_a_module_is_found_and_its_folder_importable(folder: Path) 
     assert not (folder / "__pycache__").exists()
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"{IT}class Faulty(It): pass",
+        "class Faulty:\n    def __new__(cls, logger): return print",
+        "class Meta(type): pass\nclass Faulty(metaclass=Meta): pass",
+        "def Faulty(logger): return print",
+    ],
+)
+def test_what_may_make_a_callable_is_loaded(folder: Path, text: str) -> None:
+    (folder / "faulty.py").write_text(text)
+    assert callable(load_class(config(folder, "faulty.Faulty", "faulty.py")))
+
+
 def test_the_daemons_own_folder_is_not_on_the_import_path(folder: Path) -> None:
     import storlet_daemon  # noqa: PLC0415  only for its path
 
     parent = str(Path(storlet_daemon.__file__).parents[1])
     sys.path.append(parent)
-    (folder / "it.py").write_text("class It: pass\n")
+    (folder / "it.py").write_text(IT)
     load_class(config(folder, "it.It", "it.py"))
     assert parent not in sys.path
 
@@ -53,6 +68,11 @@ def test_the_daemons_own_folder_is_not_on_the_import_path(folder: Path) -> None:
     [
         ("faulty.Faulty", "", "LoadError: module faulty has no class Faulty"),
         ("faulty.Faulty", "Faulty = 5", "LoadError: module faulty has no class Faulty"),
+        (
+            "faulty.Faulty",
+            "class Faulty:\n    def __cal__(self, *_): pass",
+            "LoadError: class Faulty of module faulty has no method __call__",
+        ),
         (
             "Faulty",
             "",
@@ -99,7 +119,7 @@ def bundle(folder: Path, main: str) -> WorkerConfig:
 def test_a_bundle_imports_its_libraries(folder: Path) -> None:
     (folder / "lib").mkdir()
     (folder / "lib/library_of_it.py").write_text("VALUE = 7\n")
-    (folder / "it.py").write_text("import library_of_it\nclass It:\n    v = library_of_it.VALUE\n")
+    (folder / "it.py").write_text(f"import library_of_it\n{IT}    v = library_of_it.VALUE\n")
     found = load_class(bundle(folder, "it.It"))
     assert getattr(found, "v") == 7  # noqa: B009
     assert sys.path[:2] == [str(folder), str(folder / "lib")]
@@ -108,7 +128,7 @@ def test_a_bundle_imports_its_libraries(folder: Path) -> None:
 def test_main_of_a_bundle_may_be_in_a_package(folder: Path) -> None:
     (folder / "package_of_it").mkdir()
     (folder / "package_of_it/__init__.py").write_text("")
-    (folder / "package_of_it/inner.py").write_text("class It: pass\n")
+    (folder / "package_of_it/inner.py").write_text(IT)
     found = load_class(bundle(folder, "package_of_it.inner.It"))
     assert getattr(found, "__module__") == "package_of_it.inner"  # noqa: B009
 
