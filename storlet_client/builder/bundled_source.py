@@ -9,8 +9,8 @@ code nor files of test cases:
 * native: all files that the author keeps, without the ``files`` of ``storlet.toml``
 
 Hidden files are no source, except below ``src/``.  Neither are outputs of a native build: what
-``.gitignore`` names, the folders ``dist``, ``target`` and ``build``, and compiled files, by suffix
-or first bytes.
+``.gitignore`` names, the folders ``dist``, ``target`` and ``build``, folders that are tagged as
+caches (``CACHEDIR.TAG``, as cargo does), and compiled files, by suffix or first bytes.
 """
 
 from __future__ import annotations
@@ -28,10 +28,14 @@ from storlet_client.builder.project import MANIFEST, SOURCE, Project, ProjectErr
 from storlet_client.builder.sources import CACHE, COMPILED, COPY, OUTPUTS
 from storlet_client.bundle import archive, manifest
 
+#: The file that tags a folder as a cache.
+_TAG = "CACHEDIR.TAG"
 #: The first bytes of programs, libraries and classes.
 _BINARIES = (b"\x7fELF", b"!<arch>\n", b"\xca\xfe\xba\xbe", b"\xcf\xfa\xed\xfe")
 #: Files beside ``src/`` of a project in Python or Java.
-_BESIDE = re.compile(r"storlet\.toml|storlet\.[a-z]+\.lock|pom\.xml|(README|LICENSE|NOTICE).*")
+_BESIDE = re.compile(
+    r"storlet\.toml|storlet\.[a-z]+\.lock|pom\.xml|(README|LICENSE|NOTICE).*", re.IGNORECASE
+)
 _LIBRARY = archive.LIBRARY + "/"
 _EXECUTABLE, _PLAIN = 0o755, 0o644
 
@@ -130,6 +134,8 @@ def _kept(top: Path, inner: str, rules: tuple[ignored.Rule, ...]) -> Iterator[st
     :param inner: the path of a folder in it, with a final slash; empty for the project itself.
     :param rules: those of the folders above.
     """
+    if inner and (top / inner / _TAG).is_file():
+        return
     rules = (*rules, *ignored.rules_of(top / inner, inner))
     with os.scandir(top / inner) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]

@@ -59,6 +59,7 @@ def native(tmp_path: Path) -> Path:
     write(folder, ".gitignore", text="*.log\nnode/\n")
     write(folder, "small.txt", "small.out", "large.txt", "large.out")
     write(folder, "lib/a.c", "lib/a.o", "lib/b.log", "node/x", ".git/x", ".env", "src/build/x.rs")
+    write(folder, "crates/a/out/CACHEDIR.TAG", "crates/a/out/deps.json")
     write(folder, "run.sh", text="exec ./fruit.sh")
     write(folder, "Makefile", "Makefile~", "__pycache__/x", "target/x")
     (folder / "make.sh").chmod(0o755)
@@ -155,7 +156,9 @@ def test_a_folder_that_exists_is_refused(native: Path) -> None:
 def test_a_bundle_without_source_is_named(native: Path, tmp_path: Path) -> None:
     bundle = build(native)
     bundle.write_bytes(archive.without_source(bundle.read_bytes()))
-    with pytest.raises(ProjectError, match="fruit has no source: an older release built or stored it"):
+    with pytest.raises(
+        ProjectError, match="fruit has no source: an older release built or stored it"
+    ):
         unpack(bundle, tmp_path / "copy")
     assert not (tmp_path / "copy").exists()
 
