@@ -19,7 +19,11 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 #: Parameters of a query that are not secrets; others are those of a storlet, or signatures.
-_PLAIN = frozenset(("format", "limit", "marker", "prefix", "delimiter"))
+_PLAIN = frozenset((
+    "format", "limit", "marker", "prefix", "delimiter", "storlet-versions", "storlet-version",
+    "storlet-library", "storlet-runs", "storlet-secrets", "storlet", "outcome", "since", "until",
+    "id", "follow", "lines",
+))  # fmt: skip
 
 
 def watch(call: Call, event: Event) -> None:

@@ -15,3 +15,11 @@ def test_requests_are_shown_without_secrets(server: Server, command: Command) ->
         assert line in result.err.splitlines()
     assert "> X-Auth-Key: ***" in result.err
     assert "/v1/AUTH_test/c/o?k%3A=***" in result.err
+
+
+def test_requests_of_the_command_itself_are_shown_as_they_are(
+    server: Server, command: Command
+) -> None:
+    server.on("POST", "/storlet/a.storlet", Reply(202))
+    shown = command("-v", "rollback", "a", "3").err
+    assert f"> POST {server.url}/v1/AUTH_test/storlet/a.storlet?storlet-version=3\n" in shown
