@@ -146,3 +146,11 @@ def test_times_for_programs_have_one_form(
     rows, end = decoder.raw_decode(text)
     assert rows == [decoder.raw_decode(text[end:].strip())[0]]
     assert rows == [{**row, "modified": shown}]
+
+
+def test_a_traceback_that_repeats_the_message_is_left_out() -> None:
+    text = "storlet: 422 storlet.load: LoadError: module a has no class B; nothing was changed"
+    repeated = f"{text}\n\nstorlet_daemon.worker.loader.LoadError: module a has no class B"
+    assert output.explained(repeated) == text
+    for more in ("\n\nValueError: another", "\n\nTraceback:\n  File x\nLoadError: module a"):
+        assert output.explained(text + more) == text + more
