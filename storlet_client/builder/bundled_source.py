@@ -94,7 +94,13 @@ def _places(document: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, 
                 places[name] = f"{SOURCE}/{path}"
             elif path in own:
                 places[name] = own[path]
-    return places
+    return {name: path for name, path in places.items() if not _is_hidden(path)}
+
+
+def _is_hidden(path: str) -> bool:
+    """Whether no bundle of ours has this file: Git, among others, executes what such files say."""
+    parts = PurePosixPath(path.lower()).parts
+    return ".git" in parts or (parts[0] != SOURCE and any(part[0] == "." for part in parts))
 
 
 # --- Python and Java ------------------------------------------------------------------------------

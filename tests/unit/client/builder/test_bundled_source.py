@@ -148,6 +148,31 @@ def test_shared_modules_are_in_the_source(tmp_path: Path) -> None:
     assert files["src/Lines.java"] == (b"class Lines {}", 0o644)
 
 
+def test_files_that_git_would_obey_are_not_made(tmp_path: Path) -> None:
+    """Of a bundle that another program made."""
+    cases = [{"name": "a", "input": ".git/hooks/pre-commit"}]
+    document = {
+        "name": "a", "version": "1", "language": "native", "main": "config",
+        "files": [".git/config"], "tests": cases,
+    }  # fmt: skip
+    paths = (
+        "source/storlet.toml", "source/.git/HEAD", "source/src/.GIT/config", "source/.envrc",
+        "source/src/.keep", "tests/.git/hooks/pre-commit",
+    )  # fmt: skip
+    bundle = tmp_path / "a.storlet"
+    with bundle.open("wb") as out:
+        others = dict.fromkeys(paths, (b"", 0o755))
+        others["tests/.git/hooks/pre-commit"] = (b"", 0o644)
+        archive.write(out, document, {"config": (b"[core]", 0o755)}, others=others)
+    with bundle.open("rb") as packed:
+        archive.verify(packed, archive.Bounds())
+    unpack(bundle, tmp_path / "copy")
+    made = {
+        path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*")
+    }
+    assert made == {"storlet.toml", "src", "src/.keep"}
+
+
 def test_a_folder_that_exists_is_refused(native: Path) -> None:
     with pytest.raises(ProjectError, match="it exists already: name a new folder"):
         unpack(build(native), native)
