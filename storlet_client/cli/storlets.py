@@ -274,8 +274,11 @@ def _deploy_bundle(storlets: Storlets, file: Path, check: bool | None) -> None:
         click.echo(legible(f"  new: {len(code):,} bytes of {manifest['language']}"))
     else:
         old, stored = before
-        changes = [] if old.number == number else _code_changes(old, code, manifest)
-        changes += declared_changes(stored, storlets.show(name + archive.SUFFIX))
+        now = storlets.show(name + archive.SUFFIX)
+        # A cluster of an older release stores the bundle without its source.
+        is_same = old.number == number or (stored.etag and stored.etag == now.etag)
+        changes = [] if is_same else _code_changes(old, code, now.size, manifest)
+        changes += declared_changes(stored, now)
         for line in changes or ["unchanged"]:
             click.echo(legible(f"  {line}"))
     click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
@@ -295,11 +298,16 @@ def _current(storlets: Storlets, name: str) -> tuple[BundleVersion, Storlet] | N
         return None
 
 
-def _code_changes(before: BundleVersion, code: bytes, manifest: Mapping[str, Any]) -> list[str]:
-    """The differences of a bundle, each as one line, without those of what it declares."""
+def _code_changes(
+    before: BundleVersion, code: bytes, size: int, manifest: Mapping[str, Any]
+) -> list[str]:
+    """The differences of a bundle, each as one line, without those of what it declares.
+
+    :param size: of what the cluster stores of ``code``.
+    """
     if before.sha256 == hashlib.sha256(code).hexdigest():
         return []
-    lines = [f"code: {before.bytes:,} -> {len(code):,} bytes"]
+    lines = [f"code: {before.bytes:,} -> {size or len(code):,} bytes"]
     if before.version != manifest["version"]:
         lines.append(f"version: {before.version} -> {manifest['version']}")
     return lines

@@ -129,7 +129,7 @@ def test_the_changes_of_a_bundle_are_printed(
     server.on("PUT", "/storlet/thumb.storlet", Reply(201, {"X-Storlet-Version": "3"}))
     row = {**VERSIONS["versions"][0], "sha256": hashlib.sha256(bundle.read_bytes()).hexdigest()}
     size = f"{bundle.stat().st_size:,}"
-    server.on("HEAD", "/storlet/thumb.storlet", Reply(200, META))
+    older = Reply(200, {**META, "ETag": "of the version before"})
     for changes, expected in (
         ({"version": "0.1.0"}, "  unchanged\n"),
         ({"version": "0.1.0", "sha256": "b"}, f"  code: 9 -> {size} bytes\n"),
@@ -137,15 +137,22 @@ def test_the_changes_of_a_bundle_are_printed(
     ):
         document = json.dumps({"versions": [{**row, **changes}]}).encode()
         server.on("GET", "/storlet/thumb.storlet", Reply(body=document))
+        server.on("HEAD", "/storlet/thumb.storlet", older, Reply(200, META))
         assert command("deploy", str(bundle)).out.partition("\n")[2] == expected
     more = {
         **META,
         "X-Object-Meta-Storlet-Memory": "128M",
         "X-Object-Meta-Storlet-Services": "read",
     }
-    server.on("HEAD", "/storlet/thumb.storlet", Reply(200, META), Reply(200, more))
+    server.on("HEAD", "/storlet/thumb.storlet", older, Reply(200, more))
     shown = command("deploy", str(bundle)).out
     assert shown.endswith("-> 0.1.0\n  memory: 64M -> 128M\n  services: unset -> read\n")
+    # A cluster of release 0.2 stores it without its source.
+    short = {**META, "Content-Length": "7", "ETag": "e"}
+    server.on("HEAD", "/storlet/thumb.storlet", Reply(200, META), Reply(200, short))
+    assert "  code: 9 -> 7 bytes\n" in command("deploy", str(bundle)).out
+    server.on("HEAD", "/storlet/thumb.storlet", Reply(200, short))
+    assert command("deploy", str(bundle)).out.endswith("as version 3\n  unchanged\n")
     # The right to write the container does not include that to read it.
     server.on("GET", "/storlet/thumb.storlet", Reply(403))
     assert f"new: {size} bytes" in command("deploy", str(bundle)).out
