@@ -198,7 +198,9 @@ class StorletOutputFile(io.BufferedWriter):
         texts = {
             str(key): _to_text(value) for key, value in dict(metadata).items() if value is not None
         }
-        size = len(json.dumps(texts, ensure_ascii=False, separators=(",", ":")).encode("utf-8"))
+        # Most metadata is empty, and needs no encoder.
+        data = json.dumps(texts, ensure_ascii=False, separators=(",", ":")) if texts else "{}"
+        size = len(data.encode("utf-8"))
         if size > self._metadata_max:
             raise MetadataTooLargeError(
                 f"the metadata has {size} bytes, more than {self._metadata_max}"

@@ -78,8 +78,10 @@ class Stdio:
         if self._has_log:
             for raw in self._raw:
                 raw.log = None
-            with contextlib.suppress(OSError):
+            try:  # noqa: SIM105 - as above
                 self.discard()
+            except OSError:
+                pass
 
 
 def _is_unusable(stream: io.TextIOWrapper) -> bool:
