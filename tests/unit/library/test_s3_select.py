@@ -112,6 +112,21 @@ def test_records_of_csv(query: str, source: dict[str, Any], expected: str) -> No
     assert result(PEOPLE, query, source) == expected
 
 
+@pytest.mark.parametrize(
+    ("data", "query", "csv_out", "json_out"),
+    [
+        (b'{"a":1,"b":2,"a":3}', "SELECT * FROM S3Object", "1,2,1\n", '{"a":1,"b":2,"a":3}\n'),
+        (b'{"a":1,"b":2,"a":3}', "SELECT s.a FROM S3Object s", "1\n", '{"a":1}\n'),
+        (b'{"a":[1,2,],}', "SELECT * FROM S3Object", '"[1,2]"\n', '{"a":[1,2]}\n'),
+    ],
+)
+def test_keys_that_are_there_twice_and_commas_at_ends(
+    data: bytes, query: str, csv_out: str, json_out: str
+) -> None:
+    assert result(data, query, LINES, CSV_OUT) == csv_out
+    assert result(data, query, LINES, JSON_OUT) == json_out
+
+
 OTHER = {"header": "USE", "other_record": "|", "comment": ""}
 
 
