@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from packed import PackedError, Unpacked
 from sql_check import SqlError
-from sql_engine import OBJECT
+from sql_errors import OBJECT
 
 #: Numbers of the codecs, with the names that ``packed`` has.
 CODECS = {0: "lz4", 1: "zstd"}

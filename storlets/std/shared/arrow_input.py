@@ -15,7 +15,8 @@ from arrow_types import bare, column_of
 from packages import loaded
 from parameters import shown
 from sql_check import SqlError
-from sql_engine import OBJECT, Engine, identifier
+from sql_engine import Engine, identifier
+from sql_errors import OBJECT
 
 #: The table behind the view; a query cannot name it (``sql_check``).
 TABLE = "arrow_object"

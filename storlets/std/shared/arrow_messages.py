@@ -15,7 +15,7 @@ import arrow_dictionary
 from arrow_types import Node, refusal
 from flatbuffer import FlatError, Table
 from sql_check import SqlError
-from sql_engine import OBJECT
+from sql_errors import OBJECT
 
 FILE = b"ARROW1"
 CONTINUATION = b"\xff\xff\xff\xff"

@@ -83,7 +83,7 @@ def write(engine: Engine, query: str, descriptor: int) -> None:
                 zeros.write(batch)
                 writer.write_array(batch)
         except OSError as error:
-            raise engine.explained(error, 0, query) from None
+            raise engine.errors.explained(error, 0, query) from None
         writer.close()
 
 

@@ -13,7 +13,8 @@ from typing import Any
 
 from parameters import shown
 from sql_check import SqlError
-from sql_engine import OBJECT, identifier, literal
+from sql_engine import identifier, literal
+from sql_errors import OBJECT
 
 #: Deeper types are refused.
 MOST_LEVELS = 20

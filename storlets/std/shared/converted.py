@@ -8,7 +8,8 @@ from typing import Any
 import record_output
 import sql_run
 from sql_check import TABLE
-from sql_engine import OBJECT, Engine, identifier
+from sql_engine import Engine, identifier
+from sql_errors import OBJECT
 from sql_pipes import Feeder, Pipes
 from table_outputs import select_for
 

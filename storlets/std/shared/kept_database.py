@@ -27,8 +27,9 @@ from contextlib import contextmanager
 from typing import Any
 
 from sql_check import nodes_of
-from sql_engine import Engine, once
+from sql_engine import Engine
 from sql_pipes import Place
+from sql_syntax import once
 
 MOST_RUNS = 200
 _FILES = ("input", "output", "sample")
@@ -94,7 +95,7 @@ class Database:
 
     def allows(self, engine: Engine, query: str) -> bool:
         """Whether a checked query has only functions of their arguments."""
-        return bool(once("pure", query, (), lambda: self._is_pure(engine.tree(query))))
+        return bool(once("pure", query, (), lambda: self._is_pure(engine.syntax.tree(query))))
 
     def _is_pure(self, tree: Any) -> bool:
         functions = (node for node in nodes_of(tree) if "function_name" in node)

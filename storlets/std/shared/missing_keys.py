@@ -36,7 +36,7 @@ def found(engine: Engine, query: str, names: Sequence[str], form: Format) -> dic
     :raises SqlError: the type of a key counts, and is not known.
     """
     missing = {name: kind for name, kind in form.columns.items() if name not in names}
-    node = engine.tree(query)["statements"][0]["node"]
+    node = engine.syntax.tree(query)["statements"][0]["node"]
     try:
         engine.columns(query)
     except SqlError:

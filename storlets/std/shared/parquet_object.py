@@ -13,7 +13,8 @@ from typing import Any
 import engine_file
 from engine_file import PATH
 from sql_check import TABLE, SqlError
-from sql_engine import OBJECT, Engine, identifier, literal
+from sql_engine import Engine, identifier, literal
+from sql_errors import OBJECT
 
 #: The condition of a decimal that the engine reads as another number, over ``parquet_schema()``.
 TOO_WIDE = (

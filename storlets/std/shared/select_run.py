@@ -52,7 +52,7 @@ def checked(
         engine.rows(definition)
     now = f"CAST('{datetime.now(tz=UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
     statement = select_output.statement(query, schema, request.target, now)
-    return statement._replace(sql=engine.checked(statement.sql, MOST_STATEMENT_CHARACTERS))
+    return statement._replace(sql=engine.syntax.checked(statement.sql, MOST_STATEMENT_CHARACTERS))
 
 
 def send(engine: Engine, statement: str, write: Callable[[bytes], None]) -> None:

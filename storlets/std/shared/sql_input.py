@@ -330,7 +330,7 @@ def _require_one(
     """Raise :class:`SqlError` if each of the rows has a fault."""
     names = first_line(head.data) if head.form.has_header else b""
     # The number of the line is that of the sample.
-    engine.has_all_lines = False
+    engine.errors.has_all_lines = False
     faults = []
     for row in rows:
         sample.write(names + row)

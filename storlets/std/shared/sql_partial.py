@@ -21,8 +21,9 @@ from typing import Any
 
 from parameters import shown
 from sql_check import TABLE, SqlError
-from sql_engine import Engine, identifier, literal, once
+from sql_engine import Engine, identifier, literal
 from sql_split import Columns, Plan, column_names, plan_of
+from sql_syntax import once
 
 VERSION = 1
 MOST_HEADER_BYTES = 4 << 20

@@ -43,7 +43,7 @@ def run(
             pipes = stack.enter_context(opened_pipes("input", "output", place=database.place))
         else:
             database, (engine, pipes) = None, _own(stack, kind, params)
-        query = engine.checked(params["query"])
+        query = engine.syntax.checked(params["query"])
         table = opened(engine, pipes)
         if database is not None and not (table.is_piped and database.allows(engine, query)):
             engine, pipes = _own(stack, kind, params)

@@ -86,13 +86,13 @@ class _Splitter:
         self._query = query
         self._names = {name.casefold() for name in names}
         self._columns = columns
-        self._node = node = engine.tree(query)["statements"][0]["node"]
+        self._node = node = engine.syntax.tree(query)["statements"][0]["node"]
         self._require_simple(node)
         self._table = table_name(node)
         read = set(self._read_names())
         self._used = tuple(name for name in names if name.casefold() in read)
         self._has_all = any(map(self._is_all, nodes_of(node)))
-        self.aggregates = engine.aggregates()
+        self.aggregates = engine.syntax.aggregates()
         self._select: list[Tree] = node["select_list"]
         self._is_distinct = False
         self._orders: list[Tree] = []
@@ -175,16 +175,17 @@ class _Splitter:
 
     def _text(self, expression: Tree) -> str:
         """An expression in SQL, with its alias."""
-        statement = copy.deepcopy(self._engine.tree("SELECT 1"))
+        statement = copy.deepcopy(self._engine.syntax.tree("SELECT 1"))
         statement["statements"][0]["node"]["select_list"] = [expression]
-        return self._engine.text_of(statement).removeprefix("SELECT ")
+        return self._engine.syntax.text_of(statement).removeprefix("SELECT ")
 
     def plain(self, expression: Tree) -> str:
         return self._text({**expression, "alias": ""})
 
     def parsed(self, text: str) -> Tree:
         """The tree of an expression of ours."""
-        found: Tree = self._engine.tree(f"SELECT {text}")["statements"][0]["node"]["select_list"][0]
+        statement = self._engine.syntax.tree(f"SELECT {text}")["statements"][0]
+        found: Tree = statement["node"]["select_list"][0]
         return found
 
     def key(self, expression: Tree) -> str:

@@ -13,8 +13,9 @@ from column_types import types_of
 from last_line import LastLine
 from parameters import shown
 from sql_check import TABLE, SqlError, names_in
-from sql_engine import Engine, identifier, once
+from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes, Sample
+from sql_syntax import once
 
 RECORDS = "records"
 #: Lines of logs (``log_input``).
@@ -100,7 +101,7 @@ class Table:
             select = csv_table.select_of(self._made.columns, self._inlet.path)
         else:
             self._inlet = self._head.inlet(engine, pipes)
-            self._used = once("names", query, (), lambda: names_in(engine.tree(query)))
+            self._used = once("names", query, (), lambda: names_in(engine.syntax.tree(query)))
             self._sample = sample = Sample(pipes.place)
             paths.append(sample.path)
             found = sql_input.select_of(engine, self._head, self._used, sample, self._inlet)
@@ -202,7 +203,7 @@ class Table:
         types = {
             name: self.engine.type_of(kind) for name, kind in columns if name not in self._missing
         }
-        known = late_keys.shown_by(self.engine.tree(query), types, self._missing)
+        known = late_keys.shown_by(self.engine.syntax.tree(query), types, self._missing)
         return self._source if known.is_empty else late_keys.Watched(self._source, self.head, known)
 
     def sieved(self, source: Any, head: bytes, query: str, *, are_rows: bool = False) -> Any:
@@ -218,10 +219,10 @@ class Table:
         from line_sieve import Sieve, Sieved
 
         columns = self.engine.columns(f"SELECT * FROM {identifier(TABLE)}")  # noqa: S608
-        found = sql_needles.of_query(self.engine.tree(query), dict(columns), quote)
+        found = sql_needles.of_query(self.engine.syntax.tree(query), dict(columns), quote)
         if not found:
             return source
-        self.engine.has_all_lines = False
+        self.engine.errors.has_all_lines = False
         line_end = self._head.line_end
         marks = reader["delimiter"].encode(), quote.encode()
         sieve = Sieve(found, line_end, *marks, are_rows=are_rows)

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from sql_check import SqlError
-from sql_engine import OBJECT, Engine, identifier, literal
+from sql_engine import Engine, identifier, literal
+from sql_errors import OBJECT
 
 _DATE = "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
 _TIME = r"[0-9]{1,2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"

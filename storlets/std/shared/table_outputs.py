@@ -14,7 +14,8 @@ from typing import Any
 from absent_values import Absent, found
 from json_numbers import ROUNDED
 from sql_check import SqlError
-from sql_engine import OBJECT, Engine, identifier, literal
+from sql_engine import Engine, identifier, literal
+from sql_errors import OBJECT
 
 #: Digits of a decimal that each ``DOUBLE`` keeps.
 DOUBLE_DIGITS = 15

@@ -386,7 +386,7 @@ def test_parameters_that_exclude_each_other(parameters: dict[str, str], text: st
 @pytest.mark.usefixtures("small_head")
 def test_messages_name_the_storlet_and_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
     with STORLET.module.ConvertEngine(64) as engine:
-        full = engine.explained(duckdb.OutOfMemoryException("Out of Memory Error: x"), 0)
+        full = engine.errors.explained(duckdb.OutOfMemoryException("Out of Memory Error: x"), 0)
         assert str(full) == (
             "the object: needs more memory than memory-mib=64: raise memory-mib"
             " (Out of Memory Error: x)"

@@ -149,7 +149,7 @@ def test_queries_whose_functions_depend_on_their_arguments(
     expression: str, is_allowed: bool
 ) -> None:
     with KEPT.opened(sql.ENGINE, 64) as database, sql.ENGINE(64, database=database) as engine:
-        query = engine.checked(f"SELECT max({expression}) FROM input WHERE k = 'a'")  # noqa: S608
+        query = engine.syntax.checked(f"SELECT max({expression}) FROM input WHERE k = 'a'")  # noqa: S608
         assert database.allows(engine, query) is is_allowed
 
 

@@ -247,7 +247,7 @@ WHERE = [
 
 def of_sql(query: str) -> set[str]:
     with sql.ENGINE(100) as engine:
-        found = OF_SQL.of_query(engine.tree(engine.checked(query)), COLUMNS, '"')
+        found = OF_SQL.of_query(engine.syntax.tree(engine.syntax.checked(query)), COLUMNS, '"')
     return set(map(shown, found))
 
 

@@ -165,7 +165,7 @@ _QUERIES = {
 def test_columns_that_a_query_does_not_name_need_no_type(
     engine: Any, monkeypatch: pytest.MonkeyPatch, query: str
 ) -> None:
-    has_names = shared("sql_check").names_in(engine.tree(query)) is not None
+    has_names = shared("sql_check").names_in(engine.syntax.tree(query)) is not None
     assert has_names is _QUERIES[query]
     ran = SQL.run(_DATA, {"query": query, "output": "jsonl"})
     monkeypatch.setattr("sql_table.names_in", lambda _: None)

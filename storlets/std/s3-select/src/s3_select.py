@@ -126,7 +126,7 @@ class _Run:
         found = select_needles.Conditions(table.schema, form.quote).needles(self._query.where)
         if not found:
             return source
-        self._engine.has_all_lines = False
+        self._engine.errors.has_all_lines = False
         line_end = b"\r" if form.record == "\r" else b"\n"
         # The quotes are checked: without quoted records, no line end is within them.
         marks = form.delimiter.encode(), form.quote.encode()

@@ -120,7 +120,7 @@ class Parts:
         self._own = threading.local()
         engine_file.register(engine, lambda: io.BytesIO(self._part()), lambda: len(self._part()))
         self.inlet = Inlet(engine_file.PATH)
-        engine.has_all_lines = False
+        engine.errors.has_all_lines = False
         self._engines = [engine]
         while len(self._engines) < engine.threads:
             self._engines.append(sessions.enter_context(engine.session()))

@@ -40,7 +40,7 @@ class SqlMerge:
                 kept = stack.enter_context(kept_database.opened(MergeEngine, memory_mib))
             engine = MergeEngine(memory_mib, few_rows_wait=few, database=kept)
             engine = stack.enter_context(engine)
-            query = engine.checked(header.query)
+            query = engine.syntax.checked(header.query)
             if kept is not None and not kept.allows(engine, query):
                 engine, kept = stack.enter_context(MergeEngine(memory_mib)), None
             place = kept.place if kept is not None else None

@@ -37,7 +37,7 @@ class SqlParquet:
             engine = stack.enter_context(
                 ParquetEngine(int(params["memory-mib"]), most_threads=1, few_rows_wait=few)
             )
-            query = engine.checked(params["query"])
+            query = engine.syntax.checked(params["query"])
             pipes = stack.enter_context(opened_pipes("output"))
             parquet_object.register(engine, in_files[0])
             engine.close_in([PATH, pipes.paths["output"]])
