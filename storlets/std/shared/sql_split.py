@@ -16,17 +16,14 @@ that cannot be split.
 
 from __future__ import annotations
 
-import copy
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from parameters import shown
-from sql_check import TABLE, SqlError, nodes_of, place
+from sql_check import TABLE, nodes_of
 from sql_engine import Engine, identifier
+from sql_expressions import Expressions, Tree, changed, refusal, whole
 
-Tree = dict[str, Any]
 Columns = Sequence[tuple[str, str]]
 #: Aggregates that are merged by another one, by their names.
 _SAME = {"sum": "sum", "min": "min", "max": "max", "bool_and": "bool_and", "bool_or": "bool_or"}
@@ -80,83 +77,105 @@ def table_name(node: Tree) -> str:
     return str(node["from_table"]["alias"] or TABLE).casefold()
 
 
-class _Splitter:
-    def __init__(self, engine: Engine, query: str, names: Sequence[str], columns: Columns) -> None:
-        self._engine = engine
+def _require_simple(query: str, node: Tree) -> None:
+    """Refuse a query whose parts would not give the result of the whole."""
+    if node["type"] != "SELECT_NODE":
+        raise refusal(query, "UNION, EXCEPT and INTERSECT are refused over many objects")
+    if node["cte_map"]["map"]:
+        raise refusal(query, "WITH is refused over many objects: want one SELECT")
+    table = node["from_table"]
+    if table["type"] != "BASE_TABLE":
+        raise refusal(query, f"over many objects FROM has the table {TABLE} alone, no join", table)
+    if table["column_name_alias"] or table["sample"] or node["sample"]:
+        raise refusal(query, "samples and other names of columns are refused over many objects")
+    if node["qualify"]:
+        raise refusal(query, "QUALIFY is refused over many objects: it needs a window function")
+    if node["aggregate_handling"] != "STANDARD_HANDLING":
+        raise refusal(query, "GROUP BY ALL is refused over many objects: name the groups")
+    if len(node["group_sets"]) > 1:
+        raise refusal(
+            query,
+            "ROLLUP, CUBE and GROUPING SETS are refused over many objects: run a query for each",
+        )
+    for each in nodes_of(node):
+        reason = _REFUSED.get(str(each.get("class")))
+        if reason:
+            raise refusal(query, reason, each)
+
+
+class _Modifiers:
+    """``DISTINCT``, ``ORDER BY``, ``LIMIT`` and ``OFFSET`` of a query.
+
+    :ivar limit: ``None`` without one.
+    """
+
+    def __init__(self, query: str, modifiers: Sequence[Tree]) -> None:
         self._query = query
-        self._names = {name.casefold() for name in names}
-        self._columns = columns
-        self._node = node = engine.syntax.tree(query)["statements"][0]["node"]
-        self._require_simple(node)
-        self._table = table_name(node)
-        read = set(self._read_names())
-        self._used = tuple(name for name in names if name.casefold() in read)
-        self._has_all = any(map(self._is_all, nodes_of(node)))
-        self.aggregates = engine.syntax.aggregates()
-        self._select: list[Tree] = node["select_list"]
-        self._is_distinct = False
-        self._orders: list[Tree] = []
-        self._limit: int | None = None
+        self.is_distinct = False
+        self.orders: list[Tree] = []
+        self.limit: int | None = None
         self._offset = 0
-        for modifier in node["modifiers"]:
-            self._take_modifier(modifier)
+        for modifier in modifiers:
+            self._take(modifier)
 
-    # --- what may be split ------------------------------------------------------------------------
+    @property
+    def distinct(self) -> str:
+        """The begin of a SELECT list."""
+        return "DISTINCT " if self.is_distinct else ""
 
-    def refused(self, text: str, node: Tree | None = None) -> SqlError:
-        at = (node or {}).get("query_location")
-        where = place(self._query, at) if isinstance(at, int) else ""
-        return SqlError(f"query: {where}{text}")
-
-    def _require_simple(self, node: Tree) -> None:
-        if node["type"] != "SELECT_NODE":
-            raise self.refused("UNION, EXCEPT and INTERSECT are refused over many objects")
-        if node["cte_map"]["map"]:
-            raise self.refused("WITH is refused over many objects: want one SELECT")
-        table = node["from_table"]
-        if table["type"] != "BASE_TABLE":
-            raise self.refused(
-                f"over many objects FROM has the table {TABLE} alone, no join", table
-            )
-        if table["column_name_alias"] or table["sample"] or node["sample"]:
-            raise self.refused("samples and other names of columns are refused over many objects")
-        if node["qualify"]:
-            raise self.refused("QUALIFY is refused over many objects: it needs a window function")
-        if node["aggregate_handling"] != "STANDARD_HANDLING":
-            raise self.refused("GROUP BY ALL is refused over many objects: name the groups")
-        if len(node["group_sets"]) > 1:
-            raise self.refused(
-                "ROLLUP, CUBE and GROUPING SETS are refused over many objects: run a query for each"
-            )
-        for each in nodes_of(node):
-            reason = _REFUSED.get(str(each.get("class")))
-            if reason:
-                raise self.refused(reason, each)
-
-    def _take_modifier(self, modifier: Tree) -> None:
+    def _take(self, modifier: Tree) -> None:
         kind = modifier["type"]
         if kind == "DISTINCT_MODIFIER" and not modifier["distinct_on_targets"]:
-            self._is_distinct = True
+            self.is_distinct = True
         elif kind == "ORDER_MODIFIER":
-            self._orders = modifier["orders"]
-            for order in self._orders:
+            self.orders = modifier["orders"]
+            for order in self.orders:
                 if order["expression"]["class"] == "STAR":
-                    raise self.refused("ORDER BY ALL is refused over many objects: name columns")
+                    raise refusal(
+                        self._query, "ORDER BY ALL is refused over many objects: name columns"
+                    )
         elif kind == "LIMIT_MODIFIER":
-            self._limit = self._count(modifier["limit"])
+            self.limit = self._count(modifier["limit"])
             self._offset = self._count(modifier["offset"]) or 0
         elif kind == "DISTINCT_MODIFIER":
-            raise self.refused("DISTINCT ON is refused over many objects")
+            raise refusal(self._query, "DISTINCT ON is refused over many objects")
         else:
-            raise self.refused("a LIMIT in percent is refused over many objects")
+            raise refusal(self._query, "a LIMIT in percent is refused over many objects")
 
     def _count(self, node: Tree | None) -> int | None:
         if node is None:
             return None
-        value = _whole(node)
+        value = whole(node)
         if value is None or value < 0:
-            raise self.refused("want a whole number after LIMIT and OFFSET", node)
+            raise refusal(self._query, "want a whole number after LIMIT and OFFSET", node)
         return value
+
+    def text(self, texts: Sequence[str], *, is_last: bool) -> str:
+        """``ORDER BY`` and ``LIMIT``; a part that is not the last skips no rows."""
+        text = f" ORDER BY {', '.join(texts)}" if texts else ""
+        if self.limit is not None:
+            most = self.limit if is_last else self.limit + self._offset
+            text += f" LIMIT {most}"
+        if is_last and self._offset:
+            text += f" OFFSET {self._offset}"
+        return text
+
+
+class _Splitter:
+    """The split of one query."""
+
+    def __init__(self, engine: Engine, query: str, names: Sequence[str], columns: Columns) -> None:
+        self._names = {name.casefold() for name in names}
+        self._columns = columns
+        self._node = node = engine.syntax.tree(query)["statements"][0]["node"]
+        _require_simple(query, node)
+        self._table = table_name(node)
+        read = set(self._read_names())
+        self._used = tuple(name for name in names if name.casefold() in read)
+        self._has_all = any(map(self._is_all, nodes_of(node)))
+        self._expressions = Expressions(engine.syntax, query, self._table, self._names)
+        self._select: list[Tree] = node["select_list"]
+        self._modifiers = _Modifiers(query, node["modifiers"])
 
     def _is_all(self, node: Tree) -> bool:
         """Whether an expression has all columns of the object."""
@@ -171,153 +190,39 @@ class _Splitter:
             elif node.get("class") == "COLUMN_REF":
                 yield from (str(name).casefold() for name in node["column_names"])
 
-    # --- expressions ------------------------------------------------------------------------------
-
-    def _text(self, expression: Tree) -> str:
-        """An expression in SQL, with its alias."""
-        statement = copy.deepcopy(self._engine.syntax.tree("SELECT 1"))
-        statement["statements"][0]["node"]["select_list"] = [expression]
-        return self._engine.syntax.text_of(statement).removeprefix("SELECT ")
-
-    def plain(self, expression: Tree) -> str:
-        return self._text({**expression, "alias": ""})
-
-    def parsed(self, text: str) -> Tree:
-        """The tree of an expression of ours."""
-        statement = self._engine.syntax.tree(f"SELECT {text}")["statements"][0]
-        found: Tree = statement["node"]["select_list"][0]
-        return found
-
-    def key(self, expression: Tree) -> str:
-        """Equal for expressions that have one meaning."""
-
-        def simple(node: Any) -> Any:
-            if isinstance(node, list):
-                return [simple(each) for each in node]
-            if not isinstance(node, dict):
-                return node
-            kept = {key: simple(each) for key, each in node.items() if key != "query_location"}
-            if node.get("class") == "COLUMN_REF":
-                names = [str(name).casefold() for name in node["column_names"]]
-                if len(names) > 1 and names[0] == self._table and names[0] not in self._names:
-                    del names[0]
-                kept["column_names"] = names
-            return kept
-
-        return json.dumps(simple({**expression, "alias": ""}), sort_keys=True)
-
-    def _has_aggregate(self, expression: Any) -> bool:
-        return any(
-            node.get("class") == "FUNCTION" and str(node["function_name"]) in self.aggregates
-            for node in nodes_of(expression)
-        )
-
-    def _without_aliases(
-        self, expression: Tree, aliases: dict[str, Tree], *, is_clear: bool
-    ) -> Tree:
-        """The expression with the expressions of the result that it names.
-
-        :param is_clear: a column of the object comes before a name of the result, as in ``WHERE``;
-            else such a name is refused.
-        """
-
-        def replaced(node: Tree) -> Tree | None:
-            if node.get("class") != "COLUMN_REF" or len(node["column_names"]) != 1:
-                return None
-            name = str(node["column_names"][0])
-            found = aliases.get(name.casefold())
-            if found is None or self.key(found) == self.key(node):
-                return None
-            if name.casefold() in self._names:
-                if is_clear:
-                    return None
-                raise self.refused(
-                    f"{shown(name)} is a column of the object and of the result: give the one of"
-                    " the result another name",
-                    node,
-                )
-            return {**copy.deepcopy(found), "alias": ""}
-
-        return _changed(expression, replaced)
-
-    def _aliases(self) -> dict[str, Tree]:
-        """The expressions of the result by their names, without names of others."""
-        found: dict[str, Tree] = {}
-        for item in self._select:
-            if item["alias"]:
-                plain = self._without_aliases(item, found, is_clear=True)
-                found.setdefault(str(item["alias"]).casefold(), plain)
-        return found
-
-    def _ordinal(self, expression: Tree) -> int | None:
-        """The number of the column of the result that a part of ``ORDER BY`` names, from 1."""
-        value = _whole(expression)
-        if value is not None:
-            if not 1 <= value <= len(self._columns):
-                raise self.refused(f"ORDER BY {value}: there is no such column", expression)
-            return value
-        if expression["class"] == "COLUMN_REF" and len(expression["column_names"]) == 1:
-            name = str(expression["column_names"][0]).casefold()
-            places = [
-                n for n, item in enumerate(self._select, 1) if item["alias"].casefold() == name
-            ]
-            has_star = any(item["class"] == "STAR" for item in self._select)
-            if len(places) > 1:
-                raise self.refused(f"{shown(name)} names two columns of the result", expression)
-            if places and not has_star and name not in self._names:
-                return places[0]
-        return None
-
-    def _direction(self, order: Tree) -> str:
-        return _ORDERS.get(order["type"], "") + _NULLS.get(order["null_order"], "")
-
-    def _limited(self, texts: Sequence[str], *, is_last: bool) -> str:
-        """``ORDER BY`` and ``LIMIT``; a part that is not the last skips no rows."""
-        text = f" ORDER BY {', '.join(texts)}" if texts else ""
-        if self._limit is not None:
-            most = self._limit if is_last else self._limit + self._offset
-            text += f" LIMIT {most}"
-        if is_last and self._offset:
-            text += f" OFFSET {self._offset}"
-        return text
-
-    # --- the parts --------------------------------------------------------------------------------
-
     def plan(self) -> Plan:
+        """The parts of the query."""
         node = self._node
-        orders = [order["expression"] for order in self._orders]
+        orders = [order["expression"] for order in self._modifiers.orders]
         is_grouped = node["group_sets"] or node["having"]
-        if is_grouped or self._has_aggregate([self._select, orders]):
+        if is_grouped or self._expressions.has_aggregate([self._select, orders]):
             return self._groups()
         return self._rows()
-
-    def _from(self, where: Tree | None) -> str:
-        alias = self._node["from_table"]["alias"]
-        text = f" FROM {identifier(TABLE)}" + (f" AS {identifier(alias)}" if alias else "")
-        return text + (f" WHERE {self.plain(where)}" if where else "")
 
     def _rows(self) -> Plan:
         aliases, count = self._aliases(), len(self._columns)
         hidden: list[Tree] = []
         places: list[tuple[int, str]] = []
-        for order in self._orders:
+        for order in self._modifiers.orders:
             number = self._ordinal(order["expression"])
-            if number is None and self._is_distinct:
+            if number is None and self._modifiers.is_distinct:
                 number = self._selected(order["expression"])
             if number is None:
                 self._require_clear_names(order["expression"])
-                hidden.append(self._without_aliases(order["expression"], aliases, is_clear=False))
+                hidden.append(
+                    self._expressions.without_aliases(order["expression"], aliases, is_clear=False)
+                )
                 number = count + len(hidden)
-            places.append((number, self._direction(order)))
+            places.append((number, _direction(order)))
         needed = ""
-        if self._limit is not None:
-            needed = self._limited([f"{at}{how}" for at, how in places], is_last=False)
+        if self._modifiers.limit is not None:
+            needed = self._modifiers.text([f"{at}{how}" for at, how in places], is_last=False)
         # The last part shows no hidden columns, so they have no number there.
         ordered = [f"{_column(at - 1) if at > count else at}{how}" for at, how in places]
-        selected = [self._text(item) for item in self._select] + [
-            self.plain(each) for each in hidden
+        selected = [self._expressions.text(item) for item in self._select] + [
+            self._expressions.plain(each) for each in hidden
         ]
-        distinct = "DISTINCT " if self._is_distinct else ""
+        distinct = self._modifiers.distinct
         table, where = identifier(TABLE), self._node["where_clause"]
         result = ", ".join(
             f"{_column(number)} AS {identifier(name)}"
@@ -326,7 +231,7 @@ class _Splitter:
         return Plan(
             f"SELECT {distinct}{', '.join(selected)}{self._from(where)}{needed}",
             f"SELECT {distinct}* FROM {table}{needed}",  # noqa: S608
-            f"SELECT {distinct}{result} FROM {table}{self._limited(ordered, is_last=True)}",  # noqa: S608
+            f"SELECT {distinct}{result} FROM {table}{self._modifiers.text(ordered, is_last=True)}",  # noqa: S608
             self._used,
             self._has_all,
         )
@@ -337,7 +242,7 @@ class _Splitter:
             if each.get("class") == "STAR" and (
                 each["columns"] or each["replace_list"] or each["rename_list"]
             ):
-                raise self.refused(
+                raise self._expressions.refused(
                     "with COLUMNS, REPLACE or RENAME over many objects ORDER BY has numbers of"
                     " columns only",
                     expression,
@@ -345,67 +250,74 @@ class _Splitter:
 
     def _selected(self, expression: Tree) -> int:
         """The number of the column of the result that has this expression."""
-        keys = [self.key(item) for item in self._select]
+        keys = [self._expressions.key(item) for item in self._select]
         if (
             any(item["class"] == "STAR" for item in self._select)
-            or self.key(expression) not in keys
+            or self._expressions.key(expression) not in keys
         ):
-            raise self.refused(
+            raise self._expressions.refused(
                 "with DISTINCT over many objects ORDER BY names a column of the result, or its"
                 " number",
                 expression,
             )
-        return keys.index(self.key(expression)) + 1
+        return keys.index(self._expressions.key(expression)) + 1
 
     def _groups(self) -> Plan:
         node, aliases = self._node, self._aliases()
-        for each in nodes_of([self._select, node["having"], self._orders]):
+        for each in nodes_of([self._select, node["having"], self._modifiers.orders]):
             if each.get("class") == "STAR":
-                raise self.refused("* beside aggregates is refused over many objects", each)
+                raise self._expressions.refused(
+                    "* beside aggregates is refused over many objects", each
+                )
         groups = self._group_expressions(aliases)
-        partial = _Partial(self, groups)
+        partial = _Partial(self._expressions, groups)
         seen: dict[str, Tree] = {}
         items = []
         for item, (name, _) in zip(self._select, self._columns):
-            plain = self._without_aliases(item, seen, is_clear=True)
+            plain = self._expressions.without_aliases(item, seen, is_clear=True)
             if item["alias"]:
                 seen.setdefault(str(item["alias"]).casefold(), plain)
-            items.append(f"{self.plain(partial.merged(plain))} AS {identifier(name)}")
+            items.append(f"{self._expressions.plain(partial.merged(plain))} AS {identifier(name)}")
         having = ""
         if node["having"]:
-            plain = self._without_aliases(node["having"], aliases, is_clear=False)
-            having = f" HAVING {self.plain(partial.merged(plain))}"
+            plain = self._expressions.without_aliases(node["having"], aliases, is_clear=False)
+            having = f" HAVING {self._expressions.plain(partial.merged(plain))}"
         texts, keys = [], []
-        for order in self._orders:
+        for order in self._modifiers.orders:
             number = self._ordinal(order["expression"])
             plain = self._select[number - 1] if number else order["expression"]
-            plain = self._without_aliases(plain, aliases, is_clear=number is not None)
-            text = str(number) if number else self.plain(partial.merged(plain))
-            texts.append(text + self._direction(order))
-            keys.append((self.key(plain), self._direction(order)))
+            plain = self._expressions.without_aliases(plain, aliases, is_clear=number is not None)
+            text = str(number) if number else self._expressions.plain(partial.merged(plain))
+            texts.append(text + _direction(order))
+            keys.append((self._expressions.key(plain), _direction(order)))
         where = node["where_clause"]
         if where:
-            where = self._without_aliases(where, aliases, is_clear=True)
+            where = self._expressions.without_aliases(where, aliases, is_clear=True)
         partial.require_a_column()
         needed = ""
-        known = [self.key(each) for each in groups]
+        known = [self._expressions.key(each) for each in groups]
         is_ordered = bool(known) and {key for key, _ in keys} == set(known)
-        if self._limit is not None and is_ordered and not having and not self._is_distinct:
+        if (
+            self._modifiers.limit is not None
+            and is_ordered
+            and not having
+            and not self._modifiers.is_distinct
+        ):
             places = [f"{known.index(key) + 1}{direction}" for key, direction in keys]
-            needed = self._limited(places, is_last=False)
+            needed = self._modifiers.text(places, is_last=False)
         grouped = ", ".join(str(number + 1) for number in range(len(groups)))
         by_groups = f" GROUP BY {grouped}" if groups else ""
         last_groups = ", ".join(_column(number) for number in range(len(groups)))
         if not groups and node["group_sets"]:
             last_groups = "()"
-        distinct = "DISTINCT " if self._is_distinct else ""
+        distinct = self._modifiers.distinct
         table = identifier(TABLE)
         return Plan(
             f"SELECT {partial.split}{self._from(where)}{by_groups}{needed}",
             f"SELECT {partial.inner} FROM {table}{by_groups}{needed}",  # noqa: S608
             f"SELECT {distinct}{', '.join(items)} FROM {table}"  # noqa: S608
             f"{f' GROUP BY {last_groups}' if last_groups else ''}{having}"
-            f"{self._limited(texts, is_last=True)}",
+            f"{self._modifiers.text(texts, is_last=True)}",
             self._used,
             self._has_all,
         )
@@ -413,16 +325,55 @@ class _Splitter:
     def _group_expressions(self, aliases: dict[str, Tree]) -> list[Tree]:
         found: dict[str, Tree] = {}
         for expression in self._node["group_expressions"]:
-            value = _whole(expression)
+            value = whole(expression)
             if value is not None:
                 if not 1 <= value <= len(self._select):
-                    raise self.refused(f"GROUP BY {value}: there is no such column", expression)
+                    raise self._expressions.refused(
+                        f"GROUP BY {value}: there is no such column", expression
+                    )
                 item = self._select[value - 1]
-                plain = self._without_aliases(item, aliases, is_clear=True)
+                plain = self._expressions.without_aliases(item, aliases, is_clear=True)
             else:
-                plain = self._without_aliases(expression, aliases, is_clear=False)
-            found.setdefault(self.key(plain), plain)
+                plain = self._expressions.without_aliases(expression, aliases, is_clear=False)
+            found.setdefault(self._expressions.key(plain), plain)
         return list(found.values())
+
+    def _from(self, where: Tree | None) -> str:
+        alias = self._node["from_table"]["alias"]
+        text = f" FROM {identifier(TABLE)}" + (f" AS {identifier(alias)}" if alias else "")
+        return text + (f" WHERE {self._expressions.plain(where)}" if where else "")
+
+    def _aliases(self) -> dict[str, Tree]:
+        """The expressions of the result by their names, without names of others."""
+        found: dict[str, Tree] = {}
+        for item in self._select:
+            if item["alias"]:
+                plain = self._expressions.without_aliases(item, found, is_clear=True)
+                found.setdefault(str(item["alias"]).casefold(), plain)
+        return found
+
+    def _ordinal(self, expression: Tree) -> int | None:
+        """The number of the column of the result that a part of ``ORDER BY`` names, from 1."""
+        value = whole(expression)
+        if value is not None:
+            if not 1 <= value <= len(self._columns):
+                raise self._expressions.refused(
+                    f"ORDER BY {value}: there is no such column", expression
+                )
+            return value
+        if expression["class"] == "COLUMN_REF" and len(expression["column_names"]) == 1:
+            name = str(expression["column_names"][0]).casefold()
+            places = [
+                n for n, item in enumerate(self._select, 1) if item["alias"].casefold() == name
+            ]
+            has_star = any(item["class"] == "STAR" for item in self._select)
+            if len(places) > 1:
+                raise self._expressions.refused(
+                    f"{shown(name)} names two columns of the result", expression
+                )
+            if places and not has_star and name not in self._names:
+                return places[0]
+        return None
 
 
 class _Partial:
@@ -432,10 +383,10 @@ class _Partial:
     :ivar inner: the columns that a merge selects of partial results.
     """
 
-    def __init__(self, splitter: _Splitter, groups: Sequence[Tree]) -> None:
-        self._of = splitter
-        self._groups = {splitter.key(each): number for number, each in enumerate(groups)}
-        self._split = [splitter.plain(each) for each in groups]
+    def __init__(self, expressions: Expressions, groups: Sequence[Tree]) -> None:
+        self._of = expressions
+        self._groups = {expressions.key(each): number for number, each in enumerate(groups)}
+        self._split = [expressions.plain(each) for each in groups]
         self._inner = [_column(number) for number in range(len(groups))]
         self._known: dict[str, int] = {}
 
@@ -474,7 +425,7 @@ class _Partial:
                 return self._aggregate(node)
             return None
 
-        return _changed(expression, replaced)
+        return changed(expression, replaced)
 
     def _aggregate(self, node: Tree) -> Tree:
         name = str(node["function_name"])
@@ -526,21 +477,5 @@ def _again(function: str) -> Callable[[int], str]:
     return lambda number: f"{function}({_column(number)})"
 
 
-def _whole(node: Tree) -> int | None:
-    """The value of a constant that is a whole number; ``None`` for anything else."""
-    if node["class"] != "CONSTANT" or node["value"]["type"]["id"] not in ("INTEGER", "BIGINT"):
-        return None
-    value: int | None = node["value"].get("value")
-    return value
-
-
-def _changed(node: Any, replaced: Callable[[Tree], Tree | None]) -> Any:
-    """A copy of the tree; ``replaced`` gives a new node or ``None``."""
-    if isinstance(node, list):
-        return [_changed(each, replaced) for each in node]
-    if not isinstance(node, dict):
-        return node
-    found = replaced(node)
-    if found is not None:
-        return found
-    return {key: _changed(each, replaced) for key, each in node.items()}
+def _direction(order: Tree) -> str:
+    return _ORDERS.get(order["type"], "") + _NULLS.get(order["null_order"], "")

@@ -1,0 +1,1 @@
+../../shared/sql_expressions.py
