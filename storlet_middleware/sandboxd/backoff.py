@@ -7,13 +7,20 @@ after a sandbox that lived for :data:`STEADY_SECONDS`.
 
 from __future__ import annotations
 
+import asyncio
+import math
 from dataclasses import dataclass
 from typing import Final
+
+from storlet_daemon.protocol import messages
+from storlet_middleware.errors import SandboxUnavailable
 
 FREE: Final = 5
 FIRST_SECONDS: Final = 1.0
 LONGEST_SECONDS: Final = 60.0
 STEADY_SECONDS: Final = 20.0
+#: A caller waits at most this long for the end of a back-off; else it is refused.
+PATIENCE_SECONDS: Final = 2.0
 
 
 @dataclass
@@ -40,3 +47,40 @@ class Backoff:
     def is_over(self, now: float) -> bool:
         """Whether the last end is so long ago that the count can be dropped."""
         return now - self.last_end > 2 * LONGEST_SECONDS
+
+
+class Backoffs:
+    """The back-off of each sandbox key that had an end not long ago."""
+
+    def __init__(self) -> None:
+        self._by_key: dict[str, Backoff] = {}
+
+    def __contains__(self, key: str) -> bool:
+        """Whether the last sandbox of a key was lost or failed, not long ago."""
+        return key in self._by_key
+
+    def ended(self, key: str, lived_seconds: float, reason: str) -> None:
+        """Count the end of a sandbox, or of an attempt to start one."""
+        self._by_key.setdefault(key, Backoff()).ended(_now(), lived_seconds, reason)
+
+    def check(self, key: str) -> None:
+        """Raise :class:`SandboxUnavailable` when a start would have to wait too long."""
+        wait = self.wait_seconds(key)
+        if wait > PATIENCE_SECONDS:
+            backoff = self._by_key[key]
+            text = f"the sandbox ended {backoff.ends} times in a row, last: {backoff.last_reason}"
+            raise SandboxUnavailable(messages.one_line(text), retry_after=math.ceil(wait))
+
+    def wait_seconds(self, key: str) -> float:
+        """How long the next start of a key must wait."""
+        backoff = self._by_key.get(key)
+        return backoff.wait_seconds(_now()) if backoff is not None else 0.0
+
+    def forget_old(self) -> None:
+        """Drop those that are over."""
+        now = _now()
+        self._by_key = {key: one for key, one in self._by_key.items() if not one.is_over(now)}
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

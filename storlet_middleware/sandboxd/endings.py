@@ -9,15 +9,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import math
 from collections.abc import Coroutine
-from typing import Any, Final
+from typing import Any
 
-from storlet_daemon.protocol import messages
 from storlet_middleware import metrics
-from storlet_middleware.errors import SandboxUnavailable, StorletError
+from storlet_middleware.errors import StorletError
 from storlet_middleware.sandboxd.background import Background
-from storlet_middleware.sandboxd.backoff import Backoff
+from storlet_middleware.sandboxd.backoff import Backoffs
 from storlet_middleware.sandboxd.docker import LABEL_ACCOUNT, LABEL_KEY, Container
 from storlet_middleware.sandboxd.errors import EngineFault, SandboxdFault, SandboxLost
 from storlet_middleware.sandboxd.node import Node
@@ -27,20 +25,17 @@ from storlet_middleware.sandboxd.wording import shown
 
 log = logging.getLogger("storlet.sandboxd")
 
-#: A caller waits at most this long for the end of a back-off; else it is refused.
-PATIENCE_SECONDS: Final = 2.0
-
 
 class Endings:
-    """The removals under way, and the back-off of each key."""
+    """The removals under way, and the back-offs."""
 
     def __init__(self, node: Node, table: SandboxTable, background: Background) -> None:
         self._node = node
         self._table = table
         self._background = background
         self._removals: dict[str, asyncio.Task[None]] = {}
-        self._backoffs: dict[str, Backoff] = {}
         self._has_ended = asyncio.Event()
+        self.backoffs = Backoffs()
 
     # --- the ends ---------------------------------------------------------------------------------
 
@@ -52,7 +47,7 @@ class Endings:
             key, shown(account), sandbox.lived_seconds, shown(reason),
         )  # fmt: skip
         metrics.sandbox_lost(self._node.stats)
-        self._note_end(key, sandbox.lived_seconds, reason)
+        self.backoffs.ended(key, sandbox.lived_seconds, reason)
         entry = self._table.get(key)
         if sandbox in self._table.draining:
             self._table.draining.discard(sandbox)
@@ -72,7 +67,7 @@ class Endings:
         )  # fmt: skip
         metrics.sandbox_failed(self._node.stats)
         if isinstance(error, SandboxLost):
-            self._note_end(entry.key, lived, str(error))
+            self.backoffs.ended(entry.key, lived, str(error))
         self.drop(entry)
 
     def drop(self, entry: Entry) -> None:
@@ -162,34 +157,3 @@ class Endings:
         self._has_ended.set()
         if self._removals.get(key) is removal:
             del self._removals[key]
-
-    # --- back-off ---------------------------------------------------------------------------------
-
-    def has_ended_before(self, key: str) -> bool:
-        """Whether the last sandbox of a key was lost or failed, not long ago."""
-        return key in self._backoffs
-
-    def check_backoff(self, key: str) -> None:
-        """Raise :class:`SandboxUnavailable` when a start would have to wait too long."""
-        wait = self.backoff_seconds(key)
-        if wait > PATIENCE_SECONDS:
-            backoff = self._backoffs[key]
-            text = f"the sandbox ended {backoff.ends} times in a row, last: {backoff.last_reason}"
-            raise SandboxUnavailable(messages.one_line(text), retry_after=math.ceil(wait))
-
-    def backoff_seconds(self, key: str) -> float:
-        """How long the next start of a key must wait."""
-        backoff = self._backoffs.get(key)
-        return backoff.wait_seconds(_now()) if backoff is not None else 0.0
-
-    def forget_old_backoffs(self) -> None:
-        """Drop back-offs that are over."""
-        now = _now()
-        self._backoffs = {key: one for key, one in self._backoffs.items() if not one.is_over(now)}
-
-    def _note_end(self, key: str, lived_seconds: float, reason: str) -> None:
-        self._backoffs.setdefault(key, Backoff()).ended(_now(), lived_seconds, reason)
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -44,17 +44,17 @@ class Starts:
         """The running sandbox of a demand; all callers wait for the same start."""
         entry = self._table.get(demand.key)
         if entry is None:
-            self._endings.check_backoff(demand.key)
+            self._endings.backoffs.check(demand.key)
             entry = self._table.add(demand)
             entry.task = self._background.start(self._start(entry))
         return await asyncio.shield(entry.task)
 
     async def _start(self, entry: Entry) -> Sandbox:
         loop, seconds = asyncio.get_running_loop(), self._node.config.sandbox.start_deadline_seconds
-        began, is_restart = loop.time(), self._endings.has_ended_before(entry.key)
+        began, is_restart = loop.time(), entry.key in self._endings.backoffs
         try:
             async with asyncio.timeout(seconds):
-                await asyncio.sleep(self._endings.backoff_seconds(entry.key))
+                await asyncio.sleep(self._endings.backoffs.wait_seconds(entry.key))
                 await self._endings.wait_for_removal(entry.key)
                 sandbox = await self._assigned(entry) or await self._made(entry)
         except TimeoutError:

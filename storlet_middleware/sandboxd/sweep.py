@@ -55,7 +55,7 @@ class Sweep:
             self._endings.remove_stale(container)
         left = groups - {container.id for container in containers}
         await call(cgroup.remove_sandboxes, left)
-        self._endings.forget_old_backoffs()
+        self._endings.backoffs.forget_old()
         return not strays and not left
 
     def _is_in_transition(self, container: Container) -> bool:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import pytest
+
+from storlet_middleware.errors import SandboxUnavailable
 from storlet_middleware.sandboxd import backoff
 
 
@@ -21,3 +26,22 @@ def test_a_long_lived_sandbox_resets_the_back_off() -> None:
     state.ended(200.0, backoff.STEADY_SECONDS, "why")
     assert (state.ends, state.wait_seconds(200.0)) == (1, 0.0)
     assert state.is_over(200.0 + 3 * backoff.LONGEST_SECONDS)
+
+
+def test_a_start_that_would_wait_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def run() -> None:
+        kept = backoff.Backoffs()
+        assert ("k" in kept, kept.wait_seconds("k")) == (False, 0.0)
+        for _ in range(backoff.FREE + 3):
+            kept.check("k")
+            kept.ended("k", 0.1, "it was killed")
+        assert ("k" in kept, "other" in kept) == (True, False)
+        with pytest.raises(SandboxUnavailable, match="8 times in a row, last: it was killed"):
+            kept.check("k")
+        kept.forget_old()
+        assert "k" in kept
+        monkeypatch.setattr(backoff, "LONGEST_SECONDS", -1.0)
+        kept.forget_old()
+        assert "k" not in kept
+
+    asyncio.run(run())

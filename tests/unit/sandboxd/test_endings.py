@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from storlet_middleware.sandboxd import backoff, endings
+from storlet_middleware.sandboxd import backoff
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, greeting, loaded, refused, until
 
 MakeNode = Callable[..., FakeNode]
@@ -39,7 +39,7 @@ def test_a_sandbox_that_ends_repeatedly_is_restarted_with_back_off(
     make_node: MakeNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(backoff, "FREE", 2)
-    monkeypatch.setattr(endings, "PATIENCE_SECONDS", 0.0)
+    monkeypatch.setattr(backoff, "PATIENCE_SECONDS", 0.0)
     node = make_node(FakeDocker(behaviour="exits"))
     answers = [refused(node.load()) for _ in range(4)]
     assert answers[-1].retry_after == 1
