@@ -12,12 +12,13 @@ The sandboxes of the node:
 ``starts``         a sandbox for a tenant: a pre-warmed one, else a new container
 ``spares``         pre-warmed sandboxes: started ahead, assigned once
 ``eviction``       idle sandboxes: evicted when the node is full, stopped after a while
-``endings``        lost, failed and retired sandboxes; removals; back-off
+``endings``        lost, failed and retired sandboxes; removals
 ``backoff``        delay before a sandbox that ended repeatedly is started again
 ``adoption``       sandboxes that an earlier sandboxd left running
 ``sweep``          removal of containers and control groups that no sandbox owns
 ``gate``           trust classes are closed until their self-test has passed
 ``self_tests``     runs the self-test of a trust class in a sandbox that is made for it
+``self_test_plans``  the plans of these sandboxes
 
 One sandbox:
 

@@ -1,7 +1,8 @@
 """The plan of a sandbox, before it is made: its key, its uid, the body of Docker's ``create``.
 
-Plans are made for tenants, for pre-warmed sandboxes (``spares``), for the self-test (``gate``), and
-for containers that an earlier sandboxd left, to decide whether they can be adopted.
+Plans are made for tenants, for pre-warmed sandboxes (``spares``), for the self-test
+(``self_test_plans``), and for containers that an earlier sandboxd left, to decide whether they can
+be adopted.
 """
 
 from __future__ import annotations
@@ -22,13 +23,6 @@ from storlet_middleware.sandboxd.paths import NodePaths
 
 #: The account of the self-test's sandboxes: not a tenant, because account names have no slash.
 SELF_TEST_ACCOUNT: Final = "/self-test"
-#: Small, so that the self-test reaches the limits quickly.
-_SELF_TEST_LIMITS: Final = {
-    "memory_bytes": 128 << 20,
-    "pids": 64,
-    "open_files": 256,
-    "scratch_bytes": 8 << 20,
-}
 
 _NODE_ID: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,127}")
 
@@ -117,10 +111,14 @@ class Planner:
         trust_class = self._config.class_of(account, storlet).name
         return Demand(account, trust_class, self._config.image_of(account))
 
-    def plan(self, demand: Demand) -> Plan:
-        """The plan for a new sandbox, from the current image of its name."""
+    def plan(self, demand: Demand, limits: LimitsSection | None = None) -> Plan:
+        """The plan for a new sandbox, from the current image of its name.
+
+        :param limits: ``None``: those of its class.
+        """
         self._check_mounts(demand.trust_class)
-        return self._plan(demand, self._engine.image_id(demand.image), self._limits(demand))
+        image_id = self._engine.image_id(demand.image)
+        return self._plan(demand, image_id, limits or self._limits(demand))
 
     def plan_of(self, container: docker.Container) -> Plan | None:
         """The plan of a container that an earlier sandboxd left, or ``None`` when it is unusable.
@@ -154,10 +152,14 @@ class Planner:
 
     # --- pre-warmed sandboxes ---------------------------------------------------------------------
 
-    def spare_plan(self, key: str) -> Plan:
-        """The plan for a pre-warmed sandbox, which is of the user class."""
+    def spare_plan(self, key: str, limits: LimitsSection | None = None) -> Plan:
+        """The plan for a pre-warmed sandbox, which is of the user class.
+
+        :param limits: ``None``: those of its class.
+        """
         image_id = self._engine.image_id(self._config.sandbox.image)
-        return self._spare_plan(key, image_id, self._config.classes[USER_CLASS].limits)
+        limits = limits or self._config.classes[USER_CLASS].limits
+        return self._spare_plan(key, image_id, limits)
 
     @property
     def spare_runtime(self) -> str:
@@ -170,7 +172,7 @@ class Planner:
 
     def assigned_plan(self, demand: Demand, spare: Plan) -> Plan:
         """The plan of a pre-warmed sandbox once it is assigned to ``demand``."""
-        return _in_directories_of(
+        return in_directories_of(
             spare, self._plan(demand, spare.facts.image_id, self._limits(demand))
         )
 
@@ -194,35 +196,6 @@ class Planner:
         is_current = spare.config_hash == container.labels.get(docker.LABEL_CONFIG)
         is_outdated = not is_current or not self._is_wanted(demand)
         return dataclasses.replace(plan, is_outdated=is_outdated)
-
-    # --- the self-test: like a tenant's sandbox of the class, except for smaller limits -----------
-
-    def self_test_demand(self, trust_class: str) -> Demand:
-        """The sandbox for the self-test of a class."""
-        return Demand(SELF_TEST_ACCOUNT, trust_class, self._config.sandbox.image)
-
-    def self_test_limits(self, trust_class: str) -> LimitsSection:
-        """The limits of that sandbox."""
-        limits = self._config.classes[trust_class].limits
-        small = {name: min(getattr(limits, name), most) for name, most in _SELF_TEST_LIMITS.items()}
-        return dataclasses.replace(limits, **small)
-
-    def self_test_plan(self, trust_class: str) -> Plan:
-        """The plan for it."""
-        demand = self.self_test_demand(trust_class)
-        self._check_mounts(trust_class)
-        image_id = self._engine.image_id(demand.image)
-        return self._plan(demand, image_id, self.self_test_limits(trust_class))
-
-    def self_test_spare_plan(self) -> Plan:
-        """The plan for a pre-warmed one; its name is constant, so that the next test removes it."""
-        key = sandbox_key(SELF_TEST_ACCOUNT, "spare", self._config.sandbox.image)
-        image_id = self._engine.image_id(self._config.sandbox.image)
-        return self._spare_plan(key, image_id, self.self_test_limits(USER_CLASS))
-
-    def self_test_assigned_plan(self, spare: Plan) -> Plan:
-        """The plan of that sandbox once it is assigned."""
-        return _in_directories_of(spare, self.self_test_plan(USER_CLASS))
 
     # --- parts ------------------------------------------------------------------------------------
 
@@ -321,7 +294,7 @@ def _detached(plan: Plan, container: docker.Container) -> Plan:
     return dataclasses.replace(plan, key=key, is_outdated=True, is_detached=True)
 
 
-def _in_directories_of(spare: Plan, plan: Plan) -> Plan:
+def in_directories_of(spare: Plan, plan: Plan) -> Plan:
     """A tenant's plan for a container that was made pre-warmed, and keeps its directories."""
     facts = dataclasses.replace(plan.facts, control_dir=spare.facts.control_dir)
     return dataclasses.replace(plan, facts=facts, key=spare.key)

@@ -27,6 +27,7 @@ from storlet_middleware.sandboxd.errors import (
 from storlet_middleware.sandboxd.node import Node
 from storlet_middleware.sandboxd.plan import Plan, Planner
 from storlet_middleware.sandboxd.sandbox import Sandbox, State
+from storlet_middleware.sandboxd.self_test_plans import SelfTestPlans
 from storlet_middleware.sandboxd.wording import plain, shown
 
 log = logging.getLogger("storlet.sandboxd")
@@ -52,7 +53,7 @@ class SelfTests:
 
     def __init__(self, node: Node, planner: Planner) -> None:
         self._node = node
-        self._planner = planner
+        self._plans = SelfTestPlans(node.config, planner)
         self._keys: set[str] = set()
 
     def owns(self, key: str) -> bool:
@@ -62,10 +63,8 @@ class SelfTests:
     async def run(self, trust_class: TrustClass) -> dict[str, str]:
         """The faults of a class by name of the test; raises a fault when no sandbox can be made."""
         call = self._node.threads.call
-        self._node.paths.code.make(self._planner.self_test_demand(trust_class.name).account)
-        faults = await self._run_in(
-            await call(self._planner.self_test_plan, trust_class.name), trust_class
-        )
+        self._node.paths.code.make(self._plans.demand(trust_class.name).account)
+        faults = await self._run_in(await call(self._plans.plan, trust_class.name), trust_class)
         if faults[SURVIVES]:
             # A restart of Docker may have ended it.  A fault of the sandbox would occur again.
             log.warning(
@@ -73,15 +72,11 @@ class SelfTests:
                 trust_class.name,
                 shown(faults[SURVIVES]),
             )
-            faults = await self._run_in(
-                await call(self._planner.self_test_plan, trust_class.name), trust_class
-            )
+            faults = await self._run_in(await call(self._plans.plan, trust_class.name), trust_class)
         if trust_class.name == USER_CLASS and self._node.config.sandbox.prewarmed:
             # An assigned pre-warmed sandbox must be as strong as a sandbox made for its tenant.
             with contextlib.suppress(MountFault):  # this node cannot have pre-warmed sandboxes
-                assigned = await self._run_in(
-                    await call(self._planner.self_test_spare_plan), trust_class
-                )
+                assigned = await self._run_in(await call(self._plans.spare_plan), trust_class)
                 faults |= {
                     name: f"pre-warmed: {text}"
                     for name, text in assigned.items()
@@ -114,9 +109,7 @@ class SelfTests:
     async def _start(self, sandbox: Sandbox) -> None:
         await sandbox.start()
         if sandbox.state is State.SPARE:
-            plan = await self._node.threads.call(
-                self._planner.self_test_assigned_plan, sandbox.plan
-            )
+            plan = await self._node.threads.call(self._plans.assigned_plan, sandbox.plan)
             await sandbox.assign(plan, _ignore_loss)
 
     async def _check_inside(self, sandbox: Sandbox, trust_class: TrustClass) -> dict[str, str]:
@@ -126,7 +119,7 @@ class SelfTests:
                 faults = await sandbox.check(
                     descriptor,
                     allowed(trust_class),
-                    self._planner.self_test_limits(trust_class.name),
+                    self._plans.limits(trust_class.name),
                 )
             except (SandboxLost, LoadRefused) as fault:
                 faults = {SURVIVES: plain(fault)}
