@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from swift.common.utils import close_if_possible
 
@@ -24,6 +24,11 @@ from storlet_middleware.engine.log_pieces import LogPiece, ignore
 from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.errors import BackendFailed, StorletError, from_message
+
+#: With further outputs, and for a range, the status line waits so long for the end of a result up
+#: to this size.
+END_SECONDS: Final = 0.5
+END_BYTES: Final = 256 << 10
 
 
 @dataclass(frozen=True)

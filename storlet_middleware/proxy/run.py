@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from swift.common.swob import Request, Response
@@ -42,7 +42,7 @@ from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.ranged_source import UnseekableInput
 from storlet_middleware.proxy.resolution import Resolution
 from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
-from storlet_middleware.proxy.result import Result
+from storlet_middleware.proxy.result import END_BYTES, END_SECONDS, Result
 from storlet_middleware.proxy.run_headers import RunHeaders
 from storlet_middleware.proxy.run_services import RunServices
 from storlet_middleware.proxy.shared import Proxy
@@ -60,10 +60,6 @@ from storlet_middleware.wsgi.user_metadata import storlet_metadata
 _counter: Final = itertools.count(1)
 _storlet_of: Final = operator.attrgetter("storlet")
 _wants_log_of: Final = operator.attrgetter("wants_log")
-#: With further outputs, and for a range, the status line waits so long for the end of a result up
-#: to this size.
-_END_SECONDS: Final = 0.5
-_END_BYTES: Final = 256 << 10
 #: A small result that ends within this time is sent with its length: in one piece, before the run
 #: is logged, and with a proper error status if it fails.  The first bytes of others wait so long,
 #: as at an object node.
@@ -261,11 +257,10 @@ class Run:
 
     def _respond(self, result: Result, watch: ClientWatch) -> Answer:
         part = None if self._range is None else self._range.part_of(result.metadata)
-        if part is not None and part.length <= _END_BYTES:
+        if part is not None and part.length <= END_BYTES:
             # Its last bytes wait for the end in any case: so a failure is an error status.
-            result.end_within(_END_SECONDS, _END_BYTES)
-        has_outputs = self._outputs.sinks or self._outputs.may_grow
-        commit = self._commit_of(result, watch) if has_outputs else None
+            result.end_within(END_SECONDS, END_BYTES)
+        commit = self._outputs.commit_of(result, watch.pause)
         self._headers.is_usage_final = commit is None and result.end_within(
             _LENGTH_SECONDS, _LENGTH_BYTES
         )
@@ -292,17 +287,6 @@ class Run:
         source = {} if answer is None else answer.headers
         whole = answer_of(self._environ, result, source, self._disclosure, own, body)
         return whole if part is None else part.answer(whole)
-
-    def _commit_of(self, result: Result, watch: ClientWatch) -> Callable[[], object] | None:
-        """Store the further outputs of a small result; of others, what stores them at its end."""
-        outputs = self._outputs
-        has_all = outputs.may_grow and result.has_ended()
-        # A short wait for the end of small results: a commit that fails is an error status then.
-        if outputs and result.end_within(_END_SECONDS, _END_BYTES):
-            watch.pause()
-            outputs.commit()
-            has_all = True
-        return None if has_all else outputs.commit
 
     def _store(self, result: Result, watch: ClientWatch) -> Response:
         request = self._request

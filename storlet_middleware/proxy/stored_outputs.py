@@ -28,6 +28,7 @@ from swift.common.wsgi import make_subrequest
 
 from storlet_middleware import errors, names
 from storlet_middleware.errors import BackendFailed, BadRequest, StorletError
+from storlet_middleware.proxy.result import END_BYTES, END_SECONDS, Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.withheld_put import PutRefused, WithheldPut, commit, reserve_for
 from storlet_middleware.wsgi import stored_headers
@@ -236,6 +237,22 @@ class StoredOutputs:
     def _remove(self, created: CreatedObject) -> None:
         if created in self._created:
             self._created.remove(created)
+
+    def commit_of(self, result: Result, pause: Callable[[], object]) -> Callable[[], object] | None:
+        """The commit that the answer to a GET makes at its end; ``None`` if there is none.
+
+        The outputs of a small result are stored now: a commit that fails is an error status then.
+
+        :param pause: called before that: the end of the client is not watched meanwhile.
+        """
+        if not self.sinks and not self.may_grow:
+            return None
+        has_all = self.may_grow and result.has_ended()
+        if self and result.end_within(END_SECONDS, END_BYTES):
+            pause()
+            self.commit()
+            has_all = True
+        return None if has_all else self.commit
 
     def commit(self, result: WithheldPut | None = None, name: str = "") -> Response | None:
         """Store all outputs of a run that has succeeded; Swift's answer to the PUT of ``result``.

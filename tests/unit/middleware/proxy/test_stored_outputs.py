@@ -606,3 +606,21 @@ def test_an_object_is_not_added_once_the_outputs_are_committed(
     with pytest.raises(StorletError, match="the run has ended"):
         outputs.add("/c/late", DeferredPut(asked.environ))
     assert outputs.targets() == []
+
+
+@pytest.mark.parametrize(
+    ("may_grow", "has_ended", "pauses", "has_commit"),
+    [(False, True, 0, False), (True, True, 0, False), (True, False, 0, True)],
+)
+def test_a_get_without_outputs_at_its_end_commits_nothing(
+    make_creator: Make, may_grow: bool, has_ended: bool, pauses: int, has_commit: bool
+) -> None:
+    """A storlet that can create objects may create one until its end."""
+    made = make_creator(creating())
+    request = SimpleNamespace(outputs=())
+    outputs = stored_outputs.StoredOutputs(made.filter._proxy, {}, request, None)  # type: ignore[arg-type]
+    outputs.may_grow = may_grow
+    result: Any = SimpleNamespace(has_ended=lambda: has_ended)
+    paused: list[None] = []
+    commit = outputs.commit_of(result, lambda: paused.append(None))
+    assert (commit is not None, len(paused)) == (has_commit, pauses)
