@@ -26,6 +26,7 @@ One sandbox:
 ``hardening``      the table of Docker arguments; each row names the attack it prevents
 ``seccomp``        the system calls that it may make
 ``sandbox``        its life, from start or adoption to removal
+``container``      its container in Docker
 ``supervisor``     its process 1: hello, connection, pid
 ``control``        the protocol of that connection: numbered requests, loss
 ``worker_groups``  its loaded storlets: load, publish, unload

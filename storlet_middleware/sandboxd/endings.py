@@ -52,7 +52,7 @@ class Endings:
         if sandbox in self._table.draining:
             self._table.draining.discard(sandbox)
             sandbox.cut()
-            self._remove_later(sandbox.container_id or "", sandbox.remove_lost())
+            self._remove_later(sandbox.container.id or "", sandbox.remove_lost())
         elif entry is not None and entry.sandbox is sandbox:
             self._table.delete(entry)
             self._table.recently_ended.append(key)
@@ -94,7 +94,7 @@ class Endings:
         """End a sandbox that has drained."""
         self._table.draining.discard(sandbox)
         sandbox.cut()
-        self._remove_later(sandbox.container_id or "", sandbox.remove())
+        self._remove_later(sandbox.container.id or "", sandbox.remove())
 
     def remove_stale(self, container: Container) -> None:
         """Remove a container that belongs to no sandbox."""

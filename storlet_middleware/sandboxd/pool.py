@@ -254,7 +254,7 @@ def _described(sandbox: Sandbox) -> messages.Sandbox:
         state=sandbox.state.value,
         trust_class=sandbox.plan.demand.trust_class,
         image=sandbox.plan.demand.image,
-        container=sandbox.container_id,
+        container=sandbox.container.id,
         uid=sandbox.plan.identity.uid,
         started_at=sandbox.started_at,
     )

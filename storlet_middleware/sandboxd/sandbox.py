@@ -1,8 +1,8 @@
 """One sandbox of the node, from its start or adoption to its end.
 
-It owns its container's id, its supervisor's connection (``supervisor``) and the sockets of its
-storlets (``worker_groups``).  All of it lives in the loop; calls of Docker run in threads, which
-do not touch it.
+It owns its container (``container``), its supervisor's connection (``supervisor``) and the sockets
+of its storlets (``worker_groups``).  All of it lives in the loop; calls of Docker run in threads,
+which do not touch it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from typing import Final
 from storlet_daemon.protocol import messages
 from storlet_middleware.config import LimitsSection
 from storlet_middleware.sandboxd import readback
-from storlet_middleware.sandboxd.errors import EngineFault, NameTaken, SandboxLost, SandboxWeak
+from storlet_middleware.sandboxd.container import SandboxContainer
+from storlet_middleware.sandboxd.errors import EngineFault, SandboxLost, SandboxWeak
 from storlet_middleware.sandboxd.hardening import CODE_TARGET
 from storlet_middleware.sandboxd.node import Node
 from storlet_middleware.sandboxd.plan import Plan, detached_key
@@ -54,12 +55,12 @@ class Sandbox:
     def __init__(self, plan: Plan, node: Node, on_lost: Callable[[Sandbox, str], None]) -> None:
         self.plan = plan
         self.state = State.STARTING
-        self.container_id: str | None = None
         self.started_at = time.time()
         self._node = node
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
         self._begun = self._loop.time()
+        self.container = SandboxContainer(node)
         self._supervisor = Supervisor(node, self._lose)
         self.groups = WorkerGroups(node, self._supervisor, lambda: self.plan, self._lose)
         self._is_lost = False
@@ -88,17 +89,17 @@ class Sandbox:
         self._node.paths.make()
         self._node.paths.sandboxes.make(self.plan.key)
         with self._supervisor.listening(self.plan.key, self.plan.identity):
-            self.container_id = await self._create()
-            await self._supervisor.hello(self._container_end)
+            await self.container.create(self.plan)
+            await self._supervisor.hello(self.container.end)
             await self._read_back()
         self._run()
 
     async def adopt(self, container_id: str, started_at: float) -> None:
         """Wait for the supervisor of a running container; its groups keep their sockets."""
-        self.container_id, self.started_at = container_id, started_at
+        self.container.id, self.started_at = container_id, started_at
         self._node.paths.sandboxes.ensure_sockets_dir(self.plan.key)
         with self._supervisor.listening(self.plan.key, self.plan.identity):
-            hello = await self._supervisor.hello(self._container_end)
+            hello = await self._supervisor.hello(self.container.end)
         if not self.plan.is_outdated:  # an outdated sandbox was made with other limits
             await self._read_back()
         await self.groups.adopt(hello.groups)
@@ -122,7 +123,7 @@ class Sandbox:
         self.plan = plan
         await self._read_back()
         # The name is for operators who list containers: a hanging Docker must not delay the tenant.
-        self._renaming = self._loop.create_task(self._rename(plan.container_name))
+        self._renaming = self._loop.create_task(self.container.rename(plan))
         self._begun = self._loop.time()
         self.groups.touch()
         self._run()
@@ -131,12 +132,6 @@ class Sandbox:
         if not self._supervisor.is_connected:
             raise SandboxLost("the supervisor went away after its hello")
         self.state = State.SPARE if self.plan.facts.is_spare else State.RUNNING
-
-    async def _rename(self, name: str) -> None:
-        try:
-            await self._node.threads.call(self._node.engine.rename, self.container_id or "", name)
-        except EngineFault as fault:
-            log.info("sandbox keeps its name key=%s reason=%s", self.plan.key, shown(fault))
 
     async def _read_back(self) -> None:
         """Compare its kernel's report with the plan; raises :class:`SandboxWeak`."""
@@ -148,24 +143,6 @@ class Sandbox:
         if faults:
             rows = dict.fromkeys(fault.partition(":")[0] for fault in faults)
             raise SandboxWeak(f"the sandbox came up weaker than configured: {', '.join(rows)}")
-
-    async def _create(self) -> str:
-        plan, call, engine = self.plan, self._node.threads.call, self._node.engine
-        try:
-            return await call(engine.start, plan.container_name, plan.body)
-        except NameTaken:
-            leftover = await call(engine.find, plan.container_name)
-        if leftover is not None:
-            if leftover.node_id != self._node.config.sandbox.node_id:
-                raise EngineFault(
-                    f"the name {plan.container_name} belongs to a container that is not ours"
-                )
-            log.warning("leftover removed key=%s container=%s", plan.key, leftover.id[:12])
-            await call(engine.remove, leftover.id)
-        return await call(engine.start, plan.container_name, plan.body)
-
-    async def _container_end(self) -> str | None:
-        return await self._node.threads.call(self._node.engine.end_of, self.container_id or "")
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -211,7 +188,7 @@ class Sandbox:
         Filters no longer find it, and the names of its directories are free for its replacement.
         """
         self.state = State.DRAINING
-        key = detached_key(self.container_id or "")
+        key = detached_key(self.container.id or "")
         self._node.paths.sandboxes.rename(self.plan.key, key)
         self.plan = dataclasses.replace(self.plan, key=key)
         await asyncio.sleep(SETTLE_SECONDS)
@@ -239,15 +216,14 @@ class Sandbox:
     async def remove(self) -> None:
         """Remove its container; raises :class:`EngineFault` when Docker cannot."""
         try:
-            if self.container_id is not None:
-                await self._node.removing.call(self._node.engine.remove, self.container_id)
+            await self.container.remove()
         finally:
             self._note_gone()
 
     async def remove_lost(self) -> None:
         """Log how a sandbox ended that ended by itself, then :meth:`remove` it."""
         with contextlib.suppress(EngineFault):  # removing it will raise the same
-            how = await self._container_end()
+            how = await self.container.end()
             if how is not None:
                 log.info("sandbox ended key=%s how=%s", self.plan.key, shown(how))
         await self.remove()

@@ -112,7 +112,7 @@ class Spares:
         plan = await self._node.threads.call(self._planner.assigned_plan, demand, spare.plan)
         await spare.assign(plan, on_lost)
         uid = plan.identity.uid
-        assignment = Assignment(spare.container_id or "", demand, uid, plan.code_mark)
+        assignment = Assignment(spare.container.id or "", demand, uid, plan.code_mark)
         dirs.write_note(spare.plan.key, json.dumps(dataclasses.asdict(assignment)))
 
     def evict_one(self) -> Sandbox | None:
@@ -178,7 +178,7 @@ class Spares:
             self._end(spare)
             return False
         self._ready[key] = spare
-        container = (spare.container_id or "")[:12]
+        container = (spare.container.id or "")[:12]
         log.info("spare sandbox started key=%s container=%s", key, container)
         return True
 

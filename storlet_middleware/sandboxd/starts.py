@@ -68,7 +68,7 @@ class Starts:
         log.info(
             "sandbox started key=%s account=%s class=%s image=%s uid=%d container=%s ms=%.0f",
             entry.key, shown(entry.account), entry.demand.trust_class, shown(entry.demand.image),
-            sandbox.plan.identity.uid, (sandbox.container_id or "")[:12], lasted * 1000,
+            sandbox.plan.identity.uid, (sandbox.container.id or "")[:12], lasted * 1000,
         )  # fmt: skip
         metrics.sandbox_started(self._node.stats, lasted)
         if is_restart:

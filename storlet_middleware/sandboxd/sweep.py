@@ -45,7 +45,7 @@ class Sweep:
             log.warning("sweep failed reason=%s", shown(fault))
             return False
         owned = (*self._table.sandboxes(), *self._spares.all)
-        known = {sandbox.container_id for sandbox in owned}
+        known = {sandbox.container.id for sandbox in owned}
         strays = [
             container
             for container in containers
@@ -66,4 +66,4 @@ class Sweep:
         if self._gate.owns(key) or self._spares.owns(key):
             return True
         entry = self._table.get(key)
-        return entry is not None and (entry.sandbox is None or entry.sandbox.container_id is None)
+        return entry is not None and (entry.sandbox is None or entry.sandbox.container.id is None)

@@ -272,7 +272,7 @@ async def started(
     try:
         async with asyncio.timeout(60):
             await sandbox.start()
-            await asyncio.to_thread(look, sandbox.container_id or "")
+            await asyncio.to_thread(look, sandbox.container.id or "")
     finally:
         sandbox.cut()
         await sandbox.remove()

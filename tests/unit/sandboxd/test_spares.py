@@ -179,7 +179,7 @@ def test_a_pre_warmed_sandbox_that_ends_before_it_is_ready_is_not_assigned(
 
     async def check(_: spares.Spares, spare: Sandbox) -> None:
         if not dead:
-            dead.append(spare.container_id)
+            dead.append(spare.container.id)
             docker.kill()
             while not spare.is_lost:  # noqa: ASYNC110  seen by the loop that we run in
                 await asyncio.sleep(0.01)
