@@ -18,6 +18,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
@@ -57,7 +58,10 @@ def files_of(made: Project) -> Files:
 def unpack(bundle: Path, target: Path) -> None:
     """Make the new folder ``target``: the project that a verified bundle was built from.
 
-    :raises ProjectError: an older release built the bundle, or ``target`` exists.
+    It is complete or absent.
+
+    :raises ProjectError: an older release built the bundle, ``target`` exists, or two files of the
+        bundle have one place.
     """
     with zipfile.ZipFile(bundle) as zipped:
         infos = {info.filename: info for info in zipped.infolist()}
@@ -70,14 +74,34 @@ def unpack(bundle: Path, target: Path) -> None:
         except FileExistsError:
             raise ProjectError([f"{target}: it exists already: name a new folder"]) from None
         built = {*document.get("files", ())} if document.get("build") else set()
-        for name, path in _places(document, infos).items():
-            place, content = target / path, zipped.read(infos[name])
-            # The build makes programs again, maybe for another machine; scripts may be its own.
-            if path in built and name.startswith(archive.CODE) and _is_compiled(path, content):
-                continue
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(content)
-            place.chmod((infos[name].external_attr >> 16) & 0o777)
+        try:
+            # Sorted: what is code and an input of a test case has the permissions of code.
+            for name, path in sorted(_places(document, infos).items()):
+                content = zipped.read(infos[name])
+                # The build makes programs again, maybe for another machine; scripts may be its own.
+                if path in built and name.startswith(archive.CODE) and _is_compiled(path, content):
+                    continue
+                _make(target / path, content, (infos[name].external_attr >> 16) & 0o777)
+        except BaseException:
+            shutil.rmtree(target, ignore_errors=True)
+            raise
+
+
+def _make(place: Path, content: bytes, mode: int) -> None:
+    """Make a new file of a project.
+
+    :raises ProjectError: the bundle has another one for this place.  Otherwise ``source/`` could
+        hide the code that runs.
+    """
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        with place.open("xb") as file:
+            file.write(content)
+        place.chmod(mode)
+    except (FileExistsError, NotADirectoryError, IsADirectoryError):
+        if not place.is_file() or place.read_bytes() != content:
+            text = "the bundle has two files for this place, or one in the place of a folder"
+            raise ProjectError([f"{place}: {text}"]) from None
 
 
 def _places(document: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, str]:
@@ -126,23 +150,28 @@ def _native(made: Project) -> Files:
     for case in document.get("tests", ()):
         named = (*manifest.inputs_of(case), *manifest.outputs_of(case))
         left_out.update(os.path.normpath(path) for path in named)
-    places = {path: top / path for path in _kept(top, "", ()) if path not in left_out}
+    where, rules = ignored.rules_above(top)
+    kept = {*_kept(top, "", where, rules)}
+    places = {path: top / path for path in kept - left_out}
     return {
         path: _content(place)
         for path, place in places.items()
-        if _is_own(place, top) and not _is_compiled(path, _head(place))
+        if _is_own(place, top)
+        and _target(place, top) in kept
+        and not _is_compiled(path, _head(place))
     }
 
 
-def _kept(top: Path, inner: str, rules: tuple[ignored.Rule, ...]) -> Iterator[str]:
+def _kept(top: Path, inner: str, where: str, rules: tuple[ignored.Rule, ...]) -> Iterator[str]:
     """The files that the author keeps, by path in the project ``top``.
 
     :param inner: the path of a folder in it, with a final slash; empty for the project itself.
+    :param where: the path of the project in its repository, to which the rules apply.
     :param rules: those of the folders above.
     """
     if inner and (top / inner / _TAG).is_file():
         return
-    rules = (*rules, *ignored.rules_of(top / inner, inner))
+    rules = (*rules, *ignored.rules_of(top / inner, where + inner))
     with os.scandir(top / inner) as entries:
         found = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in found:
@@ -150,10 +179,10 @@ def _kept(top: Path, inner: str, rules: tuple[ignored.Rule, ...]) -> Iterator[st
         is_output = is_folder and (name == CACHE or (not inner and name in OUTPUTS))
         if name.startswith(".") or name.endswith(COPY) or is_output:
             continue
-        if ignored.is_ignored(path, rules, is_folder=is_folder):
+        if ignored.is_ignored(where + path, rules, is_folder=is_folder):
             continue
         if is_folder:
-            yield from _kept(top, f"{path}/", rules)
+            yield from _kept(top, f"{path}/", where, rules)
         else:
             yield path
 
@@ -170,6 +199,11 @@ def _head(path: Path) -> bytes:
 def _is_own(path: Path, top: Path) -> bool:
     """Whether it is a file, and a link leads to no place outside of the project ``top``."""
     return path.is_file() and path.resolve().is_relative_to(top.resolve())
+
+
+def _target(path: Path, top: Path) -> str:
+    """The path in the project of a file, or of the one that a link in it leads to."""
+    return path.resolve().relative_to(top.resolve()).as_posix()
 
 
 def _content(path: Path) -> tuple[bytes, int]:

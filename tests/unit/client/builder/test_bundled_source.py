@@ -99,6 +99,25 @@ def test_a_native_project_from_its_bundle_gives_the_same_bundle(
     assert build(tmp_path / "copy").read_bytes() == bundle.read_bytes()
 
 
+def test_what_is_ignored_above_the_project_is_no_source(native: Path, tmp_path: Path) -> None:
+    (native / ".git").rename(tmp_path / ".git")
+    write(tmp_path, ".gitignore", text="*.pem\nsecrets/\n/fruit/token\n")
+    write(native, "a.pem", "lib/b.pem", "secrets/c", "token", "lib/token")
+    source = names_in(build(native))
+    assert not {"a.pem", "lib/b.pem", "secrets/c", "token"} & source
+    assert {"storlet.toml", "lib/token"} <= source
+
+
+def test_a_link_to_a_file_that_is_no_source_is_none(native: Path) -> None:
+    for name, target in (("env", ".env"), ("log", "lib/b.log"), ("inner/x", "../node/x")):
+        (native / name).parent.mkdir(exist_ok=True)
+        (native / name).symlink_to(target)
+    (native / "case").symlink_to("small.txt")
+    source = names_in(build(native))
+    assert not {"env", "log", "inner/x"} & source
+    assert {"lib/link.c", "case"} <= source
+
+
 def test_files_without_a_build_are_a_part_of_the_project(tmp_path: Path) -> None:
     folder = tmp_path / "fruit"
     write(folder, "bin/fruit.sh", text="#!/bin/sh\ncat\n")
@@ -171,6 +190,70 @@ def test_files_that_git_would_obey_are_not_made(tmp_path: Path) -> None:
         path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*")
     }
     assert made == {"storlet.toml", "src", "src/.keep"}
+
+
+def written_bundle(
+    folder: Path, others: bundled_source.Files, main: str = "config", **more: object
+) -> Path:
+    """A bundle that another program made."""
+    document = {
+        "name": "a", "version": "1", "language": "native", "main": main, "files": [main],
+        **more,
+    }  # fmt: skip
+    bundle = folder / "a.storlet"
+    with bundle.open("wb") as out:
+        archive.write(out, document, {main: (b"code", 0o755)}, others=others)
+    with bundle.open("rb") as packed:
+        archive.verify(packed, archive.Bounds())
+    return bundle
+
+
+PLAIN = (b"other", 0o644)
+
+
+@pytest.mark.parametrize(
+    ("path", "more"),
+    [
+        ("config", {}),
+        ("config/x", {}),
+        ("q", {"files": ["q/config"]}),
+        ("q", {"tests": [{"name": "a", "input": "q/x"}]}),
+    ],
+)
+def test_two_files_for_one_place_are_refused(
+    tmp_path: Path, path: str, more: dict[str, object]
+) -> None:
+    """The source of a bundle must not hide the code that runs."""
+    others = {"source/storlet.toml": PLAIN, f"source/{path}": PLAIN}
+    others |= {"tests/q/x": PLAIN} if "tests" in more else {}
+    bundle = written_bundle(tmp_path, others, **more)
+    with pytest.raises(ProjectError, match="the bundle has two files for this place"):
+        unpack(bundle, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+
+
+def test_code_that_is_the_input_of_a_case_stays_executable(tmp_path: Path) -> None:
+    others = {"source/storlet.toml": PLAIN, "tests/config": (b"code", 0o644)}
+    bundle = written_bundle(tmp_path, others, tests=[{"name": "a", "input": "config"}])
+    unpack(bundle, tmp_path / "copy")
+    assert (tmp_path / "copy/config").stat().st_mode & 0o100
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError(28, "No space left on device")])
+def test_a_project_is_complete_or_absent(
+    native: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    bundle = build(native)
+
+    def fail(*_: object) -> None:
+        raise error
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "chmod", fail)
+        with pytest.raises((KeyboardInterrupt, OSError)):
+            unpack(bundle, tmp_path / "copy")
+    assert not (tmp_path / "copy").exists()
+    unpack(bundle, tmp_path / "copy")
 
 
 def test_a_folder_that_exists_is_refused(native: Path) -> None:

@@ -13,7 +13,7 @@ from storlet_client.builder import ignored
 PATHS = (
     "a.log", "b/a.log", "b/c/a.log", "build.sh", "b/build.sh", "x/data.bin", "data.bin", "out/a",
     "b/out/a", "[x]", "x!y", "a b", "notes ", "#a", "!a", "b/c/d/e.txt", "doc/a.txt", "doc/b/a.txt",
-    "-", "z.tar.gz", "b/keep.log", "aXb", "a/b", "a/x/b", "x.log",
+    "-", "z.tar.gz", "b/keep.log", "aXb", "a/b", "a/x/b", "x.log", "key1.pem", "k]", "k^",
 )  # fmt: skip
 #: The rules of a project, and of its folder ``b``.
 RULES = (
@@ -52,6 +52,15 @@ RULES = (
     ("*.tar.*\n", ""),
     ("-\n", ""),
     ("*.log\r\n", ""),
+    ("\ufeff*.log\n", ""),
+    ("key[[:digit:]].pem\n", ""),
+    ("[[:alpha:]_].log\n", ""),
+    ("[![:upper:]].log\n", ""),
+    ("[[:none:]].log\n", ""),
+    ("k[\\]]\n", ""),
+    ("k[]]\n", ""),
+    ("k[\\^]\n", ""),
+    ("k[^\\]]\n", ""),
 )
 
 
@@ -89,3 +98,33 @@ def test_git_keeps_the_same_files(tmp_path: Path, own: str, inner: str) -> None:
 
 def test_a_project_without_rules_keeps_all(tmp_path: Path) -> None:
     assert ignored.rules_of(tmp_path, "") == []
+
+
+def test_folders_above_a_project_have_rules(tmp_path: Path) -> None:
+    """Up to that of the repository; what Git ignores as a whole has no rules from above."""
+    top = tmp_path / "repository/storlets/fruit"
+    (top / "secrets").mkdir(parents=True)
+    write = {
+        ".gitignore": "a.pem\n",
+        "repository/.gitignore": "b.pem\n/storlets/fruit/c.pem\n/d.pem\n",
+        "repository/storlets/.gitignore": "secrets/\n!kept.pem\n",
+        "repository/.git/info/exclude": "e.pem\nkept.pem\n",
+    }
+    (tmp_path / "repository/.git/info").mkdir(parents=True)
+    for path, text in write.items():
+        (tmp_path / path).write_text(text)
+
+    def found() -> list[str]:
+        where, rules = ignored.rules_above(top)
+        paths = ("a.pem", "b.pem", "c.pem", "d.pem", "e.pem", "kept.pem")
+        return [each for each in paths if ignored.is_ignored(where + each, rules, is_folder=False)]
+
+    assert found() == ["b.pem", "c.pem", "e.pem"]
+    where, rules = ignored.rules_above(top)
+    assert ignored.is_ignored(f"{where}secrets", rules, is_folder=True)
+    (tmp_path / "repository/.gitignore").write_text("*\n")
+    assert ignored.rules_above(top) == ("", ())
+    (tmp_path / "repository/.git/info/exclude").unlink()
+    (tmp_path / "repository/.git/info").rmdir()
+    (tmp_path / "repository/.git").rmdir()
+    assert ignored.rules_above(top) == ("", ())
