@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Callable
 
@@ -79,6 +80,16 @@ def test_what_cannot_be_read_is_not_completed(
     assert complete("show", "f") == []
     monkeypatch.setenv("OS_STORAGE_URL", "http://127.0.0.1:9/v1/AUTH_x")
     assert complete("show", "f") == []
+
+
+@pytest.mark.parametrize("document", [b"{}", b'["a"]', b'[{"a": 1}]', b"<html>"])
+def test_a_strange_answer_prints_nothing(
+    server: Server, complete: Complete, monkeypatch: pytest.MonkeyPatch, document: bytes
+) -> None:
+    tracebacks: list[object] = []
+    monkeypatch.setattr(threading, "excepthook", tracebacks.append)
+    server.on("GET", "", Reply(body=document))
+    assert (complete("grants", "f"), tracebacks) == ([], [])
 
 
 def test_a_server_that_is_silent_is_not_waited_for(
