@@ -72,7 +72,7 @@ def unpack(bundle: Path, target: Path) -> None:
         try:
             target.mkdir(parents=True)
         except FileExistsError:
-            raise ProjectError([f"{target}: it exists already: name a new folder"]) from None
+            raise ProjectError([fault_of_existing(target)]) from None
         built = {*document.get("files", ())} if document.get("build") else set()
         try:
             # Sorted: what is code and an input of a test case has the permissions of code.
@@ -85,6 +85,10 @@ def unpack(bundle: Path, target: Path) -> None:
         except BaseException:
             shutil.rmtree(target, ignore_errors=True)
             raise
+
+
+def fault_of_existing(target: Path) -> str:
+    return f"{target}: it exists already: name a new folder"
 
 
 def _make(place: Path, content: bytes, mode: int) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -168,6 +169,8 @@ def _download(storlets: Storlets, name: str, output: str | None, source: str | N
 
 def _download_project(storlets: Storlets, name: str, folder: Path) -> None:
     """Make the project of a bundle in a new folder."""
+    if os.path.lexists(folder):  # before a long download
+        raise ConfigurationError([bundled_source.fault_of_existing(folder)])
     user = rights.owner_above(folder)
 
     def unpack() -> str:

@@ -79,6 +79,11 @@ def test_a_bundle_gives_its_project_back(
     assert f"build it: storlet build {place}" in result.err
     built = command("build", str(place)).out.strip()
     assert Path(built).read_bytes() == bundle.read_bytes()
+    Path("dangling").symlink_to("nowhere")
+    requests = len(server.received)
+    for each in (str(place), "dangling", "."):
+        assert command("download", "thumb", "--source", each).code == 3
+    assert len(server.received) == requests
     for words, code, text in (
         (["thumb", "--source", str(place)], 3, "it exists already: name a new folder"),
         (["thumb", "--source", "x", "-o", "y"], 3, "give -o FILE or --source FOLDER, not both"),
