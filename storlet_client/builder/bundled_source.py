@@ -157,13 +157,28 @@ def _native(made: Project) -> Files:
     where, rules = ignored.rules_above(top)
     kept = {*_kept(top, "", where, rules)}
     places = {path: top / path for path in kept - left_out}
-    return {
-        path: _content(place)
+    own = {
+        path: place
         for path, place in places.items()
         if _is_own(place, top)
         and _target(place, top) in kept
         and not _is_compiled(path, _head(place))
     }
+    sizes = {path: place.stat().st_size for path, place in own.items()}
+    most = archive.Bounds().unpacked_bytes
+    if sum(sizes.values()) > most:  # it may not fit into memory
+        raise ProjectError([f"{share_of(sizes)}; at most {most:,} bytes are allowed"])
+    return {path: _content(place) for path, place in own.items()}
+
+
+def share_of(sizes: Mapping[str, int]) -> str:
+    """A line for a source that is too large: its size, its largest file, and the advice.
+
+    :param sizes: bytes by path.
+    """
+    largest = max(sizes, key=lambda path: sizes[path])
+    text = f"{len(sizes)} files of the source have {sum(sizes.values()):,} bytes"
+    return f"{text}, most of them {largest}: list in .gitignore what is no source"
 
 
 def _kept(top: Path, inner: str, where: str, rules: tuple[ignored.Rule, ...]) -> Iterator[str]:

@@ -14,6 +14,7 @@ from storlet_client.bundle import archive
 
 #: Bytes of a source that are named if the bundle is refused.
 _MUCH = 16 << 20
+_RENAME = "rename these files, or list in .gitignore of a native project what is no source"
 #: Content and mode by path below ``code/``, and the lines of the lock.
 Parts = tuple[dict[str, tuple[bytes, int]], tuple[str, ...]]
 
@@ -41,8 +42,12 @@ def _build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
         for path in source
         if (wrong := archive.fault_of_file_name(path))
     ]
+    faults += [
+        f"source {one!r} and {other!r}: the names differ in case only"
+        for one, other in archive.similar(source)
+    ]
     if faults:
-        raise project.ProjectError(faults)
+        raise project.ProjectError([*faults, _RENAME])
     packed = io.BytesIO()
     archive.write(packed, document, files, resolved, others)
     try:
@@ -58,12 +63,8 @@ def _build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
 
 def _share_of(source: bundled_source.Files) -> list[str]:
     """The size of the source of a bundle that is refused, as a line; empty if it is small."""
-    size = sum(len(content) for content, _ in source.values())
-    if size < _MUCH:
-        return []
-    largest = max(source, key=lambda path: len(source[path][0]))
-    text = f"{len(source)} files of the source have {size:,} bytes, most of them {largest}"
-    return [f"{text}: list in .gitignore what is no source"]
+    sizes = {path: len(content) for path, (content, _) in source.items()}
+    return [bundled_source.share_of(sizes)] if sum(sizes.values()) >= _MUCH else []
 
 
 def _python_parts(made: project.Project, sandbox: wheels.Sandbox) -> Parts:

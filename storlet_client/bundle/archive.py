@@ -29,7 +29,7 @@ import struct
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Callable
 
@@ -494,6 +494,12 @@ def _faults_of_tests(verified: Verified) -> list[str]:
 def fault_of_file_name(path: str) -> str:
     """Why a bundle cannot have a file of the project with this path; empty if it can."""
     return _fault_of_parts(path)
+
+
+def similar(paths: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of paths that a bundle cannot both have: some file system takes them for the same."""
+    seen: dict[str, str] = {}
+    return [(first, path) for path in paths if (first := seen.setdefault(_key(path), path)) != path]
 
 
 def _quoted(path: str) -> str:

@@ -274,11 +274,14 @@ def test_a_bundle_without_source_is_named(native: Path, tmp_path: Path) -> None:
 def test_names_that_no_bundle_has_are_refused(native: Path) -> None:
     (native / "lib/a\nb.c").touch()
     (native / os.fsdecode(b"lib/\xff.c")).touch()
+    (native / "lib/A.c").touch()
     with pytest.raises(ProjectError) as caught:
         build(native)
     assert caught.value.faults == [
         "source 'lib/a\\nb.c': control characters in the name",
         "source 'lib/\\udcff.c': a name that is not UTF-8",
+        "source 'lib/A.c' and 'lib/a.c': the names differ in case only",
+        "rename these files, or list in .gitignore of a native project what is no source",
     ]
 
 
@@ -290,6 +293,16 @@ def test_a_source_that_is_too_large_is_named(native: Path, monkeypatch: pytest.M
         build(native)
     assert "at most 5000 are allowed" in caught.value.faults[0]
     assert "most of them model.bin: list in .gitignore" in caught.value.faults[-1]
+
+
+def test_a_source_that_is_too_large_for_memory_is_not_read(
+    native: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with (native / "data.bin").open("wb") as file:
+        file.truncate(1 << 40)  # sparse
+    monkeypatch.setattr(bundled_source, "_content", lambda _: pytest.fail("it was read"))
+    with pytest.raises(ProjectError, match=r"most of them data\.bin: .* at most 1,073,741,824"):
+        build(native)
 
 
 def _small_bounds(initialize: object) -> object:
