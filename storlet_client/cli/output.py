@@ -55,7 +55,7 @@ def columns_of(stream: TextIO) -> int:
 def explained(text: str) -> str:
     """An error or a warning, legible; a terminal gets its first line with breaks between words."""
     first, *others = without_code_folder(legible(text)).split("\n")
-    if len(others) == 2 and (others[1].partition(": ")[2] or others[1]) in first:
+    if len(others) == 2 and not others[0] and (others[1].partition(": ")[2] or others[1]) in first:
         others = []  # a traceback without a line of the author's code repeats the message
     return "\n".join([wrapped(first, sys.stderr, "  "), *others])
 

@@ -152,5 +152,9 @@ def test_a_traceback_that_repeats_the_message_is_left_out() -> None:
     text = "storlet: 422 storlet.load: LoadError: module a has no class B; nothing was changed"
     repeated = f"{text}\n\nstorlet_daemon.worker.loader.LoadError: module a has no class B"
     assert output.explained(repeated) == text
-    for more in ("\n\nValueError: another", "\n\nTraceback:\n  File x\nLoadError: module a"):
+    for more in (
+        "\nfault\nother: nothing was changed",
+        "\n\nValueError: another",
+        "\n\nTraceback:\n  File x\nLoadError: module a",
+    ):
         assert output.explained(text + more) == text + more
