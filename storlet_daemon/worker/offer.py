@@ -47,15 +47,17 @@ class _ServicesFinder:
         return importlib.util.spec_from_loader(name, _ServicesFinder)  # type: ignore[arg-type]
 
     @staticmethod
-    def create_module(spec: ModuleSpec) -> None:
-        """Let the import system make a module, which nothing uses."""
+    def create_module(spec: ModuleSpec) -> ModuleType:
+        """The module itself: a thread that imports it at the same time must get no other one."""
+        from storlet_daemon.author import services  # noqa: PLC0415  see the module
+
+        spec.loader_state = services.__spec__
+        return services
 
     @staticmethod
     def exec_module(module: ModuleType) -> None:
-        """Replace the module; the import system returns what is in ``sys.modules`` after this."""
-        from storlet_daemon.author import services  # noqa: PLC0415  see the module
-
-        sys.modules[module.__name__] = services
+        """Give the module, which was loaded under its own name, its specification back."""
+        module.__spec__ = module.__spec__.loader_state  # type: ignore[union-attr]
 
 
 def offer() -> None:

@@ -53,6 +53,33 @@ def test_secrets_do_not_load_services() -> None:
     assert run(f"{code}print({_LOADED})") == "[]\nFalse"
 
 
+def test_threads_that_import_services_at_the_same_time_find_the_same_module() -> None:
+    code = """
+import threading, time
+class Slow:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "storlet_daemon.author.calls":
+            has_begun.set()
+            time.sleep(0.3)
+has_begun, found = threading.Event(), []
+def use():
+    from storlet.services import open
+    found.append(open)
+sys.meta_path.insert(0, Slow)
+threads = [threading.Thread(target=use) for _ in range(3)]
+threads[0].start()
+has_begun.wait()
+for thread in threads[1:]:
+    thread.start()
+for thread in threads:
+    thread.join()
+from storlet_daemon.author import services
+print(found == [services.open] * 3, services.__spec__.name)
+"""
+    assert run(code) == "True storlet_daemon.author.services"
+
+
 def test_the_channel_of_a_run_finds_its_modules_without_an_import_path() -> None:
     assert run("import storlet_daemon.worker.services\nprint(1)") == "1"
 
