@@ -6,7 +6,9 @@ MB of 8.4 for the classes of this package. The decorator here gives all classes 
 which read the names of the fields when they are called.
 
 ``fields``, ``replace`` and ``asdict`` of the library work for the classes; type checkers take the
-decorator for the library's.  A class may inherit only from one that the same decorator made.
+decorator for the library's.  A class may inherit only from one that the same decorator made.  It may
+have an ``__init__`` and a ``__repr__`` of its own; other parts of the library's that the decorator
+lacks are a ``TypeError``.
 """
 
 from __future__ import annotations
@@ -31,18 +33,27 @@ else:
 
 _VALUES = "_values_of_fields"
 """Attribute of a class: the result of ``_values_of``."""
+_UNKNOWN = frozenset(("__post_init__", "__eq__", "__hash__", "__setattr__", "__delattr__"))
+"""Methods of a class that this decorator would not call, or would replace."""
 
 
 def _complete(kind: type, *, frozen: bool, eq: bool) -> type:
+    unknown = sorted(_UNKNOWN & vars(kind).keys())
     if kind.__doc__ is None:
         kind.__doc__ = kind.__name__  # else the library makes one and imports ``inspect``
     dataclasses.dataclass(init=False, repr=False, eq=False)(kind)
-    methods: dict[str, Any] = {"__repr__": _repr}
+    fields = dataclasses.fields(kind)
+    unknown += [each.name for each in fields if not (each.init and each.compare)]
+    if unknown:
+        raise TypeError(f"{kind.__qualname__}: a dataclass here cannot have {', '.join(unknown)}")
+    methods: dict[str, Any] = {}
+    if "__repr__" not in vars(kind):
+        methods["__repr__"] = _repr
     if "__init__" not in vars(kind):
-        methods["__init__"] = _initializer(dataclasses.fields(kind))
+        methods["__init__"] = _initializer(fields)
     if eq:
         methods |= {"__eq__": _equals, "__hash__": _hash if frozen else None}
-        methods[_VALUES] = _values_of(dataclasses.fields(kind))
+        methods[_VALUES] = _values_of(fields)
     if frozen:
         methods |= {"__setattr__": _refuse_change, "__delattr__": _refuse_change}
     for name, method in methods.items():

@@ -146,3 +146,33 @@ def test_an_own_initializer_stays() -> None:
             object.__setattr__(self, "x", int(text))
 
     assert Own("5").x == 5
+
+
+def test_an_own_text_stays() -> None:
+    """A class may hide values in its text."""
+
+    @dataclass(frozen=True)
+    class Own:
+        x: int
+
+        def __repr__(self) -> str:
+            return "Own"
+
+    assert repr(Own(5)) == "Own"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"__post_init__": lambda self: None},
+        {"__eq__": lambda self, other: True},
+        {"__hash__": lambda self: 1},
+        {"__setattr__": lambda self, name, value: None},
+        {"x": field(default=1, compare=False)},
+        {"x": field(default=1, init=False)},
+    ],
+)
+def test_what_the_decorator_lacks_is_refused(part: dict[str, object]) -> None:
+    kind = type("Kind", (), {"__annotations__": {"x": "int"}, **part})
+    with pytest.raises(TypeError, match=r"^Kind: a dataclass here cannot have [\w, ]+$"):
+        dataclass(frozen=True)(kind)
