@@ -68,7 +68,8 @@ def duplicate(file: Any, reader: Any) -> int:
         _remove_others_permissions(fd)
         os.lseek(fd, 0, os.SEEK_SET)
         # The disk reads while a worker is found: Swift drops objects from memory after a GET.
-        os.posix_fadvise(fd, 0, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
+        with contextlib.suppress(OSError):  # some file systems and sandboxes of servers refuse it
+            os.posix_fadvise(fd, 0, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
         close_if_possible(reader)
     except BaseException:
         os.close(fd)

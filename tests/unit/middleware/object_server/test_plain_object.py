@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Iterator
@@ -70,6 +71,18 @@ def test_a_file_of_another_user_keeps_its_mode(
     monkeypatch.setattr(os, "fchmod", refuse)
     os.close(duplicate(reader._fp, reader))
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
+
+
+def test_a_file_system_without_read_ahead_serves_the_object(
+    reader: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fadvise", refuse)
+    fd = duplicate(reader._fp, reader)
+    assert os.read(fd, 9) == b"hello"
+    os.close(fd)
 
 
 def test_a_failure_leaves_no_descriptor_open(
