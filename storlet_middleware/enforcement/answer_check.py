@@ -83,7 +83,8 @@ def _check_link(reads: CoveredReads, headers: Mapping[str, str]) -> None:
     # For a POST to a link, no rule was evaluated for the facts that the link shows.
     own = reads.operation.path if method == "POST" else None
     found = look_up(reads.app, reads.environ, target)
-    for read in (own, target, found.end):
+    end = None if found.end is None else found.end.known_path
+    for read in (own, target, end):
         if read is not None and not reads.is_decided(read, method):
             for origin in origins(read):
                 reads.require(origin, "HEAD")

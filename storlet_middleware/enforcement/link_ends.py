@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
+from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.swift_paths import SwiftPath, parse_url
 
 _END: Final = "Content-Location"
@@ -24,6 +25,16 @@ class LinkEnd(NamedTuple):
 
     path: SwiftPath | None
     is_elsewhere: bool
+
+    @property
+    def known_path(self) -> SwiftPath:
+        """The object.
+
+        :raises BackendFailed: the answer names none, so no rule can be evaluated for it.
+        """
+        if self.path is None:
+            raise BackendFailed("the target of a link is unknown, and rules may cover it")
+        return self.path
 
 
 def link_end(link: SwiftPath | None, headers: Mapping[str, Any]) -> LinkEnd | None:

@@ -222,7 +222,8 @@ class ReadGuard:
 
     def _end_of_links(self, read: SwiftPath) -> SwiftPath | None:
         """The end of the chain of links at an object; ``None`` if it is no link."""
-        return look_up(self.reads.app, self.reads.environ, read).end
+        end = look_up(self.reads.app, self.reads.environ, read).end
+        return None if end is None else end.known_path
 
     def _require_parts(self, request: Any) -> None:
         """Raise if the answer to ``request`` has facts of covered segments: a large object that is

@@ -26,7 +26,7 @@ from urllib.parse import quote
 from swift.common.utils import close_if_possible, config_true_value, drain_and_close
 
 from storlet_middleware.concurrency import monotonic, sleep
-from storlet_middleware.enforcement.link_ends import link_end
+from storlet_middleware.enforcement.link_ends import LinkEnd, link_end
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import read_bounded
@@ -69,12 +69,12 @@ class Content(NamedTuple):
 class Found(NamedTuple):
     """The object at a path, or at the end of its chain of links.
 
-    :param content: ``None`` if there is no object, or it is in another account.
-    :param end: the object at the end of the chain of links; ``None`` if the path is no link.
+    :param content: ``None`` if there is no object, or it is, or may be, in another account.
+    :param end: of the chain of links; ``None`` if the path is no link.
     """
 
     content: Content | None
-    end: SwiftPath | None
+    end: LinkEnd | None
 
 
 class _Part(NamedTuple):
@@ -207,7 +207,7 @@ class Manifests:
             found = look_up(self._app, self._environ, path)
             if content is None or found.content != content:
                 return possible_rule
-            for read in origins(found.end) if found.end is not None else ():
+            for read in origins(found.end.known_path) if found.end is not None else ():
                 rule = covering_rule(self._path_rules, read)
                 if rule is not None:
                     return rule
@@ -338,7 +338,7 @@ def look_up(app: Any, environ: dict[str, Any], read: SwiftPath) -> Found:
     is_known = answer.status_int // 100 == 2 and (end is None or not end.is_elsewhere)
     etag = str(answer.headers.get("Etag") or "").strip('"')
     content = Content(etag, int(answer.content_length or 0)) if is_known else None
-    return Found(content, None if end is None else end.path)
+    return Found(content, end)
 
 
 def _entries(answer: Any) -> list[dict[str, Any]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storlet_middleware.enforcement.link_ends import LinkEnd, link_end
+from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 LINK = SwiftPath("v1", "AUTH_a", "c", "o")
@@ -25,7 +26,10 @@ def test_the_end_is_in_the_account_of_the_link_or_elsewhere(
 
 @pytest.mark.parametrize("location", ["", "nowhere", "/v1/AUTH_a/c", "/v1/AUTH_a/c/%ff"])
 def test_an_unknown_end_is_elsewhere(location: str) -> None:
-    assert link_end(LINK, {"Content-Location": location}) == LinkEnd(None, is_elsewhere=True)
+    end = link_end(LINK, {"Content-Location": location})
+    assert end == LinkEnd(None, is_elsewhere=True)
+    with pytest.raises(BackendFailed, match="the target of a link is unknown"):
+        _ = end.known_path
 
 
 def test_the_end_of_an_unknown_link_is_elsewhere() -> None:

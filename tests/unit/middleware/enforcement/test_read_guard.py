@@ -12,8 +12,9 @@ from urllib.parse import quote
 import pytest
 from swift.common.swob import Request, Response
 
-from storlet_middleware.enforcement import request_facts
-from storlet_middleware.enforcement.segments import send_preauthorised
+from storlet_middleware.enforcement import read_guard, request_facts
+from storlet_middleware.enforcement.link_ends import LinkEnd
+from storlet_middleware.enforcement.segments import Found, send_preauthorised
 from storlet_middleware.errors import RuleRefused, RulesUnavailable
 from tests.unit.middleware.rules_pipeline import (
     COVERED,
@@ -478,6 +479,17 @@ def test_links_behind_a_version_that_swift_follows_unauthorized_are_checked(
     put_version_linking_to_covered_object(versioned)
     assert_served(versioned.guarded(OnePathRule(), method, "closed/v"))
     assert_refused(versioned.guarded(OnePathRule(COVERED), method, "closed/v"))
+
+
+def test_links_behind_a_version_with_an_unknown_end_are_refused(
+    versioned: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_version_linking_to_covered_object(versioned)
+    unknown = Found(None, LinkEnd(None, is_elsewhere=True))
+    monkeypatch.setattr(read_guard, "look_up", lambda *_: unknown)
+    answer = versioned.guarded(OnePathRule(COVERED), "GET", "closed/v")
+    assert answer.status == 503
+    assert SECRET not in answer.body
 
 
 def test_swift_acls_apply_to_links_behind_a_version(versioned: Pipeline) -> None:

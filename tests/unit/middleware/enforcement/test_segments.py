@@ -190,4 +190,4 @@ def test_the_content_of_another_account_is_unknown(location: str | None, is_know
     )
     found = segments.look_up(store, Request.blank(read.path).environ, read)
     assert (found.content is not None) is is_known
-    assert (found.end is not None) is (location is not None and location != "nowhere")
+    assert (found.end is not None) is (location is not None)
