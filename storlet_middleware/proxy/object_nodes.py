@@ -79,7 +79,10 @@ class ObjectNodes:
             # An answer of an earlier attempt must not become the input of this one.
             self._source.answer = None
             self._execution.discard_result()
-            if self._step.secrets:  # of a version that has replaced the first one
+            # Of a version that has replaced the first one.
+            if self._step.storlet.services:
+                return Reason.SERVICES
+            if self._step.secrets:
                 return Reason.SECRETS
             answer, reason = self._attempt()
             if answer is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from swift.common.swob import Response
@@ -10,7 +11,7 @@ from storlet_middleware.backend import frames
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
 
-def framed(swift: FakeSwift, *answers: list[bytes]) -> list[Any]:
+def framed(swift: FakeSwift, *answers: Iterable[bytes]) -> list[Any]:
     """The source's GET gives these framed bodies, one after the other, then plain data."""
     left, given = list(answers), []
 

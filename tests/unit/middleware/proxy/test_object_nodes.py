@@ -181,6 +181,21 @@ def test_a_storlet_whose_code_was_replaced_meanwhile_is_resolved_again(
     assert len(given) == 2
 
 
+def test_a_version_with_services_that_replaces_one_without_runs_at_the_proxy(
+    proxy: Proxy, swift: FakeSwift, node: Node
+) -> None:
+    def replaced() -> Iterator[bytes]:
+        swift.put_storlet(body=b"class Up: new = 1", X_Object_Meta_Storlet_Services="read")
+        yield failed(CodeReplaced("gone"))
+
+    given = framed(swift, replaced(), [frame(b"at the node", done=OK)])
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.data, answer.headers["X-Storlet-Ran-On"]) == (b"HELLO", "proxy")
+    assert len(given) == 1
+    assert node.workers.runs[-1].invoke.services is not None
+    assert "why=services" in proxy.logger.text
+
+
 def test_code_that_is_replaced_again_and_again_is_503(proxy: Proxy, swift: FakeSwift) -> None:
     given = framed(swift, *[[failed(CodeReplaced("gone"))]] * 20)
     answer = proxy.call("GET", "c/o", RUN)
