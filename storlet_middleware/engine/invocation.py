@@ -138,8 +138,13 @@ class Invocation:
         """
         self._pace.make_turns = make_turns
 
-    def adopt_services(self, services: Services) -> None:
-        """Own the services of the run, which the storlet may use; before the start."""
+    def adopt_services(self, services: Services | None) -> None:
+        """Own the services of the run, which the storlet may use; before the start.
+
+        They replace those of a version of the storlet that was replaced; ``None``: it has none.
+        """
+        if self._services is not None:
+            self._services.close()
         self._services = self._progress.services = self.output.services = services
 
     def adopt_node_check(self, node_fault: Callable[[], str]) -> None:

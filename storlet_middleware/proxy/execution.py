@@ -158,11 +158,15 @@ class Execution:
     def _invocation(self, step: Step, inputs: Sequence[Input]) -> Invocation:
         is_last, task = step is self._steps[-1], self._task(step)
         invocation = Invocation(task, inputs, self._sinks if is_last else ())
-        if self._services_of is not None and step.storlet.services:
-            services = self._services_of(step, task.limits.services)
-            if services is not None:
-                invocation.adopt_services(services)
+        if step.storlet.services:
+            invocation.adopt_services(self._services(step, task))
         return invocation
+
+    def _services(self, step: Step, task: Task) -> Services | None:
+        """The services of a step's storlet; ``None`` if it has none."""
+        if self._services_of is None or not step.storlet.services:
+            return None
+        return self._services_of(step, task.limits.services)
 
     def _require_result(self) -> Result:
         if self.result is None:
@@ -181,8 +185,11 @@ class Execution:
             except CodeReplaced:
                 if not resolutions:
                     raise
+                before = step.storlet.services
                 self._resolve_again(step)
                 invocation.task = self._task(step)
+                if step.storlet.services != before:
+                    invocation.adopt_services(self._services(step, invocation.task))
         result.sandbox_seconds = max(0.0, monotonic() - began - invocation.waited_seconds)
 
     def _task(self, step: Step) -> Task:

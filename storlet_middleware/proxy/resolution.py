@@ -47,8 +47,6 @@ class Resolution:
                 self._check_version(step)
             if step.request.limits:
                 self._check_limits(step)
-            if version.services:
-                self._check_descriptors(step)
             self._check_declared(step, version)
 
     def resolve_again(self, step: Step) -> None:
@@ -106,6 +104,8 @@ class Resolution:
 
     def _check_declared(self, step: Step, version: StorletVersion) -> None:
         """Refuse a request that does not fit what the storlet declares; many declare nothing."""
+        if version.services:
+            self._check_descriptors(step)
         if version.inputs:
             self._check_declared_inputs(step)
         if version.outputs:

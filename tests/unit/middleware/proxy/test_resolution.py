@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
+from swift.common.swob import Response
 
+from storlet_middleware.proxy.permissions import MOST_DESCRIPTORS
 from tests.support.bundles import tool
 from tests.unit.middleware.rule_runs import MANDATORY, PLAN, RunHarness
-from tests.unit.middleware.support import RUN, FakeSwift, Node, Proxy, WorkerRun
+from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Node, Proxy, WorkerRun
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
 Make = Callable[..., Proxy]
+CODE = f"/v1/{ACCOUNT}/storlet/up.py"
 
 
 def test_missing_storlet_of_a_rule_is_not_reported_as_404(harness: RunHarness) -> None:
@@ -142,4 +146,38 @@ def test_the_output_of_a_storlet_is_no_seekable_input(
 def test_another_version_than_the_required_one_is_refused(proxy: Proxy, node: Node) -> None:
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-If-Version": "0" * 64})
     assert (answer.status, answer.error) == (412, "precondition.failed")
+    assert node.workers.runs == []
+
+
+def replace_before_fetch(swift: FakeSwift, **facts: str) -> None:
+    """Another version, with ``facts``, replaces the storlet before its code is read."""
+
+    def fetched(request: Any) -> Any:
+        swift.put_storlet(body=b"class Up: new = 1", **facts)
+        del swift.hooks["GET", CODE]
+        return Response(status=412, request=request)
+
+    swift.hooks["GET", CODE] = fetched
+
+
+@pytest.mark.parametrize(("before", "after"), [("", "read"), ("read", ""), ("read", "read, list")])
+def test_a_version_that_replaces_another_has_its_own_services(
+    proxy: Proxy, swift: FakeSwift, node: Node, before: str, after: str
+) -> None:
+    swift.put_storlet(X_Object_Meta_Storlet_Services=before)
+    replace_before_fetch(swift, X_Object_Meta_Storlet_Services=after)
+    answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Run-On-Proxy": ""})
+    assert (answer.status, answer.data) == (200, b"HELLO")
+    services = node.workers.runs[-1].invoke.services
+    assert ", ".join(services.operations if services else ()) == after
+
+
+def test_the_descriptors_of_a_version_that_replaces_another_are_counted(
+    make_proxy: Make, swift: FakeSwift, node: Node
+) -> None:
+    proxy = make_proxy(limits__inputs=str(MOST_DESCRIPTORS))
+    replace_before_fetch(swift, X_Object_Meta_Storlet_Services="read")
+    extra = ", ".join(["/c/o"] * (MOST_DESCRIPTORS - 1))
+    answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Extra-Resources": extra})
+    assert (answer.status, answer.error) == (400, "bad_request")
     assert node.workers.runs == []
