@@ -11,6 +11,7 @@ it prints it is not stopped.
 from __future__ import annotations
 
 import binascii
+import functools
 import json
 from collections.abc import Iterable, Iterator
 
@@ -20,6 +21,8 @@ LEAST_BYTES = 8
 """Shorter forms would be found in texts that have nothing to do with them."""
 _LEAST_PART_BYTES = 16
 """The same for lines and begins of forms: a value has many of them."""
+_UNQUOTED = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-~"
+"""Bytes that are in a URL as they are."""
 
 
 class Redaction:
@@ -99,15 +102,28 @@ def _printed(value: bytes) -> Iterator[bytes]:
     letters = binascii.b2a_base64(value, newline=False).rstrip(b"=")
     yield letters
     yield letters.replace(b"+", b"-").replace(b"/", b"_")
-    # Not at the top: each idle sandbox would have its 0.5 MB, and few runs have secrets.
-    from urllib.parse import quote, quote_plus  # noqa: PLC0415
-
-    yield quote(value).encode()
-    yield quote(value, safe="").encode()
-    yield quote_plus(value).encode()
+    yield _quoted(value, b"/")
+    yield _quoted(value)
+    yield _quoted(value, b" ").replace(b" ", b"+")
     # Lists of numbers, as Python and Java print them.
     yield ", ".join(map(str, value)).encode()
     yield ", ".join(map(str, memoryview(value).cast("b"))).encode()
+
+
+def _quoted(value: bytes, safe: bytes = b"") -> bytes:
+    """``value`` as in a URL; ``safe`` are further bytes that stay.
+
+    As ``quote`` of the library, whose module would be imported when a storlet has failed: perhaps
+    of a lack of memory or descriptors.
+    """
+    return b"".join(map(_quotes(safe).__getitem__, value))
+
+
+@functools.cache
+def _quotes(safe: bytes) -> list[bytes]:
+    """The quoted form of each byte."""
+    kept = _UNQUOTED + safe
+    return [bytes((each,)) if each in kept else b"%%%02X" % each for each in range(256)]
 
 
 def _literals(value: bytes) -> Iterator[bytes]:

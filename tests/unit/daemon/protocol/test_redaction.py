@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import subprocess
+import sys
 import urllib.parse
 
 import pytest
@@ -103,3 +105,28 @@ def test_the_begin_of_a_value_at_the_end_of_cut_data_is_found(
 def test_no_value_is_left(value: bytes, noise: bytes) -> None:
     found = Redaction([value]).data(noise + value + noise)
     assert value not in found or value in HIDDEN.encode() * 2 + noise * 2
+
+
+def test_all_bytes_are_found_as_urls_quote_them() -> None:
+    value = bytes(range(256))
+    for form in (
+        urllib.parse.quote(value),
+        urllib.parse.quote(value, safe=""),
+        urllib.parse.quote_plus(value),
+    ):
+        assert Redaction([value]).text(f"before {form} after") == f"before {HIDDEN} after"
+
+
+def test_no_module_is_loaded_for_a_text() -> None:
+    """A storlet that has failed may have left no memory and no descriptors, or have a module of
+    that name.
+    """
+    code = """
+import sys
+from storlet_daemon.protocol.redaction import Redaction
+before = {*sys.modules}
+Redaction([b"a value of a secret"]).text("x")
+print({*sys.modules} - before)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
