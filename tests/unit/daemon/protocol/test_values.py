@@ -164,10 +164,10 @@ def test_an_own_text_stays() -> None:
 @pytest.mark.parametrize(
     "part",
     [
-        {"__post_init__": lambda self: None},
-        {"__eq__": lambda self, other: True},
-        {"__hash__": lambda self: 1},
-        {"__setattr__": lambda self, name, value: None},
+        {"__post_init__": print},
+        {"__eq__": print},
+        {"__hash__": print},
+        {"__setattr__": print},
         {"x": field(default=1, compare=False)},
         {"x": field(default=1, init=False)},
     ],
