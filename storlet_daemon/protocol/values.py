@@ -6,9 +6,9 @@ MB of 8.4 for the classes of this package. The decorator here gives all classes 
 which read the names of the fields when they are called.
 
 ``fields``, ``replace`` and ``asdict`` of the library work for the classes; type checkers take the
-decorator for the library's.  A class may inherit only from one that the same decorator made.  It may
-have an ``__init__`` and a ``__repr__`` of its own; other parts of the library's that the decorator
-lacks are a ``TypeError``.
+decorator for the library's.  A class may inherit only from one that the same decorator made.  It
+may have an ``__init__`` and a ``__repr__`` of its own; other parts of the library's that the
+decorator lacks are a ``TypeError``.
 """
 
 from __future__ import annotations
