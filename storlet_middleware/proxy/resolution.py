@@ -51,7 +51,8 @@ class Resolution:
 
     def resolve_again(self, step: Step) -> None:
         """Resolve a step's storlet again, bypassing the cache: its code was replaced meanwhile."""
-        request = step.request
+        # Without the defaults of the former version.
+        request = step.request = replace(step.request, parameters=step.given)
         version = step.version = self._proxy.catalog.resolve_again(
             self._environ, request.version, request.account, request.storlet
         )

@@ -181,3 +181,21 @@ def test_the_descriptors_of_a_version_that_replaces_another_are_counted(
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Extra-Resources": extra})
     assert (answer.status, answer.error) == (400, "bad_request")
     assert node.workers.runs == []
+
+
+def test_a_version_that_replaces_another_has_no_defaults_of_it(
+    proxy: Proxy, swift: FakeSwift, node: Node
+) -> None:
+    code = f"/v1/{ACCOUNT}/storlet/tool.storlet"
+    parameters = {"width": {"type": "integer", "default": 5}}
+    assert proxy.call("PUT", "storlet/tool.storlet", body=tool("tool", parameters=parameters))
+
+    def fetched(request: Any) -> Any:
+        del swift.hooks["GET", code]
+        assert proxy.call("PUT", "storlet/tool.storlet", body=tool("tool")).status == 201
+        return Response(status=412, request=request)
+
+    swift.hooks["GET", code] = fetched
+    answer = proxy.call("GET", "c/o", {"X-Run-Storlet": "tool", "X-Storlet-Run-On-Proxy": ""})
+    assert (answer.status, answer.data) == (200, b"HELLO")
+    assert "width" not in node.workers.runs[-1].invoke.parameters
