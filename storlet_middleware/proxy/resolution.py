@@ -1,8 +1,7 @@
 """Resolves the storlets of a run, each to one version, and compares the request with what that
 version declares: limits, the numbers of inputs and outputs, seekable inputs, parameters.
 
-All of it is repeated for a version that replaces another one during the run, except for the checks
-of the request's limits.
+All of it is repeated for a version that replaces another one while the run begins.
 """
 
 from __future__ import annotations
@@ -42,23 +41,17 @@ class Resolution:
         limits.
         """
         for step in self._steps:
-            version = step.version = self._resolve(step)
-            if step.request.if_version:
-                self._check_version(step)
-            if step.request.limits:
-                self._check_limits(step)
-            self._check_declared(step, version)
+            step.version = self._resolve(step)
+            self._check(step)
 
     def resolve_again(self, step: Step) -> None:
         """Resolve a step's storlet again, bypassing the cache: its code was replaced meanwhile."""
         # Without the defaults of the former version.
         request = step.request = replace(step.request, parameters=step.given)
-        version = step.version = self._proxy.catalog.resolve_again(
+        step.version = self._proxy.catalog.resolve_again(
             self._environ, request.version, request.account, request.storlet
         )
-        if request.if_version:
-            self._check_version(step)
-        self._check_declared(step, version)
+        self._check(step)
 
     def _resolve(self, step: Step) -> StorletVersion:
         request = step.request
@@ -103,8 +96,13 @@ class Resolution:
                 f" {len(request.outputs)} further outputs: together at most {most} are allowed"
             )
 
-    def _check_declared(self, step: Step, version: StorletVersion) -> None:
-        """Refuse a request that does not fit what the storlet declares; many declare nothing."""
+    def _check(self, step: Step) -> None:
+        """Refuse a request that does not fit the version; many versions declare nothing."""
+        request, version = step.request, step.storlet
+        if request.if_version:
+            self._check_version(step)
+        if request.limits:
+            self._check_limits(step)
         if version.services:
             self._check_descriptors(step)
         if version.inputs:

@@ -199,3 +199,12 @@ def test_a_version_that_replaces_another_has_no_defaults_of_it(
     answer = proxy.call("GET", "c/o", {"X-Run-Storlet": "tool", "X-Storlet-Run-On-Proxy": ""})
     assert (answer.status, answer.data) == (200, b"HELLO")
     assert "width" not in node.workers.runs[-1].invoke.parameters
+
+
+def test_the_limits_of_a_version_that_replaces_another_are_checked(
+    proxy: Proxy, swift: FakeSwift, node: Node
+) -> None:
+    replace_before_fetch(swift, X_Object_Meta_Storlet_Output="8")
+    answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Limit-Output": "9"})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert node.workers.runs == []
