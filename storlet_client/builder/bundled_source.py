@@ -55,6 +55,19 @@ def files_of(made: Project) -> Files:
     return {path: files[path] for path in sorted(files.keys() - elsewhere)}
 
 
+def collected(bundle: Path) -> list[str]:
+    """The files that a native project has as source in its bundle, sorted.
+
+    Its author has to know them: no build file names them.  Empty for other languages.
+    """
+    with zipfile.ZipFile(bundle) as zipped:
+        names = zipped.namelist()
+        document = json.loads(zipped.read(archive.MANIFEST))
+    if document["language"] != "native":
+        return []
+    return sorted(name[len(archive.SOURCE) :] for name in names if name.startswith(archive.SOURCE))
+
+
 def unpack(bundle: Path, target: Path) -> None:
     """Make the new folder ``target``: the project that a verified bundle was built from.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from storlet_client.builder import bundler, template, wheels
+from storlet_client.builder import bundled_source, bundler, template, wheels
 from storlet_client.builder.project import ProjectError
 from storlet_client.cli import completion
 from storlet_client.cli.context import OUTPUT, with_storlets
@@ -22,6 +22,8 @@ from storlet_client.operations import version_before
 from storlet_client.storlets import Storlets
 
 _COLUMNS = ("number", "version", "current", "bytes", "time")
+_MOST_NAMES = 20
+"""Files of the source that a build lists; of more it gives the number."""
 
 
 def declare(group: Group) -> None:
@@ -81,6 +83,8 @@ def declare(group: Group) -> None:
             raise ConfigurationError(error.faults) from None
         # A script gets the path as it is; a terminal, without its control characters.
         click.echo(legible(str(bundle)) if sys.stdout.isatty() else os.fsencode(bundle))
+        if source := bundled_source.collected(bundle):
+            click.echo(legible(f"source in it: {_listed(source)}"), err=True)
         click.echo(legible(f"deploy it: {_command('deploy', bundle)}"), err=True)
 
     @group.example("versions", examples="storlet versions thumb")
@@ -112,6 +116,13 @@ def declare(group: Group) -> None:
         replaced = next(each for each in kept if each.current)
         now, then = (f"version {each.number} ({each.version})" for each in (wanted, replaced))
         click.echo(legible(f"{name}: {now} is current, and no longer {then}"))
+
+
+def _listed(names: list[str]) -> str:
+    """``names`` on one line."""
+    further = len(names) - _MOST_NAMES
+    end = [f"and {further} more (unzip -l lists them)"] if further > 0 else []
+    return ", ".join([*names[:_MOST_NAMES], *end])
 
 
 def _command(verb: str, path: Path) -> str:

@@ -83,6 +83,7 @@ def test_a_native_project_has_what_its_author_keeps(native: Path) -> None:
     first = build(native)
     expected = {"storlet.toml", "make.sh", "Makefile", "lib/a.c", "lib/link.c", "src/build/x.rs"}
     assert names_in(first) == expected
+    assert bundled_source.collected(first) == sorted(expected)
     assert names_in(first, archive.TESTS) == {"small.txt", "small.out"}
     content = first.read_bytes()
     assert build(native).read_bytes() == content  # the outputs of the first build exist

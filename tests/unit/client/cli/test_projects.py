@@ -251,6 +251,31 @@ def test_the_next_command_can_be_pasted_into_a_shell(
     assert result.err == f"deploy it: storlet deploy {quoted}\n"
 
 
+@pytest.mark.parametrize(
+    ("count", "end"), [(18, ", z17, z18"), (19, ", z17, z18, and 1 more (unzip -l lists them)")]
+)
+def test_a_build_lists_the_source_of_a_native_project(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, end: str
+) -> None:
+    """Its author sees a key that is in no ``.gitignore``; no build file names the source."""
+    monkeypatch.chdir(tmp_path)
+    write = {
+        "storlet.toml": 'name = "a"\nversion = "1"\nlanguage = "native"\nmain = "a.sh"\n'
+        'build = ["true"]\nfiles = ["a.sh"]\n',
+        "a.sh": "#!/bin/sh\ncat\n",
+        "a.pem": "key",
+        **{f"z{number:02}": "" for number in range(1, count + 1)},
+    }
+    for name, text in write.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "a.sh").chmod(0o755)
+    result = command("build", ".")
+    source, advice = result.err.splitlines()
+    assert source.startswith("source in it: a.pem, storlet.toml, z01, ")
+    assert source.endswith(end)
+    assert advice == "deploy it: storlet deploy dist/a-1.storlet"
+
+
 def test_a_script_gets_the_path_of_a_bundle_as_it_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
