@@ -1,26 +1,37 @@
 """An object of Parquet as a file of the engine: only what a query needs is read.
 
 The input is seekable.  Of the object only the footer and the column chunks are read.
+
+The engine drops the nanoseconds of timestamps and times in UTC, and keeps those of local ones.  So
+it reads a footer that says that they are local; :mod:`parquet_view` makes timestamps in UTC again.
 """
 
 from __future__ import annotations
 
 import io
+import re
+import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import engine_file
-from engine_file import PATH
-from sql_check import TABLE, SqlError
-from sql_engine import Engine, identifier, literal
-from sql_errors import OBJECT
+from sql_check import SqlError
+from sql_engine import Engine
 
 #: The condition of a decimal that the engine reads as another number, over ``parquet_schema()``.
 TOO_WIDE = (
     "(coalesce(precision, 0) > 38"
     " OR coalesce(TRY_CAST(regexp_extract(logical_type, 'precision=([0-9]+)', 1) AS INT), 0) > 38)"
 )
+#: The end of an object: the length of its footer, and the magic bytes.
+END, MAGIC = struct.Struct("<I4s"), b"PAR1"
+#: The footer of an object with as many columns does not fit into the memory of the engine.
+MOST_FOOTER_BYTES = 64 << 20
+#: The logical types TIMESTAMP and TIME with the unit NANOS, in the compact protocol of Thrift.  The
+#: second byte says whether the value is in UTC.
+NANOSECONDS = re.compile(rb"([\x7c\x8c])([\x11\x12])\x1c\x3c\0{4}")
+TIMESTAMP, IN_UTC, LOCAL = b"\x8c", b"\x11", b"\x12"
 
 
 def no_report() -> None:
@@ -35,36 +46,58 @@ def register(engine: Engine, source: Any, report: Callable[[], None] = no_report
     :raises SqlError: the image has no ``fsspec``.
     """
     lock = threading.Lock()
-    engine_file.register(engine, lambda: Handle(source, lock, report), lambda: int(source.size))
+    places = [place for place, _, is_in_utc in nanoseconds(source) if is_in_utc]
+    engine_file.register(
+        engine, lambda: Handle(source, lock, report, places), lambda: int(source.size)
+    )
     # The object does not change, so its footer is read once.
     engine.rows("SET parquet_metadata_cache = true")
 
 
-def create_view(engine: Engine) -> None:
-    """Make the registered object the table of the engine.
+def nanoseconds(source: Any) -> list[tuple[int, bool, bool]]:
+    """The logical types with nanoseconds in the footer of a seekable object, in their order.
 
-    :raises SqlError: it is no Parquet, or has decimals that the engine reads as other numbers.
+    :return: the place of the byte that says whether values are in UTC, whether the type is a
+        timestamp, and whether it is in UTC.
     """
-    table = identifier(TABLE)
-    try:
-        engine.rows(f"CREATE VIEW {table} AS SELECT * FROM read_parquet({literal(PATH)})")
-    except SqlError as error:
-        raise SqlError(f"the object is no valid Parquet: {error}") from None
-    found = engine.rows(
-        f"SELECT name FROM parquet_schema({literal(PATH)}) WHERE {TOO_WIDE} LIMIT 1"  # noqa: S608
-    )
-    if found:
-        raise SqlError(f"{OBJECT}: column {found[0][0]}: decimals of over 38 digits are refused")
+    size = int(source.size)
+    if size < END.size:
+        return []
+    source.seek(size - END.size)
+    end = bytes(source.read(END.size))
+    if len(end) < END.size:
+        return []
+    length, magic = END.unpack(end)
+    start = size - END.size - length
+    if magic != MAGIC or start < 0 or length > MOST_FOOTER_BYTES:
+        # The engine reports what is wrong.
+        return []
+    source.seek(start)
+    footer = bytes(source.read(length))
+    return [
+        (start + match.start(2), match[1] == TIMESTAMP, match[2] == IN_UTC)
+        for match in NANOSECONDS.finditer(footer)
+    ]
 
 
 class Handle(io.RawIOBase):
-    """An opened file: a position of its own in the object."""
+    """An opened file: a position of its own in the object.
 
-    def __init__(self, source: Any, lock: threading.Lock, report: Callable[[], None]) -> None:
+    :param local: places of the bytes that are read as :data:`LOCAL`.
+    """
+
+    def __init__(
+        self,
+        source: Any,
+        lock: threading.Lock,
+        report: Callable[[], None],
+        local: Sequence[int] = (),
+    ) -> None:
         super().__init__()
         self._source = source
         self._lock = lock
         self._report = report
+        self._local = local
         self._at = 0
 
     def readable(self) -> bool:
@@ -88,6 +121,10 @@ class Handle(io.RawIOBase):
         if size is not None and len(data) < size:
             # The engine would take what its buffer had before, or repeat the read without end.
             raise SqlError(f"the object is no valid Parquet: it ends before byte {self._at + size}")
+        for place in self._local:
+            if self._at <= place < self._at + len(data):
+                before = place - self._at
+                data = data[:before] + LOCAL + data[before + 1 :]
         self._at += len(data)
         self._report()
         return data

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 import structure
-from table_outputs import is_nested, json_of
+from table_outputs import VARIANT, is_nested, json_of
 from parameters import shown
 from sql_check import SqlError
 from sql_engine import Engine, identifier
@@ -114,7 +114,7 @@ class FromLines:
 def _is_fit(field: structure.Field, kind: str) -> bool:
     """Whether a field can have values of a type."""
     if field.kind == "s":
-        return True
+        return kind != VARIANT
     if field.kind == "b":
         return kind in ("VARCHAR", "BLOB")
     if field.kind == "f":

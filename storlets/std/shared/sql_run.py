@@ -102,7 +102,7 @@ def with_types(
     """
     columns = engine.columns(query)
     types = [
-        _replaced(engine.type_of_column(name, kind), replaced, change)
+        with_type(engine.type_of_column(name, kind), replaced, change)
         if replaced.search(kind)
         else kind
         for name, kind in columns
@@ -118,17 +118,18 @@ def with_types(
     return f"SELECT {shown} FROM ({query}\n) AS result({', '.join(names)})"  # noqa: S608
 
 
-def _replaced(kind: Any, replaced: re.Pattern[str], change: Callable[[str], str]) -> str:
+def with_type(kind: Any, replaced: re.Pattern[str], change: Callable[[str], str]) -> str:
+    """The type with others in place of those that ``replaced`` matches, at any level."""
     if replaced.fullmatch(str(kind)):
         return change(str(kind))
     parts = kind.children if kind.id in ("list", "array", "map", "struct") else []
     if kind.id in ("list", "array"):
         size = parts[1][1] if kind.id == "array" else ""
-        return f"{_replaced(parts[0][1], replaced, change)}[{size}]"
+        return f"{with_type(parts[0][1], replaced, change)}[{size}]"
     if kind.id == "map":
-        return f"MAP({', '.join(_replaced(each, replaced, change) for _, each in parts)})"
+        return f"MAP({', '.join(with_type(each, replaced, change) for _, each in parts)})"
     if kind.id == "struct":
-        fields = (f"{identifier(key)} {_replaced(each, replaced, change)}" for key, each in parts)
+        fields = (f"{identifier(key)} {with_type(each, replaced, change)}" for key, each in parts)
         return f"STRUCT({', '.join(fields)})"
     return str(kind)
 

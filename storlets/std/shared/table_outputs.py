@@ -19,6 +19,7 @@ from sql_errors import OBJECT
 
 #: Digits of a decimal that each ``DOUBLE`` keeps.
 DOUBLE_DIGITS = 15
+VARIANT = "VARIANT"
 _DECIMAL = re.compile(r"DECIMAL\(([0-9]+),[0-9]+\)")
 
 
@@ -29,9 +30,13 @@ def select_for(engine: Engine, output: str, table: str, columns: Sequence[tuple[
     """The SELECT for an output of ``csv``, ``jsonl``, ``parquet`` or ``arrow``.
 
     :param columns: names and types in SQL.
-    :raises SqlError: JSON does not keep a part of a nested type.
+    :raises SqlError: the output does not keep a type, or JSON a part of a nested one.
     """
     change = {"csv": _for_csv, "jsonl": _for_json}.get(output, _unchanged)
+    for name, kind in columns:
+        if kind == VARIANT and change is not _unchanged:
+            # Its text does not tell a number from a text of digits.
+            raise SqlError(f"{OBJECT}: column {name!r}: {output} has no exact form of {kind}")
     shown = ", ".join(
         f"{change(engine, name, kind)} AS {identifier(name)}" for name, kind in columns
     )
@@ -69,7 +74,7 @@ def _lost(kind: Any) -> str:
     """The first type in ``kind`` whose values nested JSON changes, or nothing."""
     text = str(kind)
     decimal = _DECIMAL.fullmatch(text)
-    if text in ("HUGEINT", "BLOB") or (decimal and int(decimal[1]) > DOUBLE_DIGITS):
+    if text in ("HUGEINT", "BLOB", VARIANT) or (decimal and int(decimal[1]) > DOUBLE_DIGITS):
         return text
     if kind.id in ("list", "array"):
         return _lost(kind.children[0][1])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.library.parquet_objects import WIDE_DECIMAL
+from tests.unit.library.parquet_objects import WIDE_DECIMAL, in_utc
 from tests.unit.library.support import LibraryStorlet, shared
 
 STORLET, BACK = LibraryStorlet("convert-parquet"), LibraryStorlet("convert")
@@ -119,3 +119,46 @@ def test_an_object_that_is_cut(tmp_path: Path, cut: int) -> None:
 
 def test_decimals_that_the_engine_reads_as_other_numbers() -> None:
     assert "decimals of over 38 digits are refused" in failure(WIDE_DECIMAL, output="csv")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("'2026-01-02 03:04:05.123456'::TIMESTAMP_NS", "2026-01-02 03:04:05.123456+00"),
+        ("['2026-01-02 03:04:05'::TIMESTAMP_NS]", ["2026-01-02 03:04:05+00"]),
+        ("{'a': '2026-01-02 03:04:05'::TIMESTAMP_NS}", {"a": "2026-01-02 03:04:05+00"}),
+        ("'03:04:05.123456789'::TIME_NS", "03:04:05.123456789"),
+        ("NULL::TIMESTAMP_NS", None),
+    ],
+)
+def test_nanoseconds_in_utc(tmp_path: Path, value: str, expected: Any) -> None:
+    data = in_utc(parquet(tmp_path, f"SELECT 7 AS id, {value} AS t"))
+    assert json.loads(STORLET.run(data, {"output": "jsonl"}).output) == {"id": 7, "t": expected}
+
+
+@pytest.mark.parametrize("output", ["csv", "jsonl", "arrow"])
+@pytest.mark.parametrize("value", ["{}", "[NULL, {}]", "{{'a': {}}}", "MAP {{1: {}}}"])
+def test_nanoseconds_in_utc_that_would_be_lost(tmp_path: Path, value: str, output: str) -> None:
+    time = "'2026-01-02 03:04:05.123456789'::TIMESTAMP_NS"
+    data = in_utc(parquet(tmp_path, f"SELECT {value.format(time)} AS t"))
+    assert "column 't': has nanoseconds" in failure(data, output=output)
+
+
+def test_nanoseconds_of_local_timestamps(tmp_path: Path) -> None:
+    time = "2026-01-02 03:04:05.123456789"
+    data = parquet(tmp_path, f"SELECT '{time}'::TIMESTAMP_NS AS t")
+    assert json.loads(STORLET.run(data, {"output": "jsonl"}).output) == {"t": time}
+
+
+def test_a_variant_has_no_exact_text(tmp_path: Path) -> None:
+    data = parquet(tmp_path, "SELECT '1'::VARIANT AS v")
+    assert "column 'v': csv has no exact form of VARIANT" in failure(data, output="csv")
+    assert "column 'v': jsonl has no exact form of VARIANT" in failure(data, output="jsonl")
+    text = failure(data, output="records", struct="s4 v")
+    assert "v: no field s for the type VARIANT" in text
+
+
+def test_a_column_that_would_have_the_name_of_another_one(tmp_path: Path) -> None:
+    # The engine writes no such object.
+    data = parquet(tmp_path, "SELECT 1 AS key, 2 AS OTR, 3 AS key_1").replace(b"OTR", b"KEY")
+    assert "column 'KEY' would be 'KEY_1', which is another column" in failure(data, output="csv")

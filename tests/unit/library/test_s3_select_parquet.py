@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from storlet_daemon.author import StorletLogger
 from storlet_daemon.author.seekable import SeekableFile
-from tests.unit.library.parquet_objects import INT96, WIDE_DECIMAL
+from tests.unit.library.parquet_objects import INT96, WIDE_DECIMAL, in_utc
 from tests.unit.library.support import LibraryStorlet, Target, filled
 
 STORLET = LibraryStorlet("s3-select-parquet")
@@ -212,6 +212,14 @@ def test_decimals_that_the_engine_reads_as_other_numbers_are_refused() -> None:
 def test_timestamps_of_int96_have_microseconds() -> None:
     expected = '{"t":"2020-01-02T03:04:05.123456Z"}\n'
     assert result(INT96, "SELECT * FROM S3Object") == expected
+
+
+def test_nanoseconds_of_timestamps_in_utc_are_an_error(folder: Path) -> None:
+    time = "'2026-01-02 03:04:05.123456{}'::TIMESTAMP_NS"
+    data = in_utc(parquet(folder, f"SELECT {time.format('')} AS a, {time.format('789')} AS b"))
+    expected = '{"a":"2026-01-02T03:04:05.123456Z"}\n'
+    assert result(data, "SELECT s.a FROM S3Object s") == expected
+    assert code(data, "SELECT s.b FROM S3Object s") == "UnsupportedParquetType"
 
 
 def test_names_that_differ_in_case_only_are_two_columns(folder: Path) -> None:

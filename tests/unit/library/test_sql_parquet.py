@@ -15,7 +15,7 @@ import pytest
 
 from storlet_daemon.author import StorletLogger
 from storlet_daemon.author.seekable import SeekableFile
-from tests.unit.library.parquet_objects import WIDE_DECIMAL
+from tests.unit.library.parquet_objects import WIDE_DECIMAL, in_utc
 from tests.unit.library.support import LibraryStorlet, Target, filled, shared
 
 STORLET = LibraryStorlet("sql-parquet")
@@ -119,6 +119,27 @@ def test_sums_are_exact_in_parquet(tmp_path: Path) -> None:
 def test_decimals_that_the_engine_reads_as_other_numbers_are_refused() -> None:
     expected = "the object: column d: decimals of over 38 digits are refused"
     assert failure(WIDE_DECIMAL, "SELECT id FROM input") == expected
+
+
+def test_nanoseconds_of_timestamps_in_utc_are_an_error_where_they_are_read(tmp_path: Path) -> None:
+    times = [f"'2026-01-02 03:04:05.{part}'::TIMESTAMP_NS" for part in ("123456", "123456789")]
+    query = f"SELECT 7 AS id, {times[0]} AS a, [{times[1]}] AS b"
+    data = in_utc(parquet(tmp_path, query))
+    assert output(data, "SELECT id, a, typeof(a) AS t FROM input") == (
+        b"id,a,t\n7,2026-01-02 03:04:05.123456+00,TIMESTAMP WITH TIME ZONE\n"
+    )
+    assert "column 'b': has nanoseconds" in failure(data, "SELECT b FROM input")
+
+
+def test_nanoseconds_of_one_column_have_one_meaning(tmp_path: Path) -> None:
+    time = "'2026-01-02 03:04:05'::TIMESTAMP_NS"
+    query = f"SELECT {{'a': {time}, 'b': {time}}} AS s, {time} AS c"
+    kind = b"\x12\x1c\x3c\0\0\0\0"
+    data = parquet(tmp_path, query)
+    mixed = data.replace(b"\x8c" + kind, b"\x8c\x11" + kind[1:], 1)
+    assert "column 's': has timestamps with nanoseconds in UTC and local" in (
+        failure(mixed, "SELECT c FROM input")
+    )
 
 
 def test_a_short_read_is_an_error() -> None:

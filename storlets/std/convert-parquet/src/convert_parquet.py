@@ -11,6 +11,7 @@ from typing import Any
 
 import converted
 import parquet_object
+import parquet_view
 import sql_run
 from engine_file import PATH
 from sql_check import SqlError
@@ -41,6 +42,6 @@ class ConvertParquet:
             pipes = stack.enter_context(opened_pipes("output"))
             parquet_object.register(engine, in_files[0])
             engine.close_in([PATH, pipes.paths["output"]])
-            parquet_object.create_view(engine)
+            parquet_view.create_view(engine, in_files[0])
             columns = converted.columns_of(engine)
             converted.write(engine, columns, params, pipes, None, out_files[0])

@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import parquet_object
+import parquet_view
 import sql_partial
 import sql_run
 from engine_file import PATH
@@ -41,7 +42,7 @@ class SqlParquet:
             pipes = stack.enter_context(opened_pipes("output"))
             parquet_object.register(engine, in_files[0])
             engine.close_in([PATH, pipes.paths["output"]])
-            parquet_object.create_view(engine)
+            parquet_view.create_view(engine, in_files[0])
             engine.scans(query)
             target.set_metadata({"Content-Type": sql_run.TYPES[output]})
             if output == sql_run.PARTIAL:
