@@ -22,7 +22,10 @@ from sql_run import with_type
 #: The type of local timestamps, as which the engine reads those in UTC.
 _LOCAL = re.compile("TIMESTAMP_NS")
 _ABSENT = Absent("nanoseconds", frozenset({"TIMESTAMP_NS"}), "epoch_ns({}) % 1000 <> 0")
-_SCHEMA = f"SELECT name, num_children, coalesce(logical_type, '') FROM parquet_schema({literal(PATH)})"
+_SCHEMA = (
+    "SELECT name, num_children, coalesce(logical_type, '') FROM"  # noqa: S608
+    f" parquet_schema({literal(PATH)})"
+)
 
 
 class Column(NamedTuple):
