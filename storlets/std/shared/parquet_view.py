@@ -96,9 +96,7 @@ def _require_names(written: Sequence[str], read: Sequence[str]) -> None:
 def _are_in_utc(columns: Sequence[Column], source: Any) -> list[bool]:
     """Whether each column has timestamps in UTC that the engine reads as local ones."""
     types = [is_in_utc for _, is_time, is_in_utc in parquet_object.nanoseconds(source) if is_time]
-    named = [
-        [kind for kind in column.logical_types if _is_timestamp(kind)] for column in columns
-    ]
+    named = [[kind for kind in column.logical_types if _is_timestamp(kind)] for column in columns]
     is_read = not any("isAdjustedToUTC=1" in kind for kinds in named for kind in kinds)
     if not any(types) and is_read:
         return [False] * len(columns)

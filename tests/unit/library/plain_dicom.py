@@ -13,7 +13,12 @@ import io
 from typing import Any
 
 import pydicom
-from pydicom.datadict import dictionary_has_tag, dictionary_is_retired, dictionary_VR
+from pydicom.datadict import (
+    dictionary_has_tag,
+    dictionary_is_retired,
+    dictionary_VR,
+    tag_for_keyword,
+)
 from pydicom.dataset import Dataset
 from pydicom.uid import UID_dictionary
 
@@ -31,6 +36,15 @@ LISTS = {
 }
 OWN = (0x00120062, 0x00120063, 0x00120064, 0x00280303)
 UNLISTED = ("LT", "ST", "UT", "UR", "PN", "AE", "DA", "DT", "TM")
+#: Short texts of persons that the table does not list, and the values of before.
+IDENTIFYING = {
+    tag_for_keyword(name)
+    for name in (
+        *("PatientBirthDateInAlternativeCalendar", "PatientDeathDateInAlternativeCalendar"),
+        *("BreedRegistrationNumber", "NTPSourceAddress", "ContactDisplayName", "OwnerID"),
+        *("BoardingPassID", "ItineraryID", "EncryptedAttributesSequence"),
+    )
+}
 #: Marks a value that is not empty, and not the value of the object.
 DUMMY = "dummy"
 
@@ -96,7 +110,7 @@ def stays(tag: int, is_top: bool) -> bool:
     group, action = tag >> 16, TABLE.get(tag)
     if group % 2 or group < 8 or not tag & 0xFFFF or not dictionary_has_tag(tag):
         return False
-    if (is_top and tag in OWN) or (not is_top and group == 0x7FE0) or action == "X":
+    if tag in IDENTIFYING or (is_top and tag in OWN) or (not is_top and group == 0x7FE0) or action == "X":
         return False
     return action is not None or not (dictionary_is_retired(tag) or dictionary_VR(tag) in UNLISTED)
 

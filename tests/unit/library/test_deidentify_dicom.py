@@ -496,6 +496,33 @@ def test_what_the_profile_does_not_list_is_removed_if_it_may_name_a_person() -> 
     assert receipt["others"]["removed"] == {"pixels in sequences": 1}
 
 
+@pytest.mark.parametrize(
+    "keyword",
+    [
+        "PatientBirthDateInAlternativeCalendar", "PatientDeathDateInAlternativeCalendar",
+        "BreedRegistrationNumber", "NTPSourceAddress", "ContactDisplayName", "OwnerID",
+        "BoardingPassID", "ItineraryID",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("retain", ["", "full-dates,uids", "patient-characteristics"])
+def test_short_texts_that_name_a_person_are_removed(keyword: str, retain: str) -> None:
+    inner = Dataset()
+    setattr(inner, keyword, "Levi")
+    data = encoded(sample(**{keyword: "Levi", "ReferencedImageSequence": [inner]}))
+    output, receipt = ran(data, **({"retain": retain} if retain else {}))
+    assert b"Levi" not in output
+    assert receipt["others"]["removed"] == {
+        "text, names and dates that the profile does not list": 2
+    }
+
+
+def test_encrypted_attributes_of_before_are_removed() -> None:
+    inner = Dataset()
+    inner.EncryptedContent = b"Levi"
+    output, _ = ran(encoded(sample(EncryptedAttributesSequence=[inner])))
+    assert b"Levi" not in output
+
+
 @pytest.mark.parametrize("has_length", [True, False])
 def test_an_attribute_of_the_standard_with_vr_un_is_read_as_the_standard_says(
     has_length: bool,

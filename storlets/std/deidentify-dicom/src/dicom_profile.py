@@ -2,7 +2,7 @@
 
 Where the table leaves a choice by the type of the attribute in its IOD, the action here satisfies
 each type: a value that is required stays, with a dummy content.  An attribute that the table does
-not name stays only if its VR cannot have text or a date of a person.
+not name stays only if its VR cannot have text or a date of a person; some others are removed, too.
 """
 
 from __future__ import annotations
@@ -46,6 +46,19 @@ UID_VR = "UI"
 DATES = frozenset({"DA", "DT", "TM"})
 #: VRs of attributes that stay only if the table says so: free text, names, addresses, and dates.
 DOUBTFUL = frozenset({"LT", "ST", "UT", "UR", "PN", "AE", "UN"}) | DATES
+#: Attributes that the table does not list, although their values are dates, names, numbers or
+#: addresses of persons in VRs of short text, or the values of before.
+IDENTIFYING = frozenset(
+    {
+        0x00100033, 0x00100034,  # PatientBirthDateInAlternativeCalendar, and that of the death
+        0x00102295,  # BreedRegistrationNumber
+        0x00181803,  # NTPSourceAddress
+        0x0074100C,  # ContactDisplayName
+        0x04000500,  # EncryptedAttributesSequence
+        0x21000160,  # OwnerID
+        0x4010101A, 0x40101051,  # BoardingPassID, ItineraryID
+    }
+)  # fmt: skip
 PATIENT_ID = 0x00100020
 UIDS, FULL_DATES, MODIFIED_DATES = "uids", "full-dates", "modified-dates"
 
@@ -130,7 +143,7 @@ class Profile:
         basic, letters = self._rows.get(tag, (None, ""))
         vr = self._dictionary.vrs(tag)[0]
         if basic is None:
-            return self._of_unlisted(vr)
+            return Action.REMOVE if tag in IDENTIFYING else self._of_unlisted(vr)
         chosen = self._letters.intersection(letters)
         if "t" in chosen and MODIFIED_DATES in self.options:
             # A value that is no date in digits cannot be shifted.
