@@ -110,7 +110,12 @@ def stays(tag: int, is_top: bool) -> bool:
     group, action = tag >> 16, TABLE.get(tag)
     if group % 2 or group < 8 or not tag & 0xFFFF or not dictionary_has_tag(tag):
         return False
-    if tag in IDENTIFYING or (is_top and tag in OWN) or (not is_top and group == 0x7FE0) or action == "X":
+    if (
+        tag in IDENTIFYING
+        or (is_top and tag in OWN)
+        or (not is_top and group == 0x7FE0)
+        or action == "X"
+    ):
         return False
     return action is not None or not (dictionary_is_retired(tag) or dictionary_VR(tag) in UNLISTED)
 
