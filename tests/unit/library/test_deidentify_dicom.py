@@ -637,9 +637,10 @@ def test_an_image_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -
 def test_a_cut_object_is_an_error_at_each_byte() -> None:
     data = encoded(sample())
     pixels = data.index(b"\xe0\x7f\x10\x00")
-    rows = data.index(b"\x28\x00\x10\x00")
-    for size in range(rows + 10, pixels + 12):
-        assert "the object is cut" in failure(data[:size])
+    # Also between two elements, where the rest is a valid data set.
+    for size in range(pixels + 12):
+        text = failure(data[:size])
+        assert "the object is cut" in text or text.startswith("SOP")
     for size in range(pixels + 12, len(data)):
         with pytest.raises(ERROR, match="the object is cut"):
             ran(data[:size])
@@ -648,9 +649,7 @@ def test_a_cut_object_is_an_error_at_each_byte() -> None:
 @pytest.mark.parametrize("syntax", [JPEG, DEFLATED])
 def test_a_cut_object_of_other_syntaxes_is_an_error(syntax: str) -> None:
     data = encoded(sample(), syntax)
-    # Before that, a cut between two elements is a valid object without pixels.
-    first = 0 if syntax == DEFLATED else data.index(b"\x28\x00\x10\x00") + 10
-    for size in range(first, len(data) - 2):
+    for size in range(len(data) - 2):
         with pytest.raises(ERROR):
             ran(data[:size])
 

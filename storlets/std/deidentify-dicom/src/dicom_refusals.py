@@ -13,6 +13,8 @@ from dicom_source import DicomError
 SOP_CLASS, SOP_INSTANCE = 0x00080016, 0x00080018
 IMAGE_TYPE, CONVERSION_TYPE = 0x00080008, 0x00080064
 ROWS, BURNED_IN, VISUAL_FEATURES = 0x00280010, 0x00280301, 0x00280302
+#: Part of the names of classes whose objects have pixels.
+IMAGE = "Image Storage"
 STORAGE = "1.2.840.10008.5.1.4.1.1."
 #: Parts of the UID after that of storage classes: objects that are refused.
 DOCUMENTS = {
@@ -59,8 +61,9 @@ def require_supported(
     document = found_in(DOCUMENTS, uid)
     if document:
         raise DicomError(f"the object is {document} ({name}): only tags are de-identified")
-    if ROWS in facts and not has_pixels:
-        raise DicomError("the object is cut: it has Rows, and no pixels")
+    if not has_pixels and (ROWS in facts or IMAGE in name):
+        # A cut between two elements leaves a valid data set.
+        raise DicomError("the object is cut: it is an image, and has no pixels")
     if not are_clean and (reason := reason_for_text(facts, uid)):
         raise DicomError(
             f"{reason}: the storlet does not read pixels: if they show no text, label or face, run"
