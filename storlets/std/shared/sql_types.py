@@ -46,6 +46,12 @@ _RAW = ("BIGINT", "UBIGINT", "HUGEINT", "DOUBLE", "BOOLEAN")
 #: Deeper values stay JSON.
 MOST_LEVELS = 20
 _SHOWN = 40
+#: The parts of a date in a format, and the orders in which they are written.
+_PART = re.compile("%[dmyY]")
+_ORDERS = {
+    "%Y": (("%d", "%m", "%Y"), ("%m", "%d", "%Y")),
+    "%y": (("%y", "%m", "%d"), ("%d", "%m", "%y"), ("%m", "%d", "%y")),
+}
 #: The reason for a type, in messages.
 INFERRED = "as the values in the first MiB are (types=text reads all columns as text)"
 GIVEN = "its type in the parameter columns"
@@ -58,11 +64,15 @@ class Way:
     :ivar declared: the type that the reader gives.
     :ivar value: the expression of the value, which is an error if it does not fit.
     :ivar fits: true if it does; empty: only ``value`` shows it.
+    :ivar doubts: aggregates of which none may be true: all dates fit another order of their parts.
+    :ivar name: of a column whose type is given, and may be in doubt.
     """
 
     declared: str
     value: str
     fits: str = ""
+    doubts: tuple[str, ...] = ()
+    name: str = ""
 
 
 def ways(name: str, kind: Any, formats: Mapping[str, str], is_csv: bool) -> list[Way]:
@@ -80,6 +90,7 @@ def ways(name: str, kind: Any, formats: Mapping[str, str], is_csv: bool) -> list
                 raw,
                 _or_error(column, tried, name, each),
                 f"{column} IS NULL OR {tried} IS NOT NULL",
+                _doubts(column, formats.get(each, "")),
             )
             for each, tried in tries
         ]
@@ -101,8 +112,10 @@ def given_way(name: str, kind: str, formats: Mapping[str, str], is_csv: bool) ->
         raw = "VARCHAR" if is_csv else "JSON"
         return Way(raw, _or_error(column, _decimal(column, kind, is_csv), name, kind, GIVEN))
     raw = "JSON" if not is_csv and kind in (*_RAW, *_WHOLE) else "VARCHAR"
-    tried = _tried(column, kind, formats.get(kind, ""), is_csv)
-    return Way(raw, _or_error(column, tried, name, kind, GIVEN))
+    form = formats.get(kind, "")
+    tried = _tried(column, kind, form, is_csv)
+    value = _or_error(column, tried, name, kind, GIVEN)
+    return Way(raw, value, doubts=_doubts(column, form), name=name)
 
 
 def _decimal(column: str, kind: str, is_csv: bool) -> str:
@@ -157,21 +170,51 @@ def chosen(
     :param reader: gives the call that reads the sample, for the declared types.
     """
     call = reader([(name, each[0].declared) for name, each in columns])
-    checks = [way.fits for _, each in columns for way in each if way.fits]
+    checks = [_check(way) for _, each in columns for way in each if way.fits or way.doubts]
     found: list[bool | None] = []
     if checks:
-        shown = ", ".join(f"bool_and({check})" for check in checks)
-        found = list(engine.rows(f"SELECT {shown} FROM {call}")[0])
+        found = list(engine.rows(f"SELECT {', '.join(checks)} FROM {call}")[0])
     answers = iter(found)
     result = []
     for name, each in columns:
         # A column without values has no answer, and the inferred type.
-        fitting = [way for way in each if way.fits and next(answers) is not False]
+        fitting = [way for way in each if (way.fits or way.doubts) and next(answers) is not False]
+        if each[0].name and each[0].doubts and not fitting:
+            raise SqlError(
+                f"{OBJECT}: column {name!r}: the order of day, month and year is not clear: want"
+                " dates such as 2026-01-31, or text, its type in the parameter columns"
+            )
         nested = not each[0].fits and len(each) > 1
         if nested:
             fitting = each[:1] if _runs(engine, each[0].value, call) else []
         result.append((name, (fitting or each[-1:])[0]))
     return result
+
+
+def _check(way: Way) -> str:
+    """The aggregate that is false if the way does not fit."""
+    fits = [f"bool_and({way.fits})"] if way.fits else []
+    return " AND ".join([*fits, *(f"NOT coalesce({doubt}, false)" for doubt in way.doubts)])
+
+
+def _doubts(column: str, form: str) -> tuple[str, ...]:
+    """Aggregates that are true if all dates of a format fit one with another order, too.
+
+    The inference of the engine takes the first of them: 03/04/2026 is the third of April for it,
+    also in an object of a country where it is the fourth of March.
+    """
+    parts = tuple(_PART.findall(form))
+    others = []
+    for orders in _ORDERS.values():
+        if parts in orders:
+            others = [order for order in orders if order != parts]
+    found = []
+    for order in others:
+        given = iter(order)
+        other = literal(_PART.sub(lambda _, given=given: next(given), form))
+        fits = f"bool_and(try_strptime({column}, {other}) IS NOT NULL)"
+        found.append(f"{fits} FILTER (WHERE {column} IS NOT NULL)")
+    return tuple(found)
 
 
 def _runs(engine: Engine, value: str, call: str) -> bool:

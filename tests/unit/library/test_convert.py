@@ -463,3 +463,19 @@ def test_an_object_that_is_cut_or_no_table() -> None:
     text = failure(b'{"a": 1}\n[2]\n', format="jsonl", output="csv")
     assert "expected records" in text
     assert "the object is empty" in failure(b"", output="csv")
+
+
+def test_a_given_date_whose_order_is_not_clear_is_an_error() -> None:
+    given = {"format": "csv", "output": "jsonl", "columns": '{"day": "date"}'}
+    unclear = "column 'day': the order of day, month and year is not clear"
+    with pytest.raises(ERRORS, match=unclear):
+        STORLET.run(b"day,n\n03/04/2026,1\n", given)
+    for day, iso in (("13/04/2026", "2026-04-13"), ("04/13/2026", "2026-04-13")):
+        ran = STORLET.run(f"day,n\n{day},1\n".encode(), given)
+        assert json.loads(ran.output) == {"day": iso, "n": 1}
+    # Another column decides nothing, and one without a value has no order.
+    both = {**given, "columns": '{"day": "date", "n": "date"}'}
+    with pytest.raises(ERRORS, match=unclear):
+        STORLET.run(b"day,n\n03/04/2026,13/04/2026\n", both)
+    ran = STORLET.run(b"day,n\n,13/04/2026\n,14/04/2026\n", both)
+    assert json.loads(ran.output.splitlines()[0]) == {"day": None, "n": "2026-04-13"}

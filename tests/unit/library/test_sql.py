@@ -186,6 +186,26 @@ def test_dialects(data: bytes, parameters: dict[str, str], expected: bytes) -> N
     assert output(data, "SELECT * FROM input", **parameters) == expected
 
 
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (["03/04/2026", "12/11/2026"], "VARCHAR"),
+        (["03.04.2026 10:00:00", "12.11.2026 10:00:00"], "VARCHAR"),
+        (["01-02-26", "03-04-05"], "VARCHAR"),
+        (["03/04/2026", ""], "VARCHAR"),
+        (["03/04/2026", "13/11/2026"], "DATE"),
+        (["03/04/2026", "11/13/2026"], "DATE"),
+        (["03.04.2026 10:00:00", "31.11.2026 10:00:00"], "VARCHAR"),
+        (["03.04.2026 10:00:00", "30.11.2026 10:00:00"], "TIMESTAMP"),
+        (["2026/03/04"], "DATE"),
+    ],
+)
+def test_dates_whose_order_is_not_clear_are_text(values: list[str], expected: str) -> None:
+    data = "".join(f"{value},x\n" for value in ["day", *values]).encode()
+    query = "SELECT any_value(typeof(day)) AS t FROM input"
+    assert output(data, query) == f"t\n{expected}\n".encode()
+
+
 # --- records and log lines ------------------------------------------------------------------------
 
 ACCESS = '192.0.2.7 - %s [10/Oct/2000:13:55:36 -0730] "%s" %s %s'
