@@ -200,6 +200,46 @@ def test_a_block_of_slow_lines_goes_on_line_by_line(most: int) -> None:
     assert found == b"aaa\n" * (most or 8)
 
 
+@pytest.mark.parametrize("pattern", ["a*b", "(?i)a*b", "(?x)a*b # all", ".*.*x", "a{0,5000}b"])
+def test_a_long_line_that_takes_a_quadratic_time(pattern: str) -> None:
+    """The matcher does not look for signals between two starts."""
+    started = time.process_time()
+    with pytest.raises(ValueError, match=r"the line at byte 3 takes more than 0\.2 s"):
+        slow_output(b"ab\n" + b"a" * 1_000_000 + b"\n", pattern=pattern)
+    assert time.process_time() - started < 10 * SECONDS
+
+
+@given(
+    pattern=st.sampled_from(
+        [
+            "a*b",
+            "a*b$",
+            "^a*b",
+            "(?i)A*B",
+            "(?x) a* b # c",
+            "(a|b)*c",
+            "x*",
+            "^$",
+            r"\ba*\b",
+            "c*?$",
+        ]
+    ),
+    lines=st.lists(st.text("abc \r", max_size=9).map(str.encode), max_size=8),
+    is_last_cut=st.booleans(),
+    long=st.integers(1, 9),
+    starts=st.integers(1, 5),
+)
+def test_long_lines_are_found_as_others(
+    pattern: str, lines: list[bytes], is_last_cut: bool, long: int, starts: int
+) -> None:
+    data = b"\n".join(lines) + (b"" if is_last_cut else b"\n")
+    expected = output(data, pattern=pattern)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("line_time.LONG_LINE_BYTES", long)
+        patch.setattr("matching.STARTS", starts)
+        assert output(data, pattern=pattern) == expected
+
+
 def test_another_thread_has_no_limit_of_a_line() -> None:
     found: list[bytes] = []
     thread = threading.Thread(target=lambda: found.append(output(b"ab\nb\n", pattern="a+b")))

@@ -2,6 +2,9 @@
 
 Some expressions take a time that is exponential in the length of a line, such as ``(a+)+b``.  The
 search of a block is interrupted by a timer, and continues line by line, each with the whole time.
+
+Others take a time that is quadratic, such as ``a*b``, and their search is not interrupted before it
+ends.  So long lines are searched alone, in parts.
 """
 
 from __future__ import annotations
@@ -9,6 +12,7 @@ from __future__ import annotations
 import re
 import signal
 import threading
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -19,6 +23,8 @@ TIMER, SIGNAL = signal.ITIMER_VIRTUAL, signal.SIGVTALRM
 
 #: Spans that one call of the search gives.
 FEW = 256
+#: A quadratic search of a shorter line takes less than a second.
+LONG_LINE_BYTES = 16 * 1024
 
 
 class LineTimeError(ValueError):
@@ -83,6 +89,51 @@ class Clock:
         :param at: the place of the block in the data, in bytes.
         :raises LineTimeError: a line takes too long.
         """
+        place = 0
+        if search.long_line is not None:
+            for start, end in long_lines(block):
+                yield from self._between(search, block, place, start, at)
+                yield from self._long(search.long_line, block, start, end, at)
+                place = end
+        yield from self._between(search, block, place, len(block), at)
+
+    def _between(self, search: Search, block: bytes, start: int, end: int, at: int) -> Spans:
+        """The spans of a part of a block, which has no long lines."""
+        if not start:
+            # Most blocks have no long lines, and no call for each span.
+            yield from self._of_block(search, block[:end], at)
+        elif start < end:
+            for first, last in self._of_block(search, block[start:end], at + start):
+                yield start + first, start + last
+
+    def _long(
+        self, search: Callable[[bytes], bool], block: bytes, start: int, end: int, at: int
+    ) -> Spans:
+        """The span of a long line, if it matches."""
+
+        def found() -> Spans:
+            if search(block[start:end].rstrip(b"\n").rstrip(b"\r")):
+                yield start, end
+
+        yield from self._in_time(found(), at + start)
+
+    def _in_time(self, spans: Spans, place: int) -> list[tuple[int, int]]:
+        """The spans of one line."""
+        self.start()
+        try:
+            return self.next_of(spans)
+        except _Expired:
+            raise LineTimeError(
+                f"the search of the line at byte {place} takes more than"
+                f" {self.seconds:g} s (line-seconds): repetitions within repetitions, such as"
+                " (a+)+b, may take a time that is exponential in the length of the line, and"
+                " others, such as a*b, one that is quadratic"
+            ) from None
+        finally:
+            self.stop()
+
+    def _of_block(self, search: Search, block: bytes, at: int) -> Spans:
+        """The spans of a block without long lines, or one that no line makes slow."""
         if search.line is None:
             yield from search.find(block)
             return
@@ -103,17 +154,21 @@ class Clock:
         """The lines from ``start`` on that match."""
         while start < len(block):
             end = block.find(b"\n", start) + 1
-            self.start()
-            try:
-                is_found = bool(self.next_of(by_lines(line, block[start:end])))
-            except _Expired:
-                raise LineTimeError(
-                    f"the search of the line at byte {at + start} takes more than"
-                    f" {self.seconds:g} s (line-seconds): repetitions within repetitions, such as"
-                    " (a+)+b, may take a time that is exponential in the length of the line"
-                ) from None
-            finally:
-                self.stop()
+            is_found = bool(self._in_time(by_lines(line, block[start:end]), at + start))
             if is_found:
                 yield start, end
             start = end
+
+
+def long_lines(block: bytes) -> Iterator[tuple[int, int]]:
+    """Start and end of each line of a block with more than ``LONG_LINE_BYTES``."""
+    start, size = 0, len(block)
+    while start < size:
+        # The lines up to the last line end within that length are shorter.
+        end = block.rfind(b"\n", start, start + LONG_LINE_BYTES) + 1
+        if end:
+            start = end
+            continue
+        end = block.find(b"\n", start) + 1 or size
+        yield start, end
+        start = end

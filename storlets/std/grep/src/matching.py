@@ -34,6 +34,12 @@ SPECIAL = re.compile(rb"[^\w\s,:;=<>@/'\"%!_|-]")
 CLASSES = ("CATEGORY_SPACE", "CATEGORY_NOT_DIGIT", "CATEGORY_NOT_WORD")
 #: They hold at the ends of a line as at the ends of a text, with ``re.MULTILINE``.
 PLACES = ("AT_BEGINNING", "AT_END", "AT_BOUNDARY")
+#: Flags such as (?i) at the start of an expression.
+WHOLE_FLAGS = re.compile(rb"\(\?[aiLmsux]+\)")
+#: An expression whose matches are longer may take a time that is quadratic in that of a line.
+MOST_WIDTH = 1000
+#: Places from which a part of the search of a long line begins.
+STARTS = 64
 #: A call takes less than a millisecond, so it keeps the lock of the interpreter.
 _memmem = ctypes.PyDLL(None).memmem
 _memmem.restype = ctypes.c_void_p
@@ -45,10 +51,13 @@ class Search(NamedTuple):
 
     :ivar line: finds the same in one line; ``None``: the time of ``find`` does not depend on the
         text.
+    :ivar long_line: whether a long line, without its end, matches; signals interrupt it.  ``None``:
+        ``find`` needs a time that is linear in the length of a line, or goes on until a signal.
     """
 
     find: Matcher
     line: re.Pattern[bytes] | None = None
+    long_line: Callable[[bytes], bool] | None = None
 
 
 def search_of(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Search:
@@ -59,8 +68,9 @@ def search_of(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Search:
     text = pattern.encode()
     flags = re.IGNORECASE if ignores_case else 0
     line = re.compile(re.escape(text) if is_fixed else text, flags)
+    long_line = None if is_fixed else long_line_search(text, line)
     if b"\n" in text or b"\r" in text:
-        return Search(lambda block: by_lines(line, block), line)
+        return Search(lambda block: by_lines(line, block), line, long_line)
     if is_fixed or not SPECIAL.search(text):
         folded = text.lower() if ignores_case else text
         texts = [folded] if is_fixed else folded.split(b"|")
@@ -71,7 +81,7 @@ def search_of(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Search:
 
         return Search(find)
     if not is_fit_for_blocks(text, flags):
-        return Search(lambda block: by_lines(line, block), line)
+        return Search(lambda block: by_lines(line, block), line, long_line)
     whole = re.compile(text, flags | re.MULTILINE)
     by_block = by_exact_block if is_within_lines(text, flags) else by_checked_block
 
@@ -79,7 +89,25 @@ def search_of(pattern: str, *, is_fixed: bool, ignores_case: bool) -> Search:
         # At the end of a line, $ does not match before \r.
         return by_lines(line, block) if b"\r" in block else by_block(line, whole, block)
 
-    return Search(search, line)
+    return Search(search, line, long_line)
+
+
+def long_line_search(text: bytes, line: re.Pattern[bytes]) -> Callable[[bytes], bool] | None:
+    """The search of a long line in parts, between which signals are handled.
+
+    The matcher looks for signals after some thousand steps from one start.  A repetition such as
+    ``a*`` is one step of any length, so ``a*b`` has a few steps from each start, and a search of
+    the whole line is never interrupted.
+    """
+    if parser.parse(text, line.flags & re.IGNORECASE).getwidth()[1] <= MOST_WIDTH:
+        return None
+    # Flags for the whole expression stand at its start only.
+    flags = line.flags & ~re.UNICODE
+    inner = WHOLE_FLAGS.sub(b"", text)
+    if flags & re.VERBOSE or WHOLE_FLAGS.match(inner):
+        return lambda content: any(line.match(content, at) for at in range(len(content) + 1))
+    some = re.compile(b"(?s:.{0,%d}?)(?:%s)" % (STARTS - 1, inner), flags)
+    return lambda content: any(some.match(content, at) for at in range(0, len(content) + 1, STARTS))
 
 
 def by_lines(line: re.Pattern[bytes], block: bytes) -> Spans:
