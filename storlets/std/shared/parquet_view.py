@@ -82,7 +82,7 @@ def _top_level(rows: Iterator[tuple[Any, ...]]) -> Iterator[Column]:
 def _require_names(written: Sequence[str], read: Sequence[str]) -> None:
     """Raise if the engine gives a column the name of another one.
 
-    It does not tell letters of another case apart, and numbers the second column of a name.
+    For it, names that differ in case only are one name, and the second column gets a number.
     """
     folded = [name.lower() for name in written]
     for before, name in zip(written, read, strict=True):

@@ -35,7 +35,7 @@ def select_for(engine: Engine, output: str, table: str, columns: Sequence[tuple[
     change = {"csv": _for_csv, "jsonl": _for_json}.get(output, _unchanged)
     for name, kind in columns:
         if kind == VARIANT and change is not _unchanged:
-            # Its text does not tell a number from a text of digits.
+            # A number and a text of digits are alike in its text.
             raise SqlError(f"{OBJECT}: column {name!r}: {output} has no exact form of {kind}")
     shown = ", ".join(
         f"{change(engine, name, kind)} AS {identifier(name)}" for name, kind in columns

@@ -52,7 +52,7 @@ class Search(NamedTuple):
     :ivar line: finds the same in one line; ``None``: the time of ``find`` does not depend on the
         text.
     :ivar long_line: whether a long line, without its end, matches; signals interrupt it.  ``None``:
-        ``find`` needs a time that is linear in the length of a line, or goes on until a signal.
+        ``find`` needs a time that is linear in the length of a line.
     """
 
     find: Matcher
