@@ -12,8 +12,9 @@ import io
 import re
 import struct
 import threading
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import engine_file
 from sql_check import SqlError
@@ -26,11 +27,13 @@ TOO_WIDE = (
 )
 #: The end of an object: the length of its footer, and the magic bytes.
 END, MAGIC = struct.Struct("<I4s"), b"PAR1"
+#: The end of an object that is read at once: most footers are shorter.
+TAIL_BYTES = 16 * 1024
 #: The footer of an object with as many columns does not fit into the memory of the engine.
 MOST_FOOTER_BYTES = 64 << 20
 #: The logical types TIMESTAMP and TIME with the unit NANOS, in the compact protocol of Thrift.  The
 #: second byte says whether the value is in UTC.
-NANOSECONDS = re.compile(rb"([\x7c\x8c])([\x11\x12])\x1c\x3c\0{4}")
+NANOSECONDS = re.compile(rb"([\x7c\x8c])([\x11\x12])(\x1c\x3c\0{4})")
 TIMESTAMP, IN_UTC, LOCAL = b"\x8c", b"\x11", b"\x12"
 
 
@@ -38,52 +41,76 @@ def no_report() -> None:
     """Nothing is reported."""
 
 
-def register(engine: Engine, source: Any, report: Callable[[], None] = no_report) -> None:
-    """Give the engine the object as the file :data:`engine_file.PATH`.
+def register(engine: Engine, source: Any, report: Callable[[], None] = no_report) -> Footer:
+    """Give the engine the object as the file :data:`engine_file.PATH`; return its footer.
 
     :param source: a seekable input.
     :param report: called after each read.
     :raises SqlError: the image has no ``fsspec``.
     """
     lock = threading.Lock()
-    places = [place for place, _, is_in_utc in nanoseconds(source) if is_in_utc]
+    footer = footer_of(source)
     engine_file.register(
-        engine, lambda: Handle(source, lock, report, places), lambda: int(source.size)
+        engine, lambda: Handle(source, lock, report, footer), lambda: int(source.size)
     )
     # The object does not change, so its footer is read once.
     engine.rows("SET parquet_metadata_cache = true")
+    return footer
 
 
-def nanoseconds(source: Any) -> list[tuple[int, bool, bool]]:
-    """The logical types with nanoseconds in the footer of a seekable object, in their order.
+class Nanoseconds(NamedTuple):
+    """A logical type with nanoseconds."""
 
-    :return: the place of the byte that says whether values are in UTC, whether the type is a
-        timestamp, and whether it is in UTC.
+    is_timestamp: bool
+    is_in_utc: bool
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The end of an object, which has the footer.
+
+    :ivar data: the bytes from ``start`` on, as the engine reads them.
+    :ivar types: the logical types with nanoseconds in the footer, in their order.
     """
+
+    start: int = 0
+    data: bytes = b""
+    types: tuple[Nanoseconds, ...] = ()
+
+
+def footer_of(source: Any) -> Footer:
+    """The footer of a seekable object; without data if the engine shall report what is wrong."""
     size = int(source.size)
-    if size < END.size:
-        return []
-    source.seek(size - END.size)
-    end = bytes(source.read(END.size))
-    if len(end) < END.size:
-        return []
-    length, magic = END.unpack(end)
-    start = size - END.size - length
-    if magic != MAGIC or start < 0 or length > MOST_FOOTER_BYTES:
-        # The engine reports what is wrong.
-        return []
+    start = max(size - TAIL_BYTES, 0)
     source.seek(start)
-    footer = bytes(source.read(length))
-    return [
-        (start + match.start(2), match[1] == TIMESTAMP, match[2] == IN_UTC)
+    data = bytes(source.read(size - start))
+    if len(data) < max(size - start, END.size):
+        return Footer()
+    length, magic = END.unpack(data[-END.size :])
+    first = size - END.size - length
+    if magic != MAGIC or first < 0 or length > MOST_FOOTER_BYTES:
+        return Footer()
+    if first < start:
+        source.seek(first)
+        data = bytes(source.read(start - first)) + data
+        start = first
+    before, footer, end = (
+        data[: first - start], data[first - start : -END.size], data[-END.size :]
+    )  # fmt: skip
+    if len(footer) < length:
+        return Footer()
+    types = tuple(
+        Nanoseconds(match[1] == TIMESTAMP, match[2] == IN_UTC)
         for match in NANOSECONDS.finditer(footer)
-    ]
+    )
+    local = NANOSECONDS.sub(lambda match: match[1] + LOCAL + match[3], footer)
+    return Footer(start, before + local + end, types)
 
 
 class Handle(io.RawIOBase):
     """An opened file: a position of its own in the object.
 
-    :param local: places of the bytes that are read as :data:`LOCAL`.
+    :param footer: is read in place of that of the object.
     """
 
     def __init__(
@@ -91,13 +118,13 @@ class Handle(io.RawIOBase):
         source: Any,
         lock: threading.Lock,
         report: Callable[[], None],
-        local: Sequence[int] = (),
+        footer: Footer | None = None,
     ) -> None:
         super().__init__()
         self._source = source
         self._lock = lock
         self._report = report
-        self._local = local
+        self._footer = footer or Footer()
         self._at = 0
 
     def readable(self) -> bool:
@@ -115,16 +142,27 @@ class Handle(io.RawIOBase):
         return self._at
 
     def read(self, size: int | None = -1, /) -> bytes:
-        with self._lock:
-            self._source.seek(self._at)
-            data = bytes(self._source.read(-1 if size is None else size))
+        if self._footer.data and self._at >= self._footer.start:
+            place = self._at - self._footer.start
+            data = self._footer.data[place : None if size is None else place + size]
+        else:
+            data = self._read_source(size)
         if size is not None and len(data) < size:
             # The engine would take what its buffer had before, or repeat the read without end.
             raise SqlError(f"the object is no valid Parquet: it ends before byte {self._at + size}")
-        for place in self._local:
-            if self._at <= place < self._at + len(data):
-                before = place - self._at
-                data = data[:before] + LOCAL + data[before + 1 :]
         self._at += len(data)
         self._report()
         return data
+
+    def _read_source(self, size: int | None) -> bytes:
+        """Read from a place before the footer, maybe to one within it."""
+        before = self._footer.start - self._at if self._footer.data else None
+        left = size
+        if before is not None:
+            left = before if size is None else min(size, before)
+        with self._lock:
+            self._source.seek(self._at)
+            data = bytes(self._source.read(-1 if left is None else left))
+        if left is None or left == size or len(data) < left:
+            return data
+        return data + self._footer.data[: None if size is None else size - left]

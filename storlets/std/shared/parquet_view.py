@@ -10,10 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-import parquet_object
 from absent_values import Absent, found
 from engine_file import PATH
-from parquet_object import TOO_WIDE
+from parquet_object import TOO_WIDE, Footer
 from sql_check import TABLE, SqlError
 from sql_engine import Engine, identifier, literal
 from sql_errors import OBJECT
@@ -35,10 +34,10 @@ class Column(NamedTuple):
     logical_types: list[str]
 
 
-def create_view(engine: Engine, source: Any) -> None:
+def create_view(engine: Engine, footer: Footer) -> None:
     """Make the registered object the table of the engine.
 
-    :param source: the object.
+    :param footer: that of the object.
     :raises SqlError: it is no Parquet, or the engine reads columns or values as others.
     """
     select = f"SELECT * FROM read_parquet({literal(PATH)})"  # noqa: S608
@@ -56,7 +55,7 @@ def create_view(engine: Engine, source: Any) -> None:
     _require_names([column.name for column in columns], [name for name, _ in kinds])
     replaced = [
         f"{_in_utc(engine, name, kind)} AS {identifier(name)}"
-        for (name, kind), is_in_utc in zip(kinds, _are_in_utc(columns, source), strict=True)
+        for (name, kind), is_in_utc in zip(kinds, _are_in_utc(columns, footer), strict=True)
         if is_in_utc
     ]
     if replaced:
@@ -93,9 +92,9 @@ def _require_names(written: Sequence[str], read: Sequence[str]) -> None:
             )
 
 
-def _are_in_utc(columns: Sequence[Column], source: Any) -> list[bool]:
+def _are_in_utc(columns: Sequence[Column], footer: Footer) -> list[bool]:
     """Whether each column has timestamps in UTC that the engine reads as local ones."""
-    types = [is_in_utc for _, is_time, is_in_utc in parquet_object.nanoseconds(source) if is_time]
+    types = [each.is_in_utc for each in footer.types if each.is_timestamp]
     named = [[kind for kind in column.logical_types if _is_timestamp(kind)] for column in columns]
     is_read = not any("isAdjustedToUTC=1" in kind for kinds in named for kind in kinds)
     if not any(types) and is_read:

@@ -152,6 +152,28 @@ def test_a_short_read_is_an_error() -> None:
     assert handle.read() == b"bc"
 
 
+@pytest.mark.parametrize("start", [0, 2, 5, 6])
+def test_the_footer_is_read_in_place_of_that_of_the_object(start: int) -> None:
+    parquet_object: Any = shared("parquet_object")
+    expected = b"abcdef"[:start] + b"ABCDEF"[start:]
+    footer = parquet_object.Footer(start, expected[start:])
+    source = Sized(b"abcdef")
+    handle = parquet_object.Handle(source, threading.Lock(), parquet_object.no_report, footer)
+    for place in range(7):
+        for size in [*range(7 - place), None]:
+            handle.seek(place)
+            assert handle.read(size) == expected[place:][:size]
+
+
+def test_a_footer_of_any_length_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    time = "'2026-01-02 03:04:05.123456789'::TIMESTAMP_NS"
+    data = in_utc(parquet(tmp_path, f"SELECT 'a' AS a, {time} AS b"))
+    for size in (8, 9, 100, 1 << 20):
+        monkeypatch.setattr("parquet_object.TAIL_BYTES", size)
+        assert output(data, "SELECT a FROM input") == b"a\na\n"
+        assert "column 'b': has nanoseconds" in failure(data, "SELECT b FROM input")
+
+
 class Sized(io.BytesIO):
     size = 3
 

@@ -40,9 +40,9 @@ class SqlParquet:
             )
             query = engine.syntax.checked(params["query"])
             pipes = stack.enter_context(opened_pipes("output"))
-            parquet_object.register(engine, in_files[0])
+            footer = parquet_object.register(engine, in_files[0])
             engine.close_in([PATH, pipes.paths["output"]])
-            parquet_view.create_view(engine, in_files[0])
+            parquet_view.create_view(engine, footer)
             engine.scans(query)
             target.set_metadata({"Content-Type": sql_run.TYPES[output]})
             if output == sql_run.PARTIAL:
