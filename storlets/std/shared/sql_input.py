@@ -178,7 +178,9 @@ def _require_header_end(head: bytes, form: Format) -> None:
     with suppress(csv.Error):
         next(csv.reader(lines(), **form.reader), None)
         if last.endswith("\r"):
-            raise SqlError("a CR without LF is at the end of the names of columns: want LF or CR LF")
+            raise SqlError(
+                "a CR without LF is at the end of the names of columns: want LF or CR LF"
+            )
 
 
 def has_plain_lines(head: bytes, form: Format) -> bool:
@@ -442,8 +444,18 @@ class _Inference:
         """The ways to read each column, the best first."""
         if len(columns) > MOST_COLUMNS:
             raise SqlError(f"the object has {len(columns)} columns: want at most {MOST_COLUMNS}")
-        _require_columns(self._form, [name for name, _ in columns])
+        names = [name for name, _ in columns]
+        _require_columns(self._form, names)
+        if self._form.has_header:
+            _require_own_names(self._written_names(), names)
         return [(name, self._ways_of(name, kind, formats)) for name, kind in columns]
+
+    def _written_names(self) -> list[str]:
+        """The names of columns as the object has them."""
+        text = bytes(self._rows).removeprefix(BOM_UTF8).decode(errors="replace")
+        with suppress(csv.Error):
+            return next(csv.reader(io.StringIO(text, newline=""), **self._form.reader), [])
+        return []
 
     def _ways_of(self, name: str, kind: Any, formats: Mapping[str, str]) -> list[Way]:
         is_csv = self._form.is_csv
@@ -457,6 +469,21 @@ class _Inference:
 
     def _call(self, declared: Sequence[tuple[str, str]]) -> str:
         return self._head.call(Inlet(self._sample.path), declared)
+
+
+def _require_own_names(written: Sequence[str], read: Sequence[str]) -> None:
+    """Raise :class:`SqlError` if the engine gives a column the name of another one.
+
+    The second column of a name gets a number, also if names differ in case only.
+    """
+    folded = {name.strip().casefold() for name in written}
+    for before, name in zip(written, read):
+        # One without a name gets that of its place.
+        if before.strip() and before.strip() != name and name.casefold() in folded:
+            raise SqlError(
+                f"two columns have the name {shown(before.strip())}, and the second one would be"
+                f" {shown(name)}, which is another column"
+            )
 
 
 def _require_columns(form: Format, names: Sequence[str]) -> None:

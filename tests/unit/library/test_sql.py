@@ -206,6 +206,26 @@ def test_dates_whose_order_is_not_clear_are_text(values: list[str], expected: st
     assert output(data, query) == f"t\n{expected}\n".encode()
 
 
+@pytest.mark.parametrize("names", ["a,A,A_1", "a,a,a_1", 'a,"a",A_1'])
+def test_a_column_does_not_get_the_name_of_another_one(names: str) -> None:
+    text = failure(f"{names}\n1,2,3\n".encode(), "SELECT * FROM input")
+    assert "two columns have the name" in text
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        ("a,A,b", "a,A_1,b"),
+        ("a,,", "a,column1,column2"),
+        (" a ,b,é", "a,b,é"),
+        ("a, ,x", "a,column1,x"),
+    ],
+)
+def test_names_of_columns(names: str, expected: str) -> None:
+    first = output(f"{names}\n1,2,3\n".encode(), "SELECT * FROM input").split(b"\n")[0]
+    assert first.decode() == expected
+
+
 # --- records and log lines ------------------------------------------------------------------------
 
 ACCESS = '192.0.2.7 - %s [10/Oct/2000:13:55:36 -0730] "%s" %s %s'
