@@ -9,14 +9,14 @@ it reads a footer that says that they are local; :mod:`parquet_view` makes times
 from __future__ import annotations
 
 import io
-import re
 import struct
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import engine_file
+from parquet_types import Nanoseconds, in_local_time, types_with_nanoseconds
 from sql_check import SqlError
 from sql_engine import Engine
 
@@ -31,10 +31,6 @@ END, MAGIC = struct.Struct("<I4s"), b"PAR1"
 TAIL_BYTES = 16 * 1024
 #: The footer of an object with as many columns does not fit into the memory of the engine.
 MOST_FOOTER_BYTES = 64 << 20
-#: The logical types TIMESTAMP and TIME with the unit NANOS, in the compact protocol of Thrift.  The
-#: second byte says whether the value is in UTC.
-NANOSECONDS = re.compile(rb"([\x7c\x8c])([\x11\x12])(\x1c\x3c\0{4})")
-TIMESTAMP, IN_UTC, LOCAL = b"\x8c", b"\x11", b"\x12"
 
 
 def no_report() -> None:
@@ -56,13 +52,6 @@ def register(engine: Engine, source: Any, report: Callable[[], None] = no_report
     # The object does not change, so its footer is read once.
     engine.rows("SET parquet_metadata_cache = true")
     return footer
-
-
-class Nanoseconds(NamedTuple):
-    """A logical type with nanoseconds."""
-
-    is_timestamp: bool
-    is_in_utc: bool
 
 
 @dataclass(frozen=True)
@@ -99,12 +88,13 @@ def footer_of(source: Any) -> Footer:
     )  # fmt: skip
     if len(footer) < length:
         return Footer()
-    types = tuple(
-        Nanoseconds(match[1] == TIMESTAMP, match[2] == IN_UTC)
-        for match in NANOSECONDS.finditer(footer)
-    )
-    local = NANOSECONDS.sub(lambda match: match[1] + LOCAL + match[3], footer)
-    return Footer(start, before + local + end, types)
+    try:
+        types = types_with_nanoseconds(footer)
+    except ValueError:
+        return Footer()
+    if types:
+        data = before + in_local_time(footer, types) + end
+    return Footer(start, data, types)
 
 
 class Handle(io.RawIOBase):

@@ -1,0 +1,1 @@
+../../shared/parquet_types.py
