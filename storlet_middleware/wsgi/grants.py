@@ -113,15 +113,17 @@ def _value_of(header: str, given: str | None, faults: list[str]) -> str:
     if not given:
         faults.append(f"storlet ACL update request is missing a mandatory header: {header}")
         return ""
+    # The texts of the OpenStack Storlets project, by which its clients know the errors.
     try:
         value = text(given).strip()
     except UnicodeDecodeError:
-        wanted = "not UTF-8"
+        wanted = "storlet ACL update request has invalid values: not UTF-8"
         faults.append(fault(header, given, wanted))
         return ""
     if _BAD.search(value):
         wanted = (
-            "a grant cannot have this name of a user or storlet: want no spaces, no"
+            # Misspelt in that project.
+            "storlet ACL update request has mulformed storlet or user name: want no spaces, no"
             " control characters, no ',' and no '/'"
         )
         faults.append(fault(header, value, wanted))

@@ -119,7 +119,7 @@ def test_a_change_names_a_grant_and_its_direction() -> None:
 @pytest.mark.parametrize("value", ["\xff", "a/b", "a b", "a\x00", "a,b", "a\x7f"])
 def test_names_that_cannot_be_stored_are_refused(header: str, value: str) -> None:
     names = {"X_Storlet_Container_Read": "bob", "X_Storlet_Name": "up.py", header: value}
-    with pytest.raises(BadRequest, match=r"not UTF-8|cannot have this name") as caught:
+    with pytest.raises(BadRequest, match=r"not UTF-8|mulformed") as caught:
         grants.parse_change(posted(**names))
     assert str(caught.value).startswith(f"{header.replace('_', '-')}: {value!r}: ")
 
