@@ -57,7 +57,7 @@ def test_a_least_number_with_the_bytes_of_a_type_stays(tmp_path: Path, number: i
     assert output(mixed, query) == b"c\n1\n"
 
 
-def test_an_object_has_types_of_both_meanings(tmp_path: Path) -> None:
+def test_a_number_with_the_bytes_of_a_type_is_beside_a_local_timestamp(tmp_path: Path) -> None:
     data = parquet(tmp_path, f"SELECT {LIKE_TIMESTAMP} AS n, {STAMP} AS t")
     assert output(data, "SELECT n, typeof(t) AS k FROM input") == (
         f"n,k\n{LIKE_TIMESTAMP},TIMESTAMP_NS\n".encode()
