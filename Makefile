@@ -13,7 +13,7 @@ help:
 	@echo "make test         run all tests on a cluster of their own"
 	@echo "make check        run linters, type checks, import rules and unit tests under coverage;"
 	@echo "                  SKIP=coverage: without the tests; ONLY=mypy: only some checkers"
-	@echo "make matrix       run the unit tests with each supported version of Python and of Swift;"
+	@echo "make matrix       run unit and library tests with each supported version of Python, Swift;"
 	@echo "                  PYTHONS=\"/path/python3.13 ..\": interpreters that are not on PATH"
 	@echo "make bench        compare storlets with plain Swift; ROWS=latency,load: only some rows"
 	@echo "                  ROWS=bundle: a bundle with numpy, which pip fetches, 90 s"

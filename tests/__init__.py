@@ -1,1 +1,1 @@
-"""Unit, conformance, functional and probe tests; ``support`` is what they share."""
+"""Unit, library, conformance, functional and probe tests; ``support`` is what they share."""

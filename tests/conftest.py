@@ -38,6 +38,7 @@ ORDER: Final = (
     "tests/java/",
     "tests/probe/test_attacks.py",
     "tests/probe/test_exhaustion.py",
+    "tests/library/",
     "tests/unit/",
 )
 

@@ -25,7 +25,7 @@ The parts of a cluster:
 ``native``       the native parts
 ``image``        the sandbox image: base, Java parts, our daemon
 ``cache``        parts that all clusters of a machine share
-``matrix``       the unit tests with each supported version of Python and Swift
+``matrix``       unit and library tests with each supported version of Python and Swift
 
 A cluster:
 

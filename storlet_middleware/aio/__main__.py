@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     test = commands.add_parser("test", help="run all tests, on a cluster of their own")
     test.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments for pytest")
     matrix_ = commands.add_parser(
-        "matrix", help="the unit tests with each supported version of Python and of Swift"
+        "matrix", help="unit and library tests with each supported version of Python and of Swift"
     )
     matrix_.add_argument("pythons", nargs="*", metavar="PYTHON", help="those that are not on PATH")
     commands.add_parser(

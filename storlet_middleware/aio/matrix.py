@@ -1,4 +1,5 @@
-"""``make matrix``: the unit tests with each supported version of Python and of Swift.
+"""``make matrix``: the tests that need no cluster, with each supported version of Python and of
+Swift.
 
 Each Python runs them with the Swift of ``requirements.txt``, and the oldest Python with each Swift.
 Property tests are left out: they test logic that depends on neither.
@@ -23,7 +24,7 @@ from .progress import AioError, run, say
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 #: The last release of each series of Swift.
 SWIFTS: Final = ("2.35.5", "2.36.4", "2.37.4", "2.38.3")
-TESTS: Final = ("-q", "-n", "2", "-m", "not hypothesis", "tests/unit")
+TESTS: Final = ("-q", "-n", "2", "-m", "not hypothesis", "tests/unit", "tests/library")
 #: An expression of an interpreter: its shared library; empty if it has none.
 _LIBRARY: Final = (
     "next((line.split(None, 5)[5].strip() for line in open('/proc/self/maps')"

@@ -18,13 +18,11 @@ UNIT: Final = Path(__file__).resolve().parents[1] / "unit"
 UNTRACED: Final = ("hypothesis", "untraced")
 
 #: Folders and modules below ``tests/unit`` whose tests are all left out, because coverage does not
-#: measure what they test: system library, samples, client, benchmark, linter.
+#: measure what they test: samples, client, benchmark, linter.
 UNTRACED_PLACES: Final = (
     "bench",
     "client",
-    "library",
     "prose",
-    "test_library_storlets.py",
     "test_samples.py",
 )
 

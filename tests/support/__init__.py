@@ -19,6 +19,7 @@
 :mod:`.once`           a folder that the first worker of pytest makes for all
 :mod:`.outcomes`       plugin of pytest: outcomes of a session as JSON, for the repetition of tests
 :mod:`.own_cluster`    a cluster that ends with its session
+:mod:`.property_tests` profiles of hypothesis: how many examples a property test has
 :mod:`.proxies`        further proxies and memcached servers of a cluster
 :mod:`.second_node`    a node of its own for one object server of a cluster
 :mod:`.storlets`       storlets of the tests: build, upload, run, read what they return

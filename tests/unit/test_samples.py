@@ -20,7 +20,7 @@ import pytest
 from storlet_daemon.author import services
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets"
-#: The system library; ``tests/unit/test_library_storlets.py`` tests it.
+#: The system library; ``tests/library/test_library_storlets.py`` tests it.
 #: Folders of projects, which have manifests of another form.
 PROJECTS = (ROOT / "std", ROOT / "native")
 FOLDERS = sorted(path.parent for path in ROOT.glob("*/manifest.json"))

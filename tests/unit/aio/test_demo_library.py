@@ -11,7 +11,7 @@ import pytest
 
 from storlet_middleware.aio import demo_library
 from storlet_middleware.aio.client import Answer, Client
-from tests.unit.library.support import LibraryStorlet
+from tests.library.support import LibraryStorlet
 
 
 def answer(status: int, body: bytes = b"", **headers: str) -> Answer:

@@ -15,7 +15,7 @@ from tests.bench.http import BadAnswer, Request
 from tests.bench.rows import binary, library, many, s3_select
 from tests.bench.rows.scan import ONE_OF, records, whole_blocks
 from tests.bench.rows.sql import rows_in_csv
-from tests.unit.library.support import LibraryStorlet
+from tests.library.support import LibraryStorlet
 
 
 def test_one_percent_of_the_rows_of_the_text_is_kept(tmp_path: Path) -> None:
