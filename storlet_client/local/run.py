@@ -26,9 +26,9 @@ from storlet_client.local import author, program
 from storlet_client.local.author import (
     account_secrets,
     failure_text,
+    offer,
     output_metadata,
     seekable,
-    services,
 )
 
 OK, FAILED, LOAD = "ok", "storlet.failed", "storlet.load"
@@ -277,14 +277,14 @@ def _importing(project: Project) -> Iterator[None]:
         sys.path[:], sys.dont_write_bytecode = path, bytecode
         for name in set(sys.modules) - before:
             file = getattr(sys.modules[name], "__file__", None) or ""
-            if file.startswith(source + os.sep) or name in services.OFFERED:
+            if file.startswith(source + os.sep) or name in offer.NAMES:
                 del sys.modules[name]
 
 
 def _load(document: Mapping[str, Any]) -> tuple[Any, Outcome | None]:
     """The class of the storlet, or why it cannot be loaded."""
     module_name, _, class_name = document["main"].rpartition(".")
-    services.offer()
+    offer.offer()
     try:
         found = getattr(importlib.import_module(module_name), class_name, None)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything

@@ -4,6 +4,7 @@ Nothing else of this package is meant for authors.  This folder needs the standa
 works from Python 3.9 on: ``storlet test`` of the client runs storlets with it.
 
 ``failure_text``     the summary and the traceback of a failed run
+``offer``            the package ``storlet``, from which authors import services and secrets
 ``output_metadata``  metadata that no output can have
 ``seekable``         inputs in which a storlet can seek
 ``services``         the store, as a running storlet may use it

@@ -33,19 +33,15 @@ exception           reason
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import io
 import json
 import os
 import socket
-import sys
 import time
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from . import account_secrets
 from .calls import CallResult, InputWriter, Readable, fields_of
 
 if TYPE_CHECKING:
@@ -173,27 +169,9 @@ NONE = (
     " request is allowed by a signature only; a run without a cluster has none either"
 )
 
-OFFERED = ("storlet", "storlet.services", "storlet.secrets")
-"""The names of the package and its modules for authors."""
-
 _channel: Channel | None = None
 _streams: weakref.WeakSet[io.RawIOBase] = weakref.WeakSet()
 _writers: weakref.WeakSet[InputWriter] = weakref.WeakSet()
-
-
-def offer() -> None:
-    """Make ``from storlet import services, secrets`` find the modules, unless there is another
-    ``storlet``: the author's own, or one of a dependency.
-    """
-    if "storlet" in sys.modules or importlib.util.find_spec("storlet") is not None:
-        return
-    package, module = ModuleType("storlet"), sys.modules[__name__]
-    package.__path__ = []  # so that it counts as a package
-    package.services = module  # type: ignore[attr-defined]
-    package.secrets = account_secrets  # type: ignore[attr-defined]
-    sys.modules[OFFERED[0]] = package
-    sys.modules[OFFERED[1]] = module
-    sys.modules[OFFERED[2]] = account_secrets
 
 
 def begin(channel: Channel) -> None:

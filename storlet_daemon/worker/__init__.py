@@ -5,7 +5,6 @@
 ``config``         the parameters of a worker: its descriptors, the storlet, its limits
 ``loader``         import the storlet's file and find its class
 ``streams``        the inputs, the output and the log of one run
-``offer``          the package ``storlet``, from which authors import services and secrets
 ``services``       requests to the store and its replies during a run
 ``stdio``          printed text: into the invocation's log during a run, discarded otherwise
 ``process_state``  restore the process after a run, or detect that it cannot be restored

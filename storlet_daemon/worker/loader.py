@@ -11,8 +11,8 @@ from types import ModuleType
 from typing import Any
 
 from storlet_daemon import author
+from storlet_daemon.author.offer import offer
 from storlet_daemon.worker.config import BUNDLE_LIBRARY, BUNDLE_SUFFIX, WorkerConfig
-from storlet_daemon.worker.offer import offer
 
 StorletClass = Callable[[author.StorletLogger], Any]
 """The author's class as the worker uses it: called with a logger, it returns a callable."""

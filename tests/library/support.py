@@ -22,7 +22,7 @@ from storlet_daemon.author import (
     StorletLogger,
     StorletOutputFile,
     account_secrets,
-    services,
+    offer,
 )
 from storlet_daemon.author.seekable import SeekableFile
 
@@ -116,7 +116,7 @@ def imported(path: Path) -> ModuleType:
 
     The modules that it imports have names of their own; two storlets share one of the same name.
     """
-    services.offer()
+    offer.offer()
     spec = importlib.util.spec_from_file_location(f"library_{path.parts[-3]}_{path.stem}", path)
     assert spec is not None
     assert spec.loader is not None
@@ -128,7 +128,7 @@ def imported(path: Path) -> ModuleType:
         # A run imports some modules where it needs them.
         sys.path.remove(str(path.parent))
         sys.path.append(str(path.parent))
-        for name in services.OFFERED:
+        for name in offer.NAMES:
             sys.modules.pop(name, None)
     return module
 

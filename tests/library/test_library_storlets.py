@@ -19,7 +19,7 @@ import pytest
 from storlet_client.builder import project
 from storlet_client.bundle import manifest
 from storlet_client.local import cases, run
-from storlet_client.local.author import services
+from storlet_client.local.author import offer
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets" / "std"
 SHARED = ROOT / "shared"
@@ -56,13 +56,13 @@ def _new_modules() -> Iterator[None]:
     theirs = {
         name: module
         for name, module in sys.modules.items()
-        if name in services.OFFERED
+        if name in offer.NAMES
         or (getattr(module, "__file__", None) or "").startswith(f"{ROOT}{os.sep}")
     }
     for name in theirs:
         del sys.modules[name]
     yield
-    for name in services.OFFERED:
+    for name in offer.NAMES:
         sys.modules.pop(name, None)
     sys.modules.update(theirs)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from storlet_daemon.author import services
+from storlet_daemon.author import offer
 
 ROOT = Path(__file__).resolve().parents[2] / "storlets"
 #: The system library; ``tests/library/test_library_storlets.py`` tests it.
@@ -94,11 +94,11 @@ def module_of(folder: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    services.offer()
+    offer.offer()
     try:
         spec.loader.exec_module(module)
     finally:
-        for name in services.OFFERED:
+        for name in offer.NAMES:
             sys.modules.pop(name, None)
     return module
 

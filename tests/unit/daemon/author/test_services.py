@@ -6,7 +6,6 @@ import io
 import json
 import os
 import socket
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -198,20 +197,6 @@ def test_the_end_of_a_run_closes_its_files() -> None:
     services.end()
     assert len([*Path("/proc/self/fd").iterdir()]) == before
     file.close()
-
-
-def test_authors_import_it_from_storlet_unless_there_is_another_one(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    for name in services.OFFERED:
-        monkeypatch.delitem(sys.modules, name, raising=False)
-    services.offer()
-    from storlet import services as offered  # type: ignore[import-not-found]  # noqa: PLC0415
-
-    assert offered is services
-    monkeypatch.setitem(sys.modules, "storlet", io)
-    services.offer()
-    assert sys.modules["storlet"] is io
 
 
 # --- objects that are created ---------------------------------------------------------------------

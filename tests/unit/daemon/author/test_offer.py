@@ -14,7 +14,7 @@ _BEGIN = f"""
 import sys
 sys.path.insert(0, {str(REPOSITORY)!r})
 from storlet_daemon.supervisor import Supervisor
-from storlet_daemon.worker import offer
+from storlet_daemon.author import offer
 offer.offer()
 sys.path[:] = []  # as if the storlet's folder had a module of any name
 assert not {_LOADED}
@@ -94,6 +94,6 @@ def test_other_names_are_missing() -> None:
 def test_another_package_of_the_name_stays(tmp_path: Path) -> None:
     (tmp_path / "storlet.py").write_text("OWN = 5\n")
     before = f"import sys\nsys.path[:0] = [{str(tmp_path)!r}, {str(REPOSITORY)!r}]\n"
-    before += "from storlet_daemon.worker import offer\n"
+    before += "from storlet_daemon.author import offer\n"
     before += "finders = [*sys.meta_path]\noffer.offer()\nassert sys.meta_path == finders\n"
     assert run("import storlet\nprint(storlet.OWN)", before) == "5"

@@ -2,7 +2,7 @@
 
 ``services`` is loaded on first use, because workers of most storlets never need its 0.4 MB. Modules
 of the standard library that it imports are in memory before: afterwards the storlet's folder comes
-first on the import path.
+first on the import path.  A run of the client, without a sandbox, offers the same package.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 
-from storlet_daemon.author import account_secrets
+from . import account_secrets
 
-_PACKAGE = "storlet"
-_SERVICES = "storlet.services"
-_SECRETS = "storlet.secrets"
+NAMES = _PACKAGE, _SERVICES, _SECRETS = "storlet", "storlet.services", "storlet.secrets"
+"""The names of the package and its modules."""
 
 
 class _Package(ModuleType):
@@ -49,7 +48,7 @@ class _ServicesFinder:
     @staticmethod
     def create_module(spec: ModuleSpec) -> ModuleType:
         """The module itself: a thread that imports it at the same time must get no other one."""
-        from storlet_daemon.author import services  # noqa: PLC0415  see the module
+        from . import services  # noqa: PLC0415  see the module
 
         spec.loader_state = services.__spec__
         return services
@@ -68,4 +67,5 @@ def offer() -> None:
         return
     sys.modules[_PACKAGE] = _Package()
     sys.modules[_SECRETS] = account_secrets
-    sys.meta_path.append(_ServicesFinder)
+    if _ServicesFinder not in sys.meta_path:
+        sys.meta_path.append(_ServicesFinder)
