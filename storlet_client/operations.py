@@ -803,6 +803,8 @@ class BundleVersion:
 
     :param number: the server's, for ``NAME@NUMBER``.
     :param version: the author's.
+    :param previous: whether it was current before the current one; ``None`` if the cluster, of an
+        older release, does not say it.
     """
 
     number: int
@@ -811,6 +813,7 @@ class BundleVersion:
     bytes: int
     time: str
     current: bool
+    previous: bool | None = None
 
 
 def deploy_bundle(
@@ -883,28 +886,35 @@ def _described(session: Session, name: str) -> Flow[Mapping[str, Any]]:
 
 def _version(row: Mapping[str, Any]) -> BundleVersion:
     """A later release may add values."""
-    return BundleVersion(**{each.name: row[each.name] for each in fields(BundleVersion)})
+    return BundleVersion(
+        **{each.name: row[each.name] for each in fields(BundleVersion) if each.name in row}
+    )
 
 
 def version_before(name: str, kept: Sequence[BundleVersion]) -> BundleVersion:
-    """The version that precedes the current one, by number.
+    """The version that was current before the last deployment or rollback.
 
     :param kept: as :func:`versions`.
-    :raises NotThere: none does.
+    :raises NotThere: there is none.
     """
     current = next((each.number for each in kept if each.current), 0)
-    earlier = [each for each in kept if each.number < current]
-    if earlier:
-        return max(earlier, key=lambda each: each.number)
+    found = [each for each in kept if each.previous]
+    if all(each.previous is None for each in kept):  # an older release: the next lower number
+        earlier = [each for each in kept if each.number < current]
+        found = sorted(earlier, key=lambda each: each.number)[-1:]
+    if found:
+        return found[0]
     numbers = ", ".join(str(each.number) for each in sorted(kept, key=lambda each: each.number))
-    raise NotThere(f"bundle {name} has no version before {current}; there are {numbers}")
+    raise NotThere(
+        f"no kept version of bundle {name} was current before {current}; there are {numbers}"
+    )
 
 
 def roll_back(session: Session, name: str, number: int | None = None) -> Flow[int]:
     """Make an earlier version of a bundle the current one; its number.
 
     :param number: ``None``: that of :func:`version_before`.
-    :raises NotThere: the account has no such bundle, or it has no earlier version.
+    :raises NotThere: the account has no such bundle, or no version was current before.
     """
     if number is None:
         number = version_before(name, (yield from versions(session, name))).number

@@ -148,7 +148,11 @@ class Storlets(_Account[Transport]):
         return self._http.drive(operations.versions(self._session, name))
 
     def roll_back(self, name: str, number: int | None = None) -> int:
-        """Make a version of a bundle current, by default the one before; its number."""
+        """Make a version of a bundle current; its number.
+
+        :param number: by default, of the one that was current before the last deployment or
+            rollback; a second rollback goes to the one before that.
+        """
         return self._http.drive(operations.roll_back(self._session, name, number))
 
     def delete(self, name: str) -> None:
@@ -418,7 +422,11 @@ class AsyncStorlets(_Account[AsyncTransport]):
         return await self._http.drive(operations.versions(self._session, name))
 
     async def roll_back(self, name: str, number: int | None = None) -> int:
-        """Make a version of a bundle current, by default the one before; its number."""
+        """Make a version of a bundle current; its number.
+
+        :param number: by default, of the one that was current before the last deployment or
+            rollback; a second rollback goes to the one before that.
+        """
         return await self._http.drive(operations.roll_back(self._session, name, number))
 
     async def delete(self, name: str) -> None:

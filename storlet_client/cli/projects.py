@@ -103,8 +103,9 @@ def declare(group: Group) -> None:
     def rollback(storlets: Storlets, name: str, number: int | None) -> None:
         """Make a version of a bundle the current one, at once and for all requests.
 
-        Without NUMBER it is the version before the current one, by number. All versions stay:
-        'storlet versions NAME' lists them.
+        Without NUMBER it is the version that was current before the last deployment or rollback;
+        a second rollback goes to the one before that. All versions stay: 'storlet versions NAME'
+        lists them.
         """
         if number is not None:
             storlets.roll_back(name, number)

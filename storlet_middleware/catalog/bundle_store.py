@@ -57,11 +57,33 @@ class Row:
 
 @dataclass(frozen=True)
 class Versions:
-    """The pointer of a bundle.  ``last`` is the highest number that was ever given."""
+    """The pointer of a bundle.
+
+    :param last: the highest number that was ever given.
+    :param history: the kept versions that were current before the current one, the latest last; a
+        rollback to one of them removes it and the later ones.
+    """
 
     current: int = 0
     last: int = 0
     rows: tuple[Row, ...] = ()
+    history: tuple[int, ...] = ()
+
+    @property
+    def previous(self) -> int | None:
+        """The version that was current before the current one, if it is kept."""
+        return self.history[-1] if self.history else None
+
+    def moved_to(self, number: int, rows: tuple[Row, ...]) -> Versions:
+        """The pointer after version ``number`` of the kept ``rows`` became current."""
+        history = self.history
+        if number in history:
+            history = history[: history.index(number)]
+        elif number != self.current:
+            history = (*history, self.current)
+        kept = {row.number for row in rows}
+        history = tuple(each for each in history if each in kept)
+        return Versions(number, max(self.last, number), rows, history)
 
     def row(self, number: int) -> Row | None:
         """The row of a kept version; 0: of the current one."""
@@ -75,7 +97,11 @@ class Versions:
     @classmethod
     def read(cls, text: str) -> Versions:
         fields = json.loads(text)
-        return cls(fields["current"], fields["last"], tuple(Row(**row) for row in fields["rows"]))
+        current, rows = fields["current"], tuple(Row(**row) for row in fields["rows"])
+        history = fields.get("history")
+        if history is None:  # an older release wrote it
+            history = sorted(row.number for row in rows if row.number < current)
+        return cls(current, fields["last"], rows, tuple(history))
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Mapping
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, BinaryIO, Final
 
@@ -96,6 +95,7 @@ class BundleUploads:
                 "bytes": row.size,
                 "time": row.time,
                 "current": row.number == versions.current,
+                "previous": row.number == versions.previous,
             }
             for row in sorted(versions.rows, key=lambda row: -row.number)
         ]
@@ -225,11 +225,9 @@ class _Change:
             self.objects.put(row.object_of(self.name), packed, facts)
             kept = self._uploads.store.kept
             rows = (*(each for each in before.rows if each != row), row)[-kept:]
-            last = max(before.last, row.number)
-            answer = self._point(
-                Versions(row.number, last, rows), packed, facts, checked.metadata, cache
-            )
-            self.objects.prune(last, rows)
+            after = before.moved_to(row.number, rows)
+            answer = self._point(after, packed, facts, checked.metadata, cache)
+            self.objects.prune(after.last, rows)
             return answer
 
     def _point(
@@ -295,7 +293,8 @@ class _Change:
             self._require_loads(packed, stored, row.sha256, found)
             # Versions of a longer list than is kept now stay until the next upload.
             facts, metadata = facts_headers(stored, row), stored["metadata"]
-            return self._point(replace(before, current=row.number), packed, facts, metadata, cache)
+            after = before.moved_to(row.number, before.rows)
+            return self._point(after, packed, facts, metadata, cache)
 
     def _delete(self, cache: Any) -> Any:
         """Delete the bundle with all its versions."""

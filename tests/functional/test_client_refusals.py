@@ -49,7 +49,7 @@ BAD = [
     ("versions none", 4, "there is no bundle none"),
     ("versions tool.py", 4, "tool.py is a plain file: only bundles"),
     ("rollback fruit 9", 4, "bundle fruit has no version 9; there are 1"),
-    ("rollback fruit", 4, "bundle fruit has no version before 1; there are 1"),
+    ("rollback fruit", 4, "no kept version of bundle fruit was current before 1"),
     ("rollback fruits", 4, "there is no bundle fruits: did you mean fruit?"),
     ("rollback fruits 1", 4, "there is no bundle fruits: did you mean fruit?"),
     ("rollback fruit zero", 2, "'zero' is not a valid integer"),

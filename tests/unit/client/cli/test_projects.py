@@ -199,7 +199,8 @@ def test_versions_are_listed_and_changed(server: Server, command: Command) -> No
     path = "/storlet/thumb.storlet"
     server.on("GET", path, Reply(body=json.dumps(VERSIONS).encode()))
     server.on("POST", path, Reply(202))
-    assert json.loads(command("versions", "thumb", "-f", "json").out) == VERSIONS["versions"]
+    rows = [{**row, "previous": None} for row in VERSIONS["versions"]]
+    assert json.loads(command("versions", "thumb", "-f", "json").out) == rows
     assert command("rollback", "thumb", "1").out == "thumb: version 1 is current\n"
     assert server.received[-1].path.endswith("?storlet-version=1")
     assert command("rollback", "thumb", "0").code == 2
@@ -210,11 +211,11 @@ def test_versions_are_listed_and_changed(server: Server, command: Command) -> No
     [
         ((1, 2, 3), 3, 2),
         ((5, 1, 3), 3, 1),  # version 2 was removed, and 5 was rolled back
-        ((2, 3), 2, "bundle thumb has no version before 2; there are 2, 3"),
-        ((1,), 1, "bundle thumb has no version before 1; there are 1"),
+        ((2, 3), 2, "no kept version of bundle thumb was current before 2; there are 2, 3"),
+        ((1,), 1, "no kept version of bundle thumb was current before 1; there are 1"),
     ],
 )
-def test_a_rollback_without_a_number_goes_to_the_version_before(
+def test_a_rollback_on_an_older_cluster_goes_to_the_lower_number(
     server: Server, command: Command, numbers: tuple[int, ...], current: int, expected: int | str
 ) -> None:
     row = VERSIONS["versions"][0]
@@ -233,6 +234,25 @@ def test_a_rollback_without_a_number_goes_to_the_version_before(
             assert result.out == said
             assert server.received[-1].path.endswith(f"?storlet-version={expected}")
             assert storlets.roll_back("thumb") == expected
+
+
+def test_a_rollback_goes_to_the_version_that_was_current_before(
+    server: Server, command: Command
+) -> None:
+    row = VERSIONS["versions"][0]
+    rows = [
+        {**row, "number": number, "current": number == 4, "previous": number == 2}
+        for number in (4, 3, 2, 1)
+    ]
+    path = "/storlet/thumb.storlet"
+    server.on("GET", path, Reply(body=json.dumps({"versions": rows}).encode()))
+    server.on("POST", path, Reply(202))
+    assert command("rollback", "thumb").out.startswith("thumb: version 2 (1.1) is current")
+    assert server.received[-1].path.endswith("?storlet-version=2")
+    assert json.loads(command("versions", "thumb", "-f", "json").out) == rows
+    rows[2]["previous"] = False
+    server.on("GET", path, Reply(body=json.dumps({"versions": rows}).encode()))
+    assert "was current before 4; there are 1, 2, 3, 4" in command("rollback", "thumb").err
 
 
 @pytest.mark.parametrize(

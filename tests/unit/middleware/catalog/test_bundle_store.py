@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -41,8 +43,39 @@ def test_facts_and_versions_are_read_as_they_were_written() -> None:
     assert len(headers) > 1
     assert all(len(value) < 8000 for value in headers.values())
     assert facts_of(headers) == {**facts, "sha256": ROW.sha256}
-    versions = Versions(3, 7, (ROW,))
+    versions = Versions(3, 7, (ROW,), (2, 1))
     assert Versions.read(versions.text) == versions
+
+
+def test_a_rollback_goes_back_in_the_order_in_which_versions_were_current() -> None:
+    rows = tuple(replace(ROW, number=number) for number in range(1, 6))
+
+    def previous(*moves: int) -> int | None:
+        """The version before, after each of ``moves`` became current."""
+        versions = Versions()
+        for number in moves:
+            versions = versions.moved_to(number, rows)
+        assert versions.current == moves[-1]
+        assert versions.last == max(moves)
+        return versions.previous
+
+    assert previous(1) is None
+    assert previous(1, 2, 3) == 2
+    assert previous(1, 2, 3, 3) == 2  # the same bytes again
+    assert previous(1, 2, 3, 2) == 1  # a second rollback goes further
+    assert previous(1, 2, 3, 2, 4) == 2  # version 3 was bad
+    assert previous(1, 2, 3, 2, 4, 2) == 1
+    assert previous(1, 2, 3, 1) is None
+    assert previous(1, 2, 3, 1, 3) == 1  # forward
+    kept = rows[:1], (rows[2],)
+    assert Versions(1, 1, kept[0]).moved_to(3, kept[1]).previous is None
+
+
+def test_the_list_of_an_older_release_has_the_order_of_the_numbers() -> None:
+    rows = tuple(replace(ROW, number=number) for number in (5, 1, 3))
+    written = json.loads(Versions(3, 5, rows).text)
+    del written["history"]
+    assert Versions.read(json.dumps(written)).history == (1,)
 
 
 def test_facts_that_do_not_fit_into_headers_are_refused() -> None:
