@@ -291,7 +291,9 @@ def info(session: Session) -> Flow[Info]:
 
 
 def known_info(session: Session) -> Flow[Info]:
-    """The cluster's description, which is requested once for all operations of a session."""
+    """The cluster's description, which is requested once in ten minutes for all operations of a
+    session.
+    """
     known: Info | None = session.cluster
     return known or (yield from info(session))
 
@@ -845,9 +847,12 @@ def deploy_bundle(
 
 def _accepted(session: Session, packed: bytes) -> Flow[bytes]:
     """A bundle as the cluster accepts it: without the source, if its release is older."""
-    cluster = yield from known_info(session)
-    takes_source = cluster.raw.get("bundles", {}).get("source")
-    return packed if takes_source else _without_source(packed)
+    cluster = yield from info_that(session, _takes_source)
+    return packed if _takes_source(cluster) else _without_source(packed)
+
+
+def _takes_source(cluster: Info) -> bool:
+    return bool(cluster.raw.get("bundles", {}).get("source"))
 
 
 def _without_source(packed: bytes) -> bytes:
@@ -988,10 +993,13 @@ def follow_logs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:
 
     A cluster of an older release sends records only.
     """
-    cluster = yield from known_info(session)
-    has_lines = bool(cluster.raw.get("records", {}).get("follows_lines"))
-    lines = {"lines": ""} if has_lines and "outcome" not in selection else {}
+    cluster = yield from info_that(session, _follows_lines)
+    lines = {"lines": ""} if _follows_lines(cluster) and "outcome" not in selection else {}
     return (yield from follow_runs(session, {**selection, **lines}))
+
+
+def _follows_lines(cluster: Info) -> bool:
+    return bool(cluster.raw.get("records", {}).get("follows_lines"))
 
 
 def follow_runs(session: Session, selection: Mapping[str, str]) -> Flow[Answer]:

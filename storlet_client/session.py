@@ -8,6 +8,7 @@ is renewed once.
 from __future__ import annotations
 
 import re
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -21,6 +22,8 @@ _FIRST_SECONDS = 0.5
 _MOST_SECONDS = 30.0
 #: The begin of an absolute URL with a host and a path.
 _URL = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?/[^/]")
+#: A description of the cluster is kept this long: a process may run longer than a release.
+_CLUSTER_SECONDS = 600.0
 _RETRIED = frozenset((429, 500, 502, 503, 504))
 
 
@@ -30,8 +33,18 @@ class Session:
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self._account: Account | None = None
-        #: The description of the cluster, once an operation has read it; any thread may set it.
-        self.cluster: Any = None
+        #: The description of the cluster, and when it was read; any thread may set it.
+        self._described: tuple[Any, float] = (None, 0.0)
+
+    @property
+    def cluster(self) -> Any:
+        """The description of the cluster, if an operation has read it some minutes ago at most."""
+        cluster, read = self._described
+        return cluster if time.monotonic() < read + _CLUSTER_SECONDS else None
+
+    @cluster.setter
+    def cluster(self, cluster: Any) -> None:
+        self._described = (cluster, time.monotonic())
 
     def account(self) -> Flow[Account]:
         """Log in if necessary.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +22,7 @@ from storlet_client import (
     Storlets,
     StorletsError,
 )
+from storlet_client import session as sessions
 from storlet_client.bundle import archive
 from storlet_client.exchange import Call
 from storlet_client.operations import Invocation, Manifest, language_of, object_path
@@ -447,6 +450,19 @@ def test_a_cluster_that_was_upgraded_is_asked_again(server: Server, storlets: St
     assert requests_of_info(server) == 3
 
 
+def test_the_description_of_the_cluster_is_requested_again_after_some_minutes(
+    server: Server, storlets: Storlets, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A feature that an upgrade brought may have no error in the old release."""
+    now = time.monotonic()
+    monkeypatch.setattr(sessions, "time", SimpleNamespace(monotonic=lambda: now))
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    for seconds, expected in ((0, 1), (599, 1), (2, 2), (599, 2)):
+        now += seconds
+        storlets.show("a.py")
+        assert requests_of_info(server) == expected
+
+
 def test_a_cluster_of_release_0_2_gets_a_bundle_without_source(
     server: Server, storlets: Storlets
 ) -> None:
@@ -464,6 +480,10 @@ def test_a_cluster_of_release_0_2_gets_a_bundle_without_source(
     storlets.info()
     storlets.deploy_bundle("a", with_source.getvalue())
     assert server.received[-1].body == without.getvalue()
+    # It was upgraded, and the library still has the description of the older release.
+    server.replies["GET", "/info"] = Reply(body=json.dumps(INFO).encode())
+    storlets.deploy_bundle("a", with_source.getvalue())
+    assert server.received[-1].body == with_source.getvalue()
     # In the middle of an upgrade, /info and the upload may reach different proxies.
     server.replies["GET", "/info"] = Reply(body=json.dumps(INFO).encode())
     storlets.info()
