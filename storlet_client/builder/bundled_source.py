@@ -8,9 +8,10 @@ code nor files of test cases:
 * Java: the same, ``pom.xml``, and all below ``src/``
 * native: all files that the author keeps, without the ``files`` of ``storlet.toml``
 
-Hidden files are no source, except below ``src/``.  Neither are outputs of a native build: what
-``.gitignore`` names, the folders ``dist``, ``target`` and ``build``, folders that are tagged as
-caches (``CACHEDIR.TAG``, as cargo does), and compiled files, by suffix or first bytes.
+Hidden files are no source, except below ``src/`` of Python and Java, and the few that native builds
+need (:func:`~storlet_client.builder.sources.is_hidden`).  Neither are outputs of a native build:
+what ``.gitignore`` names, the folders ``dist``, ``target`` and ``build``, folders that are tagged
+as caches (``CACHEDIR.TAG``, as cargo does), and compiled files, by suffix or first bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from typing import Any
 
 from storlet_client.builder import ignored
 from storlet_client.builder.project import MANIFEST, SOURCE, Project, ProjectError
-from storlet_client.builder.sources import CACHE, COMPILED, COPY, OUTPUTS
+from storlet_client.builder.sources import CACHE, COMPILED, COPY, OUTPUTS, is_hidden
 from storlet_client.bundle import archive, manifest
 
 #: The file that tags a folder as a cache.
@@ -141,7 +142,7 @@ def _places(document: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, 
 def _is_hidden(path: str) -> bool:
     """Whether no bundle of ours has this file: Git, among others, executes what such files say."""
     parts = PurePosixPath(path.lower()).parts
-    return ".git" in parts or (parts[0] != SOURCE and any(part[0] == "." for part in parts))
+    return ".git" in parts or (parts[0] != SOURCE and is_hidden(path.lower()))
 
 
 # --- Python and Java ------------------------------------------------------------------------------
@@ -150,7 +151,7 @@ def _is_hidden(path: str) -> bool:
 def _of_modules(made: Project) -> Files:
     top = made.folder
     beside = [path for path in top.iterdir() if _BESIDE.fullmatch(path.name)]
-    files = {path.name: _content(path) for path in beside if _is_own(path, top)}
+    files = {path.name: _content(path) for path in beside if _target(path.name, top)}
     for path, each in made.source().items():
         if made.document["language"] == "java" or path.startswith(_LIBRARY):
             files[f"{SOURCE}/{path}"] = each
@@ -169,14 +170,8 @@ def _native(made: Project) -> Files:
         left_out.update(os.path.normpath(path) for path in named)
     where, rules = ignored.rules_above(top)
     kept = {*_kept(top, "", where, rules)}
-    places = {path: top / path for path in kept - left_out}
-    own = {
-        path: place
-        for path, place in places.items()
-        if _is_own(place, top)
-        and _target(place, top) in kept
-        and not _is_compiled(path, _head(place))
-    }
+    places = {path: top / path for path in kept - left_out if _target(path, top) in kept}
+    own = {path: place for path, place in places.items() if not _is_compiled(path, _head(place))}
     sizes = {path: place.stat().st_size for path, place in own.items()}
     most = archive.Bounds().unpacked_bytes
     if sum(sizes.values()) > most:  # it may not fit into memory
@@ -209,7 +204,7 @@ def _kept(top: Path, inner: str, where: str, rules: tuple[ignored.Rule, ...]) ->
     for name, is_folder in found:
         path = inner + name
         is_output = is_folder and (name == CACHE or (not inner and name in OUTPUTS))
-        if name.startswith(".") or name.endswith(COPY) or is_output:
+        if is_hidden(path, is_folder=is_folder) or name.endswith(COPY) or is_output:
             continue
         if ignored.is_ignored(where + path, rules, is_folder=is_folder):
             continue
@@ -228,14 +223,20 @@ def _head(path: Path) -> bytes:
         return file.read(max(map(len, _BINARIES)))
 
 
-def _is_own(path: Path, top: Path) -> bool:
-    """Whether it is a file, and a link leads to no place outside of the project ``top``."""
-    return path.is_file() and path.resolve().is_relative_to(top.resolve())
+def _target(path: str, top: Path) -> str | None:
+    """The path in the project of a file, or of the one that a link leads to.
 
+    ``None`` if that is not in the project, or is no file.
 
-def _target(path: Path, top: Path) -> str:
-    """The path in the project of a file, or of the one that a link in it leads to."""
-    return path.resolve().relative_to(top.resolve()).as_posix()
+    :param path: in the project ``top``, below folders that are no links.
+    """
+    place = top / path
+    if not place.is_file():
+        return None
+    if not place.is_symlink():
+        return path
+    found, project = place.resolve(), top.resolve()
+    return found.relative_to(project).as_posix() if found.is_relative_to(project) else None
 
 
 def _content(path: Path) -> tuple[bytes, int]:

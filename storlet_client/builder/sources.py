@@ -5,7 +5,7 @@ test cases.
 
 A native project has a build of its own, with sources anywhere.  All its files are sources except:
 
-* hidden ones, object files, locks and bundles
+* hidden ones that no build needs, object files, locks and bundles
 * those in ``dist/``, ``target/`` and ``build/``
 * the ``files`` of ``storlet.toml``
 * files outside of ``src/`` that appear while the project is built
@@ -32,6 +32,24 @@ _LOCKS = frozenset({wheels.LOCK, jars.LOCK})
 COMPILED = frozenset({".a", ".d", ".o", ".obj", ".so", archive.SUFFIX})
 #: The last character of the names of copies that editors make.
 COPY = "~"
+#: Hidden files that builds need, in any folder.  Others may have secrets (.env, .npmrc).
+_NEEDED = frozenset(
+    {".bazelrc", ".bazelversion", ".cargo/config", ".cargo/config.toml", ".gitignore",
+     ".tool-versions"}
+)  # fmt: skip
+_NEEDED_FOLDERS = frozenset({".cargo"})
+
+
+def is_hidden(path: str, *, is_folder: bool = False) -> bool:
+    """Whether a file or folder is hidden, or below a hidden folder, and no build needs it.
+
+    :param path: in the project, with slashes.
+    """
+    parts = path.split("/")
+    for number, part in enumerate(parts):
+        if part.startswith("."):
+            return "/".join(parts[number:]) not in (_NEEDED_FOLDERS if is_folder else _NEEDED)
+    return False
 
 
 class Sources:
@@ -77,8 +95,13 @@ def _walk(top: Path, outputs: frozenset[str] = frozenset()) -> Iterator[Path]:
     """The files below ``top`` that are not hidden, without those in ``outputs`` of ``top``."""
     for place, folders, names in os.walk(top):
         folder = Path(place)
+        inner = folder.relative_to(top).as_posix() + "/" if folder != top else ""
         left_out = {CACHE, *(outputs if folder == top else ())}
-        folders[:] = [name for name in folders if not name.startswith(".") and name not in left_out]
+        folders[:] = [
+            name
+            for name in folders
+            if name not in left_out and not is_hidden(inner + name, is_folder=True)
+        ]
         for name in names:
-            if not name.startswith(".") and not name.endswith(COPY):
+            if not is_hidden(inner + name) and not name.endswith(COPY):
                 yield folder / name

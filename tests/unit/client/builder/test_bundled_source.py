@@ -40,6 +40,7 @@ printf '#!/bin/sh\\ncat\\n' > out/fruit.sh
 chmod 755 out/fruit.sh
 date +%N > build/time
 printf '\\177ELF' > lib/tool
+echo made > lib/made.log
 cp lib/tool target/tool
 """
 
@@ -62,6 +63,8 @@ def native(tmp_path: Path) -> Path:
     write(folder, "crates/a/out/CACHEDIR.TAG", "crates/a/out/deps.json")
     write(folder, "run.sh", text="exec ./fruit.sh")
     write(folder, "Makefile", "Makefile~", "__pycache__/x", "target/x")
+    write(folder, ".cargo/config.toml", "crates/a/.cargo/config.toml", ".tool-versions")
+    write(folder, ".cargo/credentials.toml", ".cargo/.env", ".other/.cargo/config.toml")
     (folder / "make.sh").chmod(0o755)
     (folder / "lib/link.c").symlink_to("a.c")
     (folder / "outside").symlink_to("/etc/hostname")
@@ -81,7 +84,10 @@ def names_in(bundle: Path, folder: str = archive.SOURCE) -> set[str]:
 
 def test_a_native_project_has_what_its_author_keeps(native: Path) -> None:
     first = build(native)
-    expected = {"storlet.toml", "make.sh", "Makefile", "lib/a.c", "lib/link.c", "src/build/x.rs"}
+    expected = {
+        "storlet.toml", "make.sh", "Makefile", "lib/a.c", "lib/link.c", "src/build/x.rs",
+        ".gitignore", ".tool-versions", ".cargo/config.toml", "crates/a/.cargo/config.toml",
+    }  # fmt: skip
     assert names_in(first) == expected
     assert bundled_source.collected(first) == sorted(expected)
     assert names_in(first, archive.TESTS) == {"small.txt", "small.out"}
@@ -178,6 +184,7 @@ def test_files_that_git_would_obey_are_not_made(tmp_path: Path) -> None:
     paths = (
         "source/storlet.toml", "source/.git/HEAD", "source/src/.GIT/config", "source/.envrc",
         "source/src/.keep", "tests/.git/hooks/pre-commit",
+        "source/.cargo/config.toml", "source/.cargo/.git/config", "source/.cargo/credentials.toml",
     )  # fmt: skip
     bundle = tmp_path / "a.storlet"
     with bundle.open("wb") as out:
@@ -190,7 +197,7 @@ def test_files_that_git_would_obey_are_not_made(tmp_path: Path) -> None:
     made = {
         path.relative_to(tmp_path / "copy").as_posix() for path in (tmp_path / "copy").rglob("*")
     }
-    assert made == {"storlet.toml", "src", "src/.keep"}
+    assert made == {"storlet.toml", "src", "src/.keep", ".cargo", ".cargo/config.toml"}
 
 
 def written_bundle(

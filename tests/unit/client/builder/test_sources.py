@@ -36,9 +36,10 @@ def test_sources_of_a_native_project_are_no_outputs_of_its_build(tmp_path: Path)
     text = (folder / "storlet.toml").read_text().replace("target/release/fruit", "fruit")
     (folder / "storlet.toml").write_text(text)
     write(folder, "fruit", "lib/a.c", "lib/a.o", "target/x", "build/x", ".git/x", "a.storlet")
+    write(folder, ".cargo/config.toml", ".cargo/credentials.toml", ".env")
     expected = {
         "storlet.toml", "Cargo.toml", "README.md", "sample.txt", "expected.txt", "src/main.rs",
-        "lib/a.c",
+        "lib/a.c", ".gitignore", ".cargo/config.toml",
     }  # fmt: skip
     sources = Sources(folder)
     assert found(sources, folder) == expected
