@@ -86,8 +86,14 @@ class Refused(StorletsError):
         self.rule = headers.get(RULE, "")
         self.transaction = headers.get(_TRANSACTION, "")
         self.retry_after = _seconds(headers.get("retry-after"))
-        code = f"{status} {self.code}".strip()
-        super().__init__(f"{request}: {code}: {self.message}")
+        super().__init__()
+        self.restate(self.message)
+
+    def restate(self, message: str) -> None:
+        """Replace the reason."""
+        self.message = message
+        code = f"{self.status} {self.code}".strip()
+        self.args = (f"{self.request}: {code}: {message}",)
 
 
 #: The begin of an error of the operating system.

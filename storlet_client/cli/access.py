@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict
 from typing import BinaryIO
 
@@ -11,10 +12,20 @@ from storlet_client.cli import completion, operators
 from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group, examples_of
 from storlet_client.cli.output import explained, format_option, legible, show_rows
+from storlet_client.errors import Refused
 from storlet_client.storlets import Storlets
 
 #: Of requests that rules can decide.
 _METHODS = ("GET", "HEAD", "PUT", "POST", "COPY", "DELETE")
+
+
+#: The place of a finding, in the object that the server checks.
+_PLACE = re.compile(r"^[\w.-]+(?=:\d+:\d+: )", re.MULTILINE)
+
+
+def _with_name(report: str, file: str) -> str:
+    """A report of the server about the user's file, with the name of that file."""
+    return _PLACE.sub(lambda _: file, report)
 
 
 def declare(group: Group) -> None:
@@ -81,9 +92,13 @@ def _rules(group: Group) -> None:
     @click.option("--accept-warnings", is_flag=True, help="Accept the warnings of the check.")
     def put(storlets: Storlets, file: BinaryIO, accept_warnings: bool) -> None:
         """Check rules and put them in force; errors leave the old ones in force."""
-        report = storlets.put_rules(file.read(), accept_warnings=accept_warnings)
+        try:
+            report = storlets.put_rules(file.read(), accept_warnings=accept_warnings)
+        except Refused as error:
+            error.restate(_with_name(error.message, file.name))
+            raise
         if report.strip():
-            click.echo(legible(report.strip()), err=True)
+            click.echo(legible(_with_name(report.strip(), file.name)), err=True)
         click.echo("rules in force")
 
     @rules.example("delete", examples="storlet rules delete")

@@ -40,7 +40,12 @@ def declare(group: Group) -> None:
         is_flag=True,
         help="With the object and the storlet as they are now, if they have changed.",
     )
-    @click.option("--local", is_flag=True, help="In a sandbox of this machine, as 'storlet run'.")
+    @click.option(
+        "--local",
+        is_flag=True,
+        help="In a sandbox of this machine, as 'storlet run'. Bundles only: of a plain file, no"
+        " earlier version is kept.",
+    )
     @click.option("-o", "--output", type=OUTPUT, help="File for the output.")
     @format_option
     @click.pass_context

@@ -38,16 +38,13 @@ def here(
     ran = record["storlets"][0]
     faults = []
     if not ran.get("sha256"):
-        faults.append(f"{record['id']}: {ran['name']} is no bundle, and only bundles run here")
+        faults.append(f"{ran['name']} is a plain file, and only bundles run here")
     elif ran["name"].startswith(LIBRARY):
-        faults.append(
-            f"{record['id']}: {ran['name']} is of the library, which only the cluster has:"
-            f" {_BY_CLUSTER}"
-        )
+        faults.append(f"{ran['name']} is of the library, which only the cluster has")
     if invocation.byte_range:
-        faults.append(f"{record['id']}: it read a part of its object, which only a cluster does")
+        faults.append("it read a part of its object, which only a cluster does")
     if faults:
-        raise NotRepeatable("; ".join(faults))
+        raise NotRepeatable(f"{record['id']}: {'; '.join(faults)}: {_BY_CLUSTER}")
     # First: a machine without sandboxes fetches nothing.
     with LocalNode(output.fileno(), _BY_CLUSTER) as node, TemporaryDirectory() as folder:
         bundle = Path(folder, "bundle")

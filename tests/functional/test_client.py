@@ -516,13 +516,13 @@ def test_grants_and_rules(shell: Shell, tmp_path: Path) -> None:
     assert grant == {"user": "test2:tester2", "storlet": "csv_filter.py"}
     shell.run("revoke", "samples", "test2:tester2", "csv_filter.py")
     assert json.loads(shell.run("grants", "samples", "-f", "json")) == []
-    file = tmp_path / "rules.yaml"
+    file = tmp_path / "mine.yaml"
     file.write_text("version: 1\nrules:\n- {name: shut, when: {object: a}, deny: closed}\n")
     assert shell.run("rules", "put", str(file)).endswith("rules in force\n")
     assert shell.run("rules", "show") == file.read_text()
     assert "deny: closed" in shell.run("rules", "decide", "GET", "samples/a")
     file.write_text("version: 1\nrules:\n- {name: shut, dny: closed}\n")
-    assert "rules.yaml:3:" in shell.run("rules", "put", str(file), code=4)
+    assert f"\n{file}:3:" in shell.run("rules", "put", str(file), code=4)
     assert "no rules" in shell.run("rules", "delete")
 
 

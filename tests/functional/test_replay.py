@@ -193,7 +193,8 @@ def test_a_plain_storlet_that_was_replaced_is_not_run(account: Account) -> None:
         assert stream.read() == b"one apple1"
     run = stream.invocation
     assert account.replay(run).code == 0
-    assert "only bundles run here" in account.replay(run, "--local").err
+    refused = account.replay(run, "--local").err
+    assert "a plain file, and only bundles run here: replay it on the cluster" in refused
     account.storlets.deploy("plain.py", b"VERSION = b'two '" + SOURCE, manifest, check=False)
     done = account.replay(run)
     assert (done.code, "is not kept any more" in done.err) == (4, True), done.err

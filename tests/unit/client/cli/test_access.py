@@ -15,14 +15,25 @@ def test_a_warning_of_the_server_is_shown(server: Server, command: Command) -> N
     assert result.err == "warning: no such storlet\n"
 
 
-def test_refused_rules_show_the_report(server: Server, command: Command, tmp_path: Path) -> None:
-    file = tmp_path / "rules.yaml"
+def test_the_report_about_rules_names_the_file_of_the_user(
+    server: Server, command: Command, tmp_path: Path
+) -> None:
+    file = tmp_path / "mine.yaml"
     file.write_text("version: 1\n")
+    report = "2 errors\nrules.yaml:1:1: error\n    help: x\nrules.yaml:7:5: error\n"
     server.on("PUT", "/storlet_rules", Reply(201))
-    server.on("PUT", "/storlet_rules/rules.yaml", Reply(400, {}, b"rules.yaml:1:1: error"))
+    server.on(
+        "PUT",
+        "/storlet_rules/rules.yaml",
+        Reply(400, {"X-Storlet-Error": "rules.invalid"}, report.encode()),
+        Reply(201, {}, b"accepted\nrules.yaml:2:1: warning\n"),
+    )
     result = command("rules", "put", str(file), "--accept-warnings")
-    assert (result.code, "rules.yaml:1:1: error" in result.err) == (4, True)
+    begin = "storlet: PUT storlet_rules/rules.yaml: 400 rules.invalid: "
+    shown = report.replace("rules.yaml", str(file)).strip()
+    assert (result.code, begin + shown in result.err) == (4, True), result.err
     assert server.received[-1].headers["x-storlet-rules-accept-warnings"] == "true"
+    assert command("rules", "put", str(file)).err == f"accepted\n{file}:2:1: warning\n"
 
 
 def test_rules_are_shown_or_said_to_be_missing(server: Server, command: Command) -> None:

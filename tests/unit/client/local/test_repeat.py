@@ -125,5 +125,5 @@ def test_what_has_changed_is_named(output: BinaryIO) -> None:
 
 
 def test_runs_of_another_kind_are_named(output: BinaryIO) -> None:
-    with pytest.raises(NotRepeatable, match=r"up\.py is no bundle.*a part of its object"):
+    with pytest.raises(NotRepeatable, match=r"up\.py is a plain file.*a part of its object"):
         here(output, Invocation("up.py", "c/o", {}, byte_range="0-1"), storlets=[{"name": "up.py"}])
