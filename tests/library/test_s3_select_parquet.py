@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from storlet_daemon.author import StorletLogger
 from storlet_daemon.author.seekable import SeekableFile
 from tests.library.parquet_objects import INT96, WIDE_DECIMAL, in_utc
-from tests.library.support import LibraryStorlet, Target, filled
+from tests.library.support import LibraryStorlet, Target, filled, shared
 
 STORLET = LibraryStorlet("s3-select-parquet")
 HEAD = struct.Struct(">cI")
@@ -220,6 +220,15 @@ def test_nanoseconds_of_timestamps_in_utc_are_an_error(folder: Path) -> None:
     expected = '{"a":"2026-01-02T03:04:05.123456Z"}\n'
     assert result(data, "SELECT s.a FROM S3Object s") == expected
     assert code(data, "SELECT s.b FROM S3Object s") == "UnsupportedParquetType"
+
+
+def test_nanoseconds_in_a_footer_that_only_the_engine_reads_are_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared("parquet_object"), "MOST_FOOTER_BYTES", 8)
+    data = in_utc(parquet(folder, "SELECT 7 AS a, '2026-01-02 03:04:05'::TIMESTAMP_NS AS b"))
+    assert code(data, "SELECT s.a FROM S3Object s") == "ParquetParsingError"
+    assert result(parquet(folder, "SELECT 7 AS a"), "SELECT * FROM S3Object") == '{"a":7}\n'
 
 
 def test_names_that_differ_in_case_only_are_two_columns(folder: Path) -> None:

@@ -142,6 +142,16 @@ def test_nanoseconds_of_one_column_have_one_meaning(tmp_path: Path) -> None:
     )
 
 
+def test_nanoseconds_in_a_footer_that_only_the_engine_reads_are_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shared("parquet_object"), "MOST_FOOTER_BYTES", 8)
+    query = "SELECT 7 AS id, '03:04:05'::TIME_NS AS a, '2026-01-02 03:04:05'::TIMESTAMP_NS AS b"
+    for data in (local := parquet(tmp_path, query), in_utc(local)):
+        assert "unusual encoding" in failure(data, "SELECT id FROM input")
+    assert output(parquet(tmp_path, "SELECT 7 AS id"), "SELECT id FROM input") == b"id\n7\n"
+
+
 def test_a_short_read_is_an_error() -> None:
     parquet_object: Any = shared("parquet_object")
     handle = parquet_object.Handle(Sized(b"abc"), threading.Lock(), parquet_object.no_report)

@@ -11,19 +11,24 @@ from __future__ import annotations
 import io
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import engine_file
 from parquet_types import Nanoseconds, in_local_time, types_with_nanoseconds
 from sql_check import SqlError
-from sql_engine import Engine
+from sql_engine import Engine, literal
+from sql_errors import OBJECT
 
 #: The condition of a decimal that the engine reads as another number, over ``parquet_schema()``.
 TOO_WIDE = (
     "(coalesce(precision, 0) > 38"
     " OR coalesce(TRY_CAST(regexp_extract(logical_type, 'precision=([0-9]+)', 1) AS INT), 0) > 38)"
+)
+_LOGICAL_TYPES = (
+    "SELECT coalesce(logical_type, '') FROM"  # noqa: S608
+    f" parquet_schema({literal(engine_file.PATH)})"
 )
 #: The end of an object: the length of its footer, and the magic bytes.
 END, MAGIC = struct.Struct("<I4s"), b"PAR1"
@@ -42,7 +47,8 @@ def register(engine: Engine, source: Any, report: Callable[[], None] = no_report
 
     :param source: a seekable input.
     :param report: called after each read.
-    :raises SqlError: the image has no ``fsspec``.
+    :raises SqlError: the image has no ``fsspec``, the object is no Parquet, or only the engine can
+        read its footer.
     """
     lock = threading.Lock()
     footer = footer_of(source)
@@ -51,7 +57,32 @@ def register(engine: Engine, source: Any, report: Callable[[], None] = no_report
     )
     # The object does not change, so its footer is read once.
     engine.rows("SET parquet_metadata_cache = true")
+    try:
+        kinds = [kind for (kind,) in engine.rows(_LOGICAL_TYPES)]
+    except SqlError as error:
+        raise SqlError(f"the object is no valid Parquet: {error}") from None
+    _require_types(kinds, footer)
     return footer
+
+
+def is_timestamp(logical_type: str) -> bool:
+    """Whether a type of ``parquet_schema()`` is that of timestamps with nanoseconds."""
+    return logical_type.startswith("TimestampType(") and _has_nanoseconds(logical_type)
+
+
+def _has_nanoseconds(logical_type: str) -> bool:
+    return "NANOS=" in logical_type and "NANOS=<null>" not in logical_type
+
+
+def _require_types(kinds: Iterable[str], footer: Footer) -> None:
+    """Raise unless the engine reads the types with nanoseconds that the footer has, as local ones.
+
+    It would drop the nanoseconds of others.
+    """
+    read = [kind for kind in kinds if _has_nanoseconds(kind)]
+    known = [each.is_timestamp for each in footer.types]
+    if any("isAdjustedToUTC=1" in kind for kind in read) or [*map(is_timestamp, read)] != known:
+        raise SqlError(f"{OBJECT}: its types with nanoseconds have an unusual encoding")
 
 
 @dataclass(frozen=True)
@@ -68,7 +99,7 @@ class Footer:
 
 
 def footer_of(source: Any) -> Footer:
-    """The footer of a seekable object; without data if the engine shall report what is wrong."""
+    """The footer of a seekable object; without data if it cannot be read here."""
     size = int(source.size)
     start = max(size - TAIL_BYTES, 0)
     source.seek(start)

@@ -10,9 +10,10 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
+import column_names
 from absent_values import Absent, found
 from engine_file import PATH
-from parquet_object import TOO_WIDE, Footer
+from parquet_object import TOO_WIDE, Footer, is_timestamp
 from sql_check import TABLE, SqlError
 from sql_engine import Engine, identifier, literal
 from sql_errors import OBJECT
@@ -52,7 +53,7 @@ def create_view(engine: Engine, footer: Footer) -> None:
         raise SqlError(f"{OBJECT}: column {wide[0][0]}: decimals of over 38 digits are refused")
     columns = list(_top_level(iter(engine.rows(_SCHEMA))))
     kinds = engine.columns(select)
-    _require_names([column.name for column in columns], [name for name, _ in kinds])
+    column_names.require_own([column.name for column in columns], [name for name, _ in kinds])
     replaced = [
         f"{_in_utc(engine, name, kind)} AS {identifier(name)}"
         for (name, kind), is_in_utc in zip(kinds, _are_in_utc(columns, footer), strict=True)
@@ -78,32 +79,12 @@ def _top_level(rows: Iterator[tuple[Any, ...]]) -> Iterator[Column]:
         yield Column(name, kinds)
 
 
-def _require_names(written: Sequence[str], read: Sequence[str]) -> None:
-    """Raise if the engine gives a column the name of another one.
-
-    For it, names that differ in case only are one name, and the second column gets a number.
-    """
-    folded = [name.lower() for name in written]
-    for before, name in zip(written, read, strict=True):
-        if before != name and name.lower() in folded:
-            raise SqlError(
-                f"{OBJECT}: column {before!r} would be {name!r}, which is another column: names"
-                " differ in the case of letters only"
-            )
-
-
 def _are_in_utc(columns: Sequence[Column], footer: Footer) -> list[bool]:
     """Whether each column has timestamps in UTC that the engine reads as local ones."""
-    types = [each.is_in_utc for each in footer.types if each.is_timestamp]
-    named = [[kind for kind in column.logical_types if _is_timestamp(kind)] for column in columns]
-    is_read = not any("isAdjustedToUTC=1" in kind for kinds in named for kind in kinds)
-    if not any(types) and is_read:
-        return [False] * len(columns)
-    if not is_read or sum(map(len, named)) != len(types):
-        raise SqlError(f"{OBJECT}: its timestamps with nanoseconds have an unusual encoding")
-    flags, given = [], iter(types)
-    for column, kinds in zip(columns, named, strict=True):
-        own = {next(given) for _ in kinds}
+    given = iter([each.is_in_utc for each in footer.types if each.is_timestamp])
+    flags = []
+    for column in columns:
+        own = {next(given) for kind in column.logical_types if is_timestamp(kind)}
         if len(own) > 1:
             raise SqlError(
                 f"{OBJECT}: column {column.name!r}: has timestamps with nanoseconds in UTC and"
@@ -111,10 +92,6 @@ def _are_in_utc(columns: Sequence[Column], footer: Footer) -> list[bool]:
             )
         flags.append(own == {True})
     return flags
-
-
-def _is_timestamp(kind: str) -> bool:
-    return kind.startswith("TimestampType(") and "NANOS=<null>" not in kind
 
 
 def _in_utc(engine: Engine, name: str, kind: str) -> str:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import column_names
 import object_stream
 import sql_types
 from byte_search import Search
@@ -447,14 +448,15 @@ class _Inference:
         names = [name for name, _ in columns]
         _require_columns(self._form, names)
         if self._form.has_header:
-            _require_own_names(self._written_names(), names)
+            column_names.require_own(self._written_names(), names)
         return [(name, self._ways_of(name, kind, formats)) for name, kind in columns]
 
     def _written_names(self) -> list[str]:
-        """The names of columns as the object has them."""
+        """The names of columns as the object has them, without spaces around them."""
         text = bytes(self._rows).removeprefix(BOM_UTF8).decode(errors="replace")
         with suppress(csv.Error):
-            return next(csv.reader(io.StringIO(text, newline=""), **self._form.reader), [])
+            names = next(csv.reader(io.StringIO(text, newline=""), **self._form.reader), [])
+            return [name.strip() for name in names]
         return []
 
     def _ways_of(self, name: str, kind: Any, formats: Mapping[str, str]) -> list[Way]:
@@ -469,21 +471,6 @@ class _Inference:
 
     def _call(self, declared: Sequence[tuple[str, str]]) -> str:
         return self._head.call(Inlet(self._sample.path), declared)
-
-
-def _require_own_names(written: Sequence[str], read: Sequence[str]) -> None:
-    """Raise :class:`SqlError` if the engine gives a column the name of another one.
-
-    The second column of a name gets a number, also if names differ in case only.
-    """
-    folded = {name.strip().casefold() for name in written}
-    for before, name in zip(written, read):
-        # One without a name gets that of its place.
-        if before.strip() and before.strip() != name and name.casefold() in folded:
-            raise SqlError(
-                f"two columns have the name {shown(before.strip())}, and the second one would be"
-                f" {shown(name)}, which is another column"
-            )
 
 
 def _require_columns(form: Format, names: Sequence[str]) -> None:

@@ -1,0 +1,1 @@
+../../shared/column_names.py
