@@ -68,7 +68,8 @@ class Changes:
             # The newest replica: an older one lacks items.
             found = self._requests.send("HEAD", path, {"X-Newest": "true"})
             found.close()
-            self._send("POST", path, _changed(path, found, request.changes))
+            account = self._requests.place.account
+            self._send("POST", path, _changed(account, path, found, request.changes))
         finally:
             self._changing.release()
         return Performed(request.id)
@@ -105,7 +106,9 @@ def writable_path(text: str, reserved: Collection[str]) -> str:
     return path
 
 
-def _changed(path: str, found: StoreAnswer, changes: Mapping[str, str]) -> Mapping[str, str]:
+def _changed(
+    account: str, path: str, found: StoreAnswer, changes: Mapping[str, str]
+) -> Mapping[str, str]:
     """The headers of a POST that makes ``changes`` and removes nothing else.
 
     :raises StoreRefusal: that is not possible.
@@ -115,7 +118,7 @@ def _changed(path: str, found: StoreAnswer, changes: Mapping[str, str]) -> Mappi
         text = f"{path}: rule {rule} withholds metadata, which a change would remove"
         raise StoreRefusal(errors.ACCESS_RULE, 403, text)
     target = found.headers.get("Content-Location")
-    if target and not _is_version_of(path, target):
+    if target and not _is_version_of(f"/{account}{path}", target):
         text = f"{path}: the object is a link: change the metadata of its target, {target}"
         raise StoreRefusal(errors.BAD_REQUEST, 400, text)
     if any(key.lower() == "content-type" and not value.strip() for key, value in changes.items()):
@@ -135,5 +138,5 @@ def _is_version_of(path: str, target: str) -> bool:
     versions, Swift stores it elsewhere, and forwards a POST to it.
     """
     location, _, query = target.partition("?")
-    place = unquote(location).split("/", 3)
-    return query.startswith("version-id=") and len(place) == 4 and f"/{place[3]}" == path
+    _, _, place = unquote(location).removeprefix("/").partition("/")
+    return query.startswith("version-id=") and f"/{place}" == path

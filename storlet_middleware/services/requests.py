@@ -83,6 +83,7 @@ class StoreRequests:
     :param front: this filter, as a WSGI application.
     :param app: the rest of the pipeline, for look-ups of the filter itself.
     :param environ: of the client's request.
+    :ivar place: the scope of the requests.
     """
 
     def __init__(
@@ -96,7 +97,7 @@ class StoreRequests:
         self._front = front
         self._app = app
         self._environ = environ
-        self._place = place
+        self.place = place
         self._nesting = nesting
 
     def send(
@@ -161,7 +162,7 @@ class StoreRequests:
     ) -> Request:
         environ = identity.environ_of(self._environ)
         environ["REQUEST_METHOD"] = method
-        environ["PATH_INFO"] = wsgi(f"/{self._place.version}/{self._place.account}{path}")
+        environ["PATH_INFO"] = wsgi(f"/{self.place.version}/{self.place.account}{path}")
         environ["QUERY_STRING"] = urlencode(query or {})
         self._nesting.put(environ)
         request = Request(environ)
@@ -196,7 +197,7 @@ class StoreRequests:
         return GuardedBody(answer, context.refused, context.chain.denied, find_length)
 
     def _listed_bytes(self, answer: StoreAnswer, manifest: str) -> int:
-        place = (self._place.version, self._place.account)
+        place = (self.place.version, self.place.account)
         return dynamic_object.listed_bytes(self._app, answer.environ, place, manifest)
 
 

@@ -10,11 +10,13 @@ from swift.common.header_key_dict import HeaderKeyDict
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.services.changes import Changes
-from storlet_middleware.services.requests import StoreAnswer, StoreRefusal
+from storlet_middleware.services.requests import Place, StoreAnswer, StoreRefusal
 
 
 class Store:
     """An object's headers; keeps the requests."""
+
+    place = Place("v1", "AUTH_a")
 
     def __init__(self, **headers: str) -> None:
         self.headers = {key.replace("_", "-"): value for key, value in headers.items()}
@@ -72,7 +74,8 @@ def test_the_content_type_stays_unless_it_is_changed() -> None:
         ({"X_Storlet_Rule": "hide"}, {"a": "b"}, 403),
         ({"Content_Location": "/v1/a/c/t"}, {"a": "b"}, 400),
         ({"Content_Location": "/v1/a/c/o"}, {"a": "b"}, 400),
-        ({"Content_Location": "/v1/a/x/c/o?version-id=1.0"}, {"a": "b"}, 400),
+        ({"Content_Location": "/v1/AUTH_a/x/c/o?version-id=1.0"}, {"a": "b"}, 400),
+        ({"Content_Location": "/v1/AUTH_b/c/o?version-id=1.0"}, {"a": "b"}, 400),
         ({}, {"content-type": " "}, 400),
         ({}, {"a": "b\r\nX-Delete-At: 1"}, 400),
         ({}, {"a: b\r\nX-Delete-At": "1"}, 400),
