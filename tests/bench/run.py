@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import platform
@@ -159,11 +160,23 @@ def _write(results: Path, result: dict[str, Any], promised: Sequence[promises.Pr
     print(f"{path}\n{html}")
 
 
+def processor(path: Path = Path("/proc/cpuinfo")) -> str:
+    """Kind of the first processor; model and cache differ where virtual machines have one name."""
+    lines = itertools.takewhile(str.strip, path.read_text(encoding="utf-8").splitlines())
+    fields = (line.partition(":") for line in lines)
+    known = {name.strip(): value.strip() for name, _, value in fields}
+    details = [f"{name} {known[name]}" for name in ("model", "cache size") if name in known]
+    return ", ".join([known.get("model name", platform.machine()), *details])
+
+
 def _machine() -> dict[str, str]:
     """The machine's hardware and software, and the commit."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     facts = {
-        "machine": f"{os.cpu_count()} CPUs, {memory / _GIB:.0f} GiB, Linux {platform.release()}, Python {platform.python_version()}",
+        "machine": (
+            f"{os.cpu_count()} CPUs ({processor()}), {memory / _GIB:.0f} GiB,"
+            f" Linux {platform.release()}, Python {platform.python_version()}"
+        ),
         "load": f"{os.getloadavg()[0]:.2f} when it began",
     }
     with contextlib.suppress(OSError, subprocess.SubprocessError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from tests.bench.figures import Figure, quantile
 from tests.bench.publish import published
 from tests.bench.recorded import NotRecordable, RecordedRun
 from tests.bench.rows import NAMES
+from tests.bench.run import processor
 from tests.support.cluster import CHECKOUT
 
 TABLE = """
@@ -262,3 +264,12 @@ def test_the_readme_quotes_the_specification() -> None:
             if row["text"] != "promise" and promises.promise_of(row).covers(key)
         ]
         assert [number in cell for cell in told] == [True], (number, key, told)
+
+
+def test_a_machine_has_the_model_and_the_cache_of_its_processor(tmp_path: Path) -> None:
+    place = tmp_path / "cpuinfo"
+    first = "processor\t: 0\nmodel\t\t: 207\nmodel name\t: X(R) CPU\ncache size\t: 266240 KB\n"
+    place.write_text(f"{first}\n{first.replace('207', '9')}")
+    assert processor(place) == "X(R) CPU, model 207, cache size 266240 KB"
+    place.write_text("processor : 0\nBogoMIPS : 50\n")
+    assert processor(place) == platform.machine()
