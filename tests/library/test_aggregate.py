@@ -168,6 +168,27 @@ def test_columns_of_the_header() -> None:
     assert " and 80 more" in failure(b",".join([b"x"] * 100) + b"\n", column="b")
 
 
+@pytest.mark.parametrize("wrong", ["fail", "skip"])
+def test_a_record_with_more_values_than_the_header(wrong: str) -> None:
+    """Without quotes, 1,000 are two values, of which the first is no number of the column."""
+    text = failure(b"name,price\nx,1\ny,1,000\n", column="price", wrong=wrong)
+    assert text.startswith("line 3: has 3 values, and the header 2")
+    assert figures(b"x,1\ny,1,000\n", column="2", header="false")["sum"] == 2
+    assert figures(b"name,price\nx,1,\ny,2\n", column="2")["sum"] == 3
+
+
+@pytest.mark.parametrize("wrong", ["fail", "skip"])
+def test_a_key_that_is_there_twice(wrong: str) -> None:
+    for line in ('{"a": 1, "a": 2}', '{"a": 1, "b": [{"c": 1, "c": 2}]}'):
+        text = failure(f'{{"a": 1}}\n{line}\n'.encode(), column="a", format="jsonl", wrong=wrong)
+        assert text == "line 2: a key is there twice"
+
+
+def test_empty_values_of_csv_are_texts() -> None:
+    found = figures(b"a,b\n,1\nx,2\n", column="a", type="text", distinct=1)
+    assert (found["count"], found["min"], found["distinct"]) == (2, "", 2)
+
+
 def test_dialects() -> None:
     given = {"delimiter": "tab", "quote": "'", "escape": "\\", "column": "2"}
     assert figures(b"a\tn\n'x\ty'\t4\n\\'\t5\n", **given)["sum"] == 9

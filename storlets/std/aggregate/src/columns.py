@@ -36,19 +36,28 @@ def csv_values(
 ) -> Iterator[tuple[int, str | None]]:
     """The number of the first line of each record, and its value, or None if the record has none.
 
-    :raises AggregateError: there is no such column, or the text is not CSV.
+    A record with more values than the header is an error: its values may be of other columns, as
+    those of ``Smith, John`` without quotes are.  One delimiter more at the end is no value.
+    Without a header, records may differ in length.
+
+    :raises AggregateError: there is no such column, a record is too long, or the text is not CSV.
     """
     csv.field_size_limit(MOST_RECORD_BYTES)
     lines = Lines(source)
     rows = csv.reader(lines, **dialect, strict=True)
-    line = 1
+    line, width = 1, 0
     index = None if has_header else int(column) - 1
     try:
         for row in rows:
             lines.record = 0
             if index is None:
                 if row:
-                    index = index_of(column, row, line)
+                    index, width = index_of(column, row, line), len(row)
+            elif has_header and row and len(row) > width + (not row[-1]):
+                raise AggregateError(
+                    f"line {line}: has {len(row)} values, and the header {width}: a value with"
+                    " delimiters needs quotes"
+                )
             elif row:
                 yield line, row[index] if index < len(row) else None
             line = rows.line_num + 1
@@ -77,19 +86,33 @@ def is_place(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 8 and int(text) > 0
 
 
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of JSON; the last of two equal keys would silently win."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise AggregateError("a key is there twice")
+    return found
+
+
 def json_values(source: Any, key: str) -> Iterator[tuple[int, str | None]]:
     """The number of each line, and the value of ``key``, or None if it is absent or null.
 
     A number is a ``Number`` as it was written, a string is not.
+
+    :raises AggregateError: a line is no object of JSON, or an object has a key twice.
     """
     lines = Lines(source)
-    decoder = json.JSONDecoder(parse_float=Number, parse_int=Number, parse_constant=Number)
+    decoder = json.JSONDecoder(
+        parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=unique
+    )
     for line, text in enumerate(lines, 1):
         lines.record = 0
         if not text.strip():
             continue
         try:
             record = decoder.decode(text)
+        except AggregateError as error:
+            raise AggregateError(f"line {line}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise AggregateError(f"line {line}: is not JSON: {error}") from error
         if not isinstance(record, dict):
