@@ -120,6 +120,18 @@ def test_fields_of_one_type_in_another_order() -> None:
     assert struct.unpack("<4i", found) == (2, 1, 4, 3)
 
 
+@pytest.mark.parametrize("order", ["<", ">"])
+@pytest.mark.parametrize("fields", ["value", "value, id", "id, value", "text, value"])
+def test_bytes_of_a_nan_stay(order: str, fields: str) -> None:
+    """A signalling NaN of four bytes has another form once it was a number of eight."""
+    value = (0x7F800001).to_bytes(4, "big" if order == ">" else "little")
+    parts = {"id": b"\1\2", "text": b"abc", "value": value}
+    data = parts["id"] + b"_" + parts["text"] + b"__" + parts["value"]
+    given_names = {"struct": order + "i2 id, x1, s3 text, x2, f4 value", "fields": fields}
+    expected = b"".join(parts[name.strip()] for name in fields.split(","))
+    assert STORLET.run(data * 3, given_names).output == expected * 3
+
+
 def lines(count: int) -> bytes:
     return b"".join(b"%09d\n" % number for number in range(count))
 
@@ -215,6 +227,8 @@ def test_figures_of_the_selected_records() -> None:
     )
     assert json.loads(ran.output) == {"count": 1, "max(raw)": "61620000"}
     assert ran.metadata["Content-Type"] == "application/json"
+    with pytest.raises(ValueError, match="text: a text is not UTF-8: a field bN has bytes"):
+        STORLET.run(b"\xffa", {"struct": "s2 text", "aggregate": "count, max(text)"})
 
 
 def test_figures_of_numbers_that_are_not_finite() -> None:

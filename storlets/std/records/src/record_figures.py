@@ -167,7 +167,15 @@ class Figures:
 
 
 def shown(value: Any, field: Field | None) -> Any:
-    """A value as JSON has it: bytes are hexadecimal digits."""
+    """A value as JSON has it: bytes are hexadecimal digits.
+
+    :raises ValueError: a text is not UTF-8, so JSON would have another one.
+    """
     if field is None or not isinstance(value, bytes):
         return value
-    return field.value(value) if field.kind == "s" else value.hex()
+    if field.kind != "s":
+        return value.hex()
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise ValueError(f"{field.name}: a text is not UTF-8: a field bN has bytes") from None

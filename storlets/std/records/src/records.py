@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
-from itertools import compress, starmap
+from itertools import chain, compress
 from operator import itemgetter
 from typing import Any
 
@@ -69,15 +70,23 @@ def selected(
 def projection(
     layout: structure.Structure, result: structure.Structure
 ) -> Callable[[Block], Block]:
-    """The function that gives the fields of the output from records."""
-    unpack, pack = layout.packing.iter_unpack, result.packing.pack
+    """The function that gives the fields of the output from records.
+
+    It takes their bytes: a NaN of four bytes that became a number of Python could be another one.
+    """
     # Fields of one type in another order have the same length.
     if result.fields == layout.fields and result.size == layout.size:
         return lambda block: block
-    indices = {field.name: field.index for field in layout.fields}
-    chosen = [indices[field.name] for field in result.fields]
-    if len(chosen) == 1:
-        (only,) = chosen
-        return lambda block: b"".join([pack(values[only]) for values in unpack(block)])
-    ordered = itemgetter(*chosen)
-    return lambda block: b"".join(starmap(pack, map(ordered, unpack(block))))
+    names = [field.name for field in result.fields]
+    chosen = [field for field in layout.fields if field.name in names]
+    codes, end = "", 0
+    for field in chosen:
+        size = struct.calcsize(layout.order + field.code)
+        codes += f"{field.offset - end}x{size}s"
+        end = field.offset + size
+    unpack = struct.Struct(f"{codes}{layout.size - end}x").iter_unpack
+    places = [[field.name for field in chosen].index(name) for name in names]
+    if places == sorted(places):
+        return lambda block: b"".join(chain.from_iterable(unpack(block)))
+    ordered = itemgetter(*places)
+    return lambda block: b"".join(chain.from_iterable(map(ordered, unpack(block))))
