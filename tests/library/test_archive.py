@@ -144,6 +144,12 @@ def test_members_that_are_refused_by_name() -> None:
     assert failure(file.getvalue(), "link") == "'link' is no plain file"
 
 
+def test_a_name_with_the_character_nul() -> None:
+    data = zipped({"a_b": b"text"}).replace(b"a_b", b"a\0b")
+    for member in ("", "a", "a\0b"):
+        assert failure(data, member) == "a name in the directory has the character NUL"
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2])
 def test_a_directory_with_a_smaller_size_and_its_checksum(method: int) -> None:
     data = bytearray(zipped({"a": b"hello"}, method))

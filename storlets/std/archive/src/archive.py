@@ -109,6 +109,9 @@ class Zip:
         file: Any = Bounded(source)
         self._archive = zipfile.ZipFile(file)
         require_whole_directory(self._archive, file)
+        if any("\0" in member.orig_filename for member in self._archive.infolist()):
+            # zipfile cuts it there, so the name would be another one.
+            raise ArchiveError("a name in the directory has the character NUL")
 
     def members(self) -> Iterator[dict[str, Any]]:
         for member in self._archive.infolist():
