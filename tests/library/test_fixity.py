@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.library.support import LibraryStorlet
+from tests.library.support import LibraryStorlet, shared
 
 STORLET = LibraryStorlet("fixity")
+MANIFEST = shared("digest_manifest")
 ALGORITHMS = ("md5", "sha1", "sha256", "sha512", "blake2b", "blake3", "crc32", "crc32c")
 DATA = b"test"
 SHA256 = hashlib.sha256(DATA).hexdigest()
@@ -166,6 +167,20 @@ def test_lists_of_digests(line: str, path: str) -> None:
     wrong = lines.replace(SHA256.encode(), OTHER.encode())
     wrong = wrong.replace(SHA256.upper().encode(), OTHER.encode())
     assert f"sha256 is {SHA256}, not {OTHER}" in failure(wrong, path=path, mode="fail")
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+@pytest.mark.parametrize("block", [75, 80, 1 << 16])
+def test_each_end_of_a_line_that_bags_may_have(
+    end: str, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [f"{OTHER}  data/{number}" for number in range(3)]
+    lists = end.join([*lines, f"{SHA256}  data/a", "", *lines, "no list", ""]).encode()
+    monkeypatch.setattr(MANIFEST, "MOST_LINE_BYTES", block)
+    assert "line 9: want a digest and a name" in failure(lists, path="data/a")
+    valid = lists.replace(b"no list", f"{MD5}  b".encode())
+    ran = STORLET.run(DATA, {"path": "data/a"}, further=[valid])
+    assert json.loads(ran.output)["matches"] is True
 
 
 def test_several_manifests_and_an_expected_digest() -> None:

@@ -77,11 +77,23 @@ def entries(source: Any) -> Iterator[Entry]:
     :param source: a file with the list.
     :raises ManifestError: a line is none of a list.
     """
-    lines = iter(lambda: source.readline(MOST_LINE_BYTES + 1), b"")
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(_lines(source), 1):
         entry = _entry(line, number)
         if entry is not None:
             yield entry
+
+
+def _lines(source: Any) -> Iterator[bytes]:
+    """The lines, which end with LF, CR LF or CR, as those of BagIt."""
+    rest = b""
+    while block := source.read(MOST_LINE_BYTES):
+        lines = (rest + block).splitlines(keepends=True)
+        # A CR at the end of a block may be that of CR LF.
+        is_cut = not lines[-1].endswith(b"\n") and len(lines[-1]) <= MOST_LINE_BYTES
+        rest = lines.pop() if is_cut else b""
+        yield from lines
+    if rest:
+        yield rest
 
 
 def _entry(line: bytes, number: int) -> Entry | None:
