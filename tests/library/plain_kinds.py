@@ -18,8 +18,8 @@ NUMBERED = re.compile(
     rf"([0-9]{{1,4}})(\.[{SPACES}]|{SEPARATOR})"
     rf"([0-9]{{1,2}})(\.[{SPACES}]|{SEPARATOR})([0-9]{{1,4}})"
 )
-LOCAL = re.compile(r"\w[^\s\"<>()\[\],;:@\\]{0,63}")
-QUOTED = re.compile(r'(?<!\\)"([^"]|(?<=\\)"){0,62}"', re.DOTALL)
+LOCAL = re.compile(r"\w[^\s\"<>()\[\],;:@\\]*")
+QUOTED = re.compile(r'(?<!\\)"([^"]|(?<=\\)"){0,254}"', re.DOTALL)
 #: The first and the last character of punctuation and symbols that are not ASCII.
 SYMBOLS = (
     "\u00ab\u00ab",

@@ -153,6 +153,12 @@ PRIVATE = "Dana Levi"
         ),
         (f'{{"a": "{PRIVATE}"', {"a": "drop"}, {"format": "jsonl"}, "line 1: is not JSON"),
         (f'["{PRIVATE}"]', {"a": "drop"}, {"format": "jsonl"}, "line 1: is not a JSON object"),
+        (
+            f'{{"a": {"[" * 600}"{PRIVATE}"{"]" * 600}, "b": 1}}',
+            {"a": "keep", "b": "drop"},
+            {"format": "jsonl"},
+            "line 1: has too many levels of JSON",
+        ),
         ('{"a": 1, "a": 2}', {"a": "drop"}, {"format": "jsonl"}, "line 1: a key is there twice"),
         (
             f'{{"a": ["{PRIVATE}"]}}',

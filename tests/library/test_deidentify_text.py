@@ -63,7 +63,8 @@ def text_output(text: str, action: str = "find", block: int = 1 << 18, **more: s
     [
         ("write to dana@example.com.", "write to [EMAIL]."),
         ("<o'neil+x@mail.example.co.uk>", "<[EMAIL]>"),
-        ("x" * 200 + "@example.com", "x" * 136 + "[EMAIL]"),
+        ("mail " + "x" * 2000 + "@example.com", "mail [EMAIL]"),
+        ('mail "' + "x" * 200 + '"@example.com', "mail [EMAIL]"),
         ("dana@localhost", "dana@localhost"),
         ("(see https://example.com/a(b)?c=dana@example.com).", "(see [URL])."),
         ("host 192.0.2.17:80, 300.1.1.1", "host [IPV4]:80, 300.1.1.1"),

@@ -137,7 +137,10 @@ def json_changed(source: Any, target: Any, contract: dict[str, Action], apply: A
             for name, value in changed.items()
             if value is not DROPPED
         )
-        output.text.write("{" + ", ".join(members) + "}\n")
+        try:
+            output.text.write("{" + ", ".join(members) + "}\n")
+        except RecursionError:
+            raise ContractError(f"line {line}: has too many levels of JSON") from None
         output.flush_if_long()
         count += 1
     output.flush()

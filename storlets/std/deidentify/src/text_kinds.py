@@ -102,7 +102,8 @@ NOT_DOMAIN = (
 EMAIL_DOMAIN = re.compile(
     rf"@(?:\w[^{NOT_DOMAIN}]{{0,62}}\.){{1,20}}[^\W\d_][^{NOT_DOMAIN}]{{0,61}}[^{NOT_DOMAIN}_-]"
 )
-MOST_LOCAL = 64
+#: Bound of a local part in quotes.
+MOST_QUOTED = 256
 NOT_LOCAL = frozenset('"<>()[],;:@\\')
 
 #: The punctuation before white space is that of the sentence.
@@ -152,24 +153,25 @@ def addresses(text: str) -> Spans:
     """The search begins at the character @, as text without it has no bound for a local part."""
     for match in EMAIL_DOMAIN.finditer(text):
         at = match.start()
-        least = max(at - MOST_LOCAL, 0)
-        is_quoted = text[least:at].endswith('"')
-        start = (start_of_quoted if is_quoted else start_of_local)(text, least, at)
+        is_quoted = text.endswith('"', 0, at)
+        start = (start_of_quoted if is_quoted else start_of_local)(text, at)
         if start < at:
             yield start, match.end()
 
 
-def start_of_local(text: str, least: int, at: int) -> int:
+def start_of_local(text: str, at: int) -> int:
+    """A local part may be longer than mail allows.  None has another @, so time is linear."""
     start = at
-    while start > least and not (text[start - 1].isspace() or text[start - 1] in NOT_LOCAL):
+    while start > 0 and not (text[start - 1].isspace() or text[start - 1] in NOT_LOCAL):
         start -= 1
     while start < at and not (text[start].isalnum() or text[start] == "_"):
         start += 1
     return start
 
 
-def start_of_quoted(text: str, least: int, at: int) -> int:
+def start_of_quoted(text: str, at: int) -> int:
     """The opening quote before the closing one at the end; ``at`` if there is none."""
+    least = max(at - MOST_QUOTED, 0)
     start = text.rfind('"', least, at - 1)
     while start > 0 and text[start - 1] == "\\":
         start = text.rfind('"', least, start)
