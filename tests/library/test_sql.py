@@ -469,6 +469,34 @@ def test_a_late_key_that_the_result_would_show_is_an_error(
     )
 
 
+@pytest.mark.parametrize(
+    ("query", "late", "keys"),
+    [
+        ("SELECT max(a) FROM input", '{"A": 2}', "'a' and 'A'"),
+        ("SELECT max(A) FROM input", '{"\\u0041": 2}', "'a' and 'A'"),
+        ("SELECT max(c.x) FROM input", '{"a": 1, "c": {"X": 2}}', "'x' and 'X'"),
+        ("SELECT max(l[1].z) FROM input", '{"l": [{"z": 1}, {"Z": 2}]}', "'z' and 'Z'"),
+        ("SELECT count(\u00e9) FROM input", '{"\u00c9": 2}', "'\u00e9' and '\u00c9'"),
+    ],
+)
+def test_a_late_key_of_a_column_in_another_case_is_an_error(
+    small_head: int, query: str, late: str, keys: str
+) -> None:
+    line = '{"a": 1, "c": {"x": 1}, "l": [{"z": 1}], "\u00e9": 1}\n'
+    count = 1 + small_head // len(line)
+    found = failure(f"{line * (2 * count)}{late}\n{line}".encode(), query, format="jsonl")
+    assert found == f"line {2 * count + 1}: the keys {keys} are one name in SQL"
+
+
+def test_late_texts_and_other_keys_in_another_case(small_head: int) -> None:
+    line = '{"a": "a", "b": {"x": 1}}\n'
+    late = '{"a": "A", "B": 2, "b": {"X": 1}, "\u00e9\\u0041": "\\u00e9"}\n'
+    data = f"{line * small_head}{late}".encode()
+    assert output(data, "SELECT max(a) AS a, count(*) AS n FROM input", format="jsonl") == (
+        f"a,n\na,{small_head + 1}\n".encode()
+    )
+
+
 @pytest.mark.parametrize("late", ["[1]x", '{"a": 1} {"b": 2}', '{"a": 1,}', '{"a": ' + "[" * 600])
 def test_a_late_line_that_cannot_be_checked_is_an_error(small_head: int, late: str) -> None:
     data = '{"a": 1}\n' * small_head + f"{late}\n"

@@ -5,11 +5,15 @@ So such a key is an error with its line, where the result would show it.  A quer
 columns needs no check: ``SELECT a`` is complete, and ``SELECT b`` of a late ``b`` is an unknown
 column.  ``*`` shows all keys, and a column with keys of its own shows these.  In a query over many
 objects a key that the first MiB lacks is ``NULL`` (``missing_keys``), so no later line may have it.
+
+A key that differs from a used one in case only is an error, as in the first MiB: to the reader it
+is another key, and in SQL it has the same name.  Such lines are searched before they are parsed.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +21,12 @@ from parameters import shown
 from sql_check import TABLE, SqlError, nodes_of
 from sql_input import MOST_LINE_BYTES
 from sql_keys import require_levels
+
+
+#: More names are not searched; all lines are parsed then.
+MOST_SEARCHED = 64
+#: Letters of ASCII as escape sequences.
+_ESCAPED = re.compile(rb"\\u00[4-7]")
 
 
 class Known:
@@ -30,6 +40,7 @@ class Known:
         types: Mapping[str, Any],
         columns: Iterable[str],
         missing: Collection[str] = (),
+        used: Collection[str] | None = (),
         *,
         has_all: bool,
     ) -> None:
@@ -37,19 +48,28 @@ class Known:
         :param types: the type of each column, as ``Engine.type_of`` gives it.
         :param columns: the columns whose own keys are checked.
         :param missing: keys that no line may have.
+        :param used: names, in lower case, that no key may have in another case; ``None``: of all.
         :param has_all: the keys of lines are checked, too.
         """
         self._names = types.keys()
         self._has_all = has_all
-        found = {name: known_keys(types[name]) for name in columns}
+        all_keys = {name: known_keys(each) for name, each in types.items()}
+        found = {name: all_keys[name] for name in columns}
         self._nested = {name: known for name, known in found.items() if known is not None}
         self._missing = {name.casefold() for name in missing}
-        self.is_empty = not has_all and not self._nested and not self._missing
+        self._needs_all = bool(has_all or self._nested or self._missing)
+        self._cased = Cased(all_keys, used)
+        self.is_empty = not self._needs_all and self._cased.is_empty
+
+    def may_be_wrong(self, lines: bytes) -> bool:
+        """Whether some lines may have a key that is an error."""
+        return self._needs_all or self._cased.may_be_in(lines)
 
     def require(self, row: dict[str, Any], number: int) -> None:
         """Raise :class:`SqlError` for a key of a line that no column has."""
         if self._has_all and not row.keys() <= self._names:
             raise _unknown(min(row.keys() - self._names), "", number)
+        self._cased.require(row, number)
         if self._missing:
             for key in row:
                 if key.casefold() in self._missing:
@@ -57,6 +77,67 @@ class Known:
         for name, known in self._nested.items():
             if row.get(name) is not None:
                 _require_nested(name, row[name], known, number)
+
+
+class Cased:
+    """Keys that a query uses, which no line may have in another case.
+
+    :param keys: the columns, each with its keys, as of :func:`known_keys`.
+    :ivar is_empty: there are none.
+    """
+
+    def __init__(self, keys: Mapping[str, Any], used: Collection[str] | None) -> None:
+        self._keys, self._used = keys, used
+        names = {name for name in _all_names(keys) if used is None or name.casefold() in used}
+        self.is_empty = not names
+        is_plain = all(name.isascii() and json.dumps(name) == f'"{name}"' for name in names)
+        is_searched = is_plain and len(names) <= MOST_SEARCHED
+        #: Each name in quotes, and in lower case; empty: it cannot be searched.
+        self._texts = [
+            (f'"{name}"'.encode(), f'"{name.lower()}"'.encode()) for name in names if is_searched
+        ]
+
+    def may_be_in(self, lines: bytes) -> bool:
+        """Whether some lines may have such a key."""
+        if not self._texts:
+            return not self.is_empty
+        lower = lines.lower()
+        if any(lines.count(name) != lower.count(other) for name, other in self._texts):
+            return True
+        return b"\\u00" in lines and _ESCAPED.search(lines) is not None
+
+    def require(self, row: dict[str, Any], number: int) -> None:
+        """Raise :class:`SqlError` for such a key."""
+        todo: list[tuple[Any, Any]] = [] if self.is_empty else [(row, self._keys)]
+        while todo:
+            value, known = todo.pop()
+            if isinstance(known, list) and isinstance(value, (list, dict)):
+                items = value if isinstance(value, list) else value.values()
+                todo += [(each, known[0]) for each in items]
+            elif isinstance(known, Mapping) and isinstance(value, dict):
+                for key in value.keys() - known.keys():
+                    self._require_other(key, known, number)
+                todo += [(each, known[key]) for key, each in value.items() if known.get(key)]
+
+    def _require_other(self, key: str, known: Mapping[str, Any], number: int) -> None:
+        folded = key.casefold()
+        same = next((name for name in known if name.casefold() == folded), None)
+        if same is not None and (self._used is None or folded in self._used):
+            raise SqlError(
+                f"line {number}: the keys {shown(same)} and {shown(key)} are one name in SQL"
+            )
+
+
+def _all_names(known: Any) -> Iterator[str]:
+    """The keys at all levels."""
+    todo = [known]
+    while todo:
+        each = todo.pop()
+        if isinstance(each, Mapping):
+            yield from each
+            todo += each.values()
+        elif isinstance(each, list):
+            todo += each
 
 
 def known_keys(kind: Any) -> Any:
@@ -92,12 +173,18 @@ def _unknown(key: str, where: str, number: int) -> SqlError:
     )
 
 
-def shown_by(tree: Any, types: Mapping[str, Any], missing: Collection[str] = ()) -> Known:
+def shown_by(
+    tree: Any,
+    types: Mapping[str, Any],
+    missing: Collection[str] = (),
+    used: Collection[str] | None = None,
+) -> Known:
     """The keys that a query may show.
 
     :param tree: the syntax tree of the checked query.
     :param types: the type of each column of the object.
     :param missing: the keys that are ``NULL``, because the object lacks them.
+    :param used: the names in the query, as of ``names_in``.
     """
     folded = {name.casefold(): name for name in types}
     tables = {TABLE}
@@ -114,7 +201,7 @@ def shown_by(tree: Any, types: Mapping[str, Any], missing: Collection[str] = ())
     # The name of a table alone is a value with all columns.
     has_all |= any(len(path) == 1 and path[0] in tables - folded.keys() for path in paths)
     whole = {folded[name] for path in paths for name in _whole_columns(path, folded, types)}
-    return Known(types, types if has_all else whole, missing, has_all=has_all)
+    return Known(types, types if has_all else whole, missing, used, has_all=has_all)
 
 
 def _whole_columns(
@@ -165,8 +252,10 @@ class Watched:
                 self._rest += data
             if len(self._rest) > MOST_LINE_BYTES:
                 raise SqlError(f"line {self._number + 1}: has more than {MOST_LINE_BYTES} bytes")
-        if lines:
+        if lines and self._known.may_be_wrong(lines):
             self._check(lines.removesuffix(b"\n").split(b"\n"))
+        else:
+            self._number += lines.count(b"\n")
         given, self._given = self._given, 0
         return lines[given:]
 

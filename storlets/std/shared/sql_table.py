@@ -203,7 +203,8 @@ class Table:
         types = {
             name: self.engine.type_of(kind) for name, kind in columns if name not in self._missing
         }
-        known = late_keys.shown_by(self.engine.syntax.tree(query), types, self._missing)
+        tree = self.engine.syntax.tree(query)
+        known = late_keys.shown_by(tree, types, self._missing, self._used)
         return self._source if known.is_empty else late_keys.Watched(self._source, self.head, known)
 
     def sieved(self, source: Any, head: bytes, query: str, *, are_rows: bool = False) -> Any:
