@@ -217,7 +217,7 @@ def test_an_object_without_records_has_an_empty_result(data: bytes) -> None:
         ("SELECT s.size FROM S3Object s WHERE s.id = 'three'", [{"size": 12345678901234567}]),
         ("SELECT CAST(s.id AS STRING) || '!' v FROM S3Object s LIMIT 1", [{"v": "1!"}]),
         ("SELECT COALESCE(s.size, 0) v FROM S3Object s LIMIT 2", [{"v": 1.5}, {"v": 0}]),
-        ("SELECT * FROM S3Object[*].user.Tags[*] t", [{"_1": "x"}, {"_1": "y"}, {}, {}]),
+        ("SELECT * FROM S3Object[*].user.Tags[*] t", [{"_1": "x"}, {"_1": "y"}, {}, {}, {}]),
         ("SELECT name FROM S3Object[*].user.name LIMIT 1", [{"name": "Ada"}]),
         ("SELECT COUNT(s.size) FROM S3Object s", [{"_1": 3}]),
         ("SELECT MIN(s.id) n, AVG(s.id) a FROM S3Object s WHERE s.id > 0", [{"n": 1, "a": 7 / 3}]),
@@ -239,6 +239,29 @@ def test_the_examples_of_the_documentation_of_s3() -> None:
     )
     found = objects(data, "SELECT id FROM S3Object[*].Rules[*].id", LINES)
     assert found == [{"id": "1"}, {}, {"id": "2"}, {}]
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT _1.price FROM S3Object[*].books[*]", [{"price": 1}, {"price": 2}, {}]),
+        ("SELECT price FROM S3Object[*].books[*].price", [{"price": 1}, {"price": 2}, {}]),
+        ("SELECT COUNT(_1) n FROM S3Object[*].books[*]", [{"n": 2}]),
+        ("SELECT _1.n, s3object.n m FROM S3Object[*]", [{"n": 7, "m": 7}, {}]),
+        ("SELECT _1 FROM S3Object[*] s", [{}, {"_1": 5}]),
+        ("SELECT _1 FROM S3Object", [{}, {"_1": 5}]),
+        ("SELECT _1.p FROM S3Object[*].shelf.*", [{"p": 1}, {"p": 2}, {}]),
+        ("SELECT p FROM S3Object[*].shelf.*.p", [{"p": 1}, {"p": 2}, {}]),
+        ("SELECT s.p FROM S3Object[*]['shelf'].* AS s", [{"p": 1}, {"p": 2}, {}]),
+        ("SELECT COUNT(*) n FROM S3Object[*].*", [{"n": 6}]),
+    ],
+)
+def test_paths_after_from_and_the_name_of_a_record(query: str, expected: list[Any]) -> None:
+    data = (
+        b'{"books": [{"price": 1}, {"price": 2}], "shelf": {"a": {"p": 1}, "b": {"p": 2}}, "n": 7}\n'
+        b'{"books": [], "shelf": {}, "_1": 5}\n'
+    )
+    assert objects(data, query, LINES) == expected
 
 
 def rows(*values: str) -> bytes:
@@ -569,6 +592,8 @@ def test_a_scan_range_of_an_object() -> None:
         ("-7 / 2", -3),
         ("7 / 2", 3),
         ("-7 % 3", -1),
+        ("-9223372036854775808", -(2**63)),
+        ("- 9223372036854775808 + 1", 1 - 2**63),
         ("0.1 + 0.2", 0.3),
         ("CAST('1.10' AS DECIMAL)", 1.1),
         ("CAST('12345678901234567890.123' AS DECIMAL(30, 3)) || ''", None),
@@ -586,7 +611,8 @@ def test_a_scan_range_of_an_object() -> None:
         ("LOWER('ÀB') || UPPER('c')", "àbC"),
         ("SUBSTRING('123456789', 0)", "123456789"),
         ("SUBSTRING('123456789', -1)", "123456789"),
-        ("SUBSTRING('123456789', 0, 2)", "1"),
+        ("SUBSTRING('123456789', 0, 2)", "12"),
+        ("SUBSTRING('123456789', -4, 5)", "12345"),
         ("SUBSTRING('123456789' FROM 2 FOR 3)", "234"),
         ("SUBSTRING('123', 2, 999999999)", "23"),
         ("TRIM('  a ')", "a"),
@@ -596,6 +622,12 @@ def test_a_scan_range_of_an_object() -> None:
         ("COALESCE(NULL, NULL, 3)", 3),
         ("NULLIF(1, 1)", None),
         ("NULLIF('a', 'b')", "a"),
+        ("NULLIF(1, '1')", 1),
+        ("NULLIF(s._1, 1)", "1"),
+        ("NULLIF(1.0, 1)", None),
+        ("NULLIF(MISSING, NULL)", None),
+        ("COALESCE(MISSING, 1)", 1),
+        ("MISSING IS MISSING AND MISSING IS NULL", True),
         ("CASE WHEN 1 = 2 THEN 'x' WHEN TRUE THEN 'y' END", "y"),
         ("CASE 3 WHEN 1 THEN 'x' ELSE 'z' END", "z"),
         ("'a%b' LIKE 'a$%%' ESCAPE '$'", True),
@@ -656,6 +688,9 @@ def test_values_of_expressions(expression: str, expected: Any) -> None:
         ("SELECT _0 FROM S3Object", "InvalidColumnIndex"),
         ("SELECT name FROM S3Object", "EvaluatorBindingDoesNotExist"),
         ("SELECT s._1.x FROM S3Object s", "ParseInvalidPathComponent"),
+        ("SELECT t._1 FROM S3Object s", "InvalidTableAlias"),
+        ("SELECT -9223372036854775809 FROM S3Object", "IntegerOverflow"),
+        ("SELECT 9223372036854775808 FROM S3Object", "IntegerOverflow"),
         ("SELECT s._1[*] FROM S3Object s", "ParseInvalidContextForWildcardInSelectList"),
         ("SELECT s.* = 1 FROM S3Object s", "ParseInvalidPathComponent"),
         ("SELECT FLOOR(1) FROM S3Object", "UnsupportedFunction"),
@@ -1010,7 +1045,7 @@ def part(word: Pair, start: int, size: int) -> Pair:
         f"SUBSTRING({{}} FROM {start} FOR {size})",
         word,
         lambda found: "".join(
-            char for at, char in enumerate(found, 1) if start <= at < start + size
+            char for at, char in enumerate(found, 1) if start <= at < max(start, 1) + size
         ),
     )
 

@@ -177,6 +177,8 @@ class Expressions:
             return self._paths.path()
         if here.upper in ("-", "+"):
             self._tokens.take()
+            if here.upper == "-" and self._tokens.here.kind is Token.NUMBER:
+                return self._negative(here.at)
             return tree.Unary(here.upper, self.expression(_SIGN), here.at)
         if self._tokens.skip("("):
             value = self.expression()
@@ -199,12 +201,21 @@ class Expressions:
             raise self._tokens.fault("LexerInvalidLiteral", "want up to 38 digits", lexeme)
         return tree.Literal(Decimal(lexeme.text), at)
 
+    def _negative(self, at: int) -> tree.Expression:
+        """A number after a minus; the least of 64 bits has none without it."""
+        lexeme = self._tokens.take()
+        if lexeme.text.lstrip("0") == str(1 << 63):
+            return tree.Literal(-(1 << 63), at)
+        return tree.Unary("-", self._number(lexeme, lexeme.at), at)
+
     def _word(self, here: Lexeme) -> tree.Expression:
         word = here.upper
         is_call = self._tokens.is_call()
         if word in ("NULL", "TRUE", "FALSE") and not is_call:
             self._tokens.take()
             return tree.Literal({"NULL": None, "TRUE": True, "FALSE": False}[word], here.at)
+        if word == "MISSING" and not is_call:
+            return tree.Missing(self._tokens.take().at)
         if word == "CASE":
             return self._case()
         if word == "CAST":

@@ -38,7 +38,7 @@ class _Clauses:
         columns = self._columns()
         if not self._tokens.skip("FROM"):
             raise self._tokens.fault("ParseSelectMissingFrom", "want FROM")
-        steps, alias = self._source()
+        steps, alias, is_numbered = self._source()
         columns = self._without_star(columns, alias)
         where = self._expressions.expression() if self._tokens.skip("WHERE") else None
         limit = self._limit() if self._tokens.skip("LIMIT") else None
@@ -49,7 +49,7 @@ class _Clauses:
             )
         if self._tokens.here.kind is not Token.END:
             raise self._tokens.fault("ParseUnexpectedToken", "want the end of the query")
-        return tree.Query(columns, steps, alias, where, limit)
+        return tree.Query(columns, steps, alias, where, limit, is_numbered)
 
     def _columns(self) -> tuple[tree.Column, ...]:
         """The select list; ``*`` and ``alias.*`` are columns whose path ends with a wildcard."""
@@ -97,7 +97,8 @@ class _Clauses:
             raise self._tokens.fault(code, "want a name")
         return self._tokens.take().text
 
-    def _source(self) -> tuple[tuple[tree.Step, ...], str]:
+    def _source(self) -> tuple[tuple[tree.Step, ...], str, bool]:
+        """The path to the records, their name, and whether ``_1`` is their name, too."""
         table = self._tokens.take()
         if table.kind is not Token.WORD or table.upper != "S3OBJECT":
             raise self._tokens.fault("InvalidDataSource", "want FROM S3Object", table)
@@ -108,23 +109,28 @@ class _Clauses:
                 steps.append(tree.Wildcard() if self._tokens.skip("*") else self._paths.index())
                 self._tokens.want("]", "ParseInvalidPathComponent")
             elif self._tokens.skip("."):
+                if self._tokens.skip("*"):
+                    steps.append(tree.AnyName())
+                    continue
                 name = self._paths.name()
                 steps.append(name)
                 alias = name.text
             else:
                 break
+        ends_with_wildcard = isinstance(steps[-1] if steps else None, tree.Wildcard | tree.AnyName)
         # A record is an element of the object, with its first [*] or without one.
         if steps[:1] == [tree.Wildcard()]:
             del steps[0]
+        given = ""
         if self._tokens.skip("AS"):
-            alias = self._alias("ParseExpectedIdentForAlias")
+            given = self._alias("ParseExpectedIdentForAlias")
         elif self._tokens.has("AT"):
             raise self._tokens.fault("ParseUnsupportedSyntax", "AT is not supported")
         elif self._tokens.is_name():
-            alias = self._alias("")
+            given = self._alias("")
         if self._tokens.has(","):
             raise self._tokens.fault("MultipleDataSourcesUnsupported", "want one source")
-        return tuple(steps), alias
+        return tuple(steps), given or alias, ends_with_wildcard and not given
 
     def _limit(self) -> int:
         if self._tokens.has("-"):

@@ -49,6 +49,8 @@ class CsvSchema:
         first = steps[0]
         if len(steps) > 1 and isinstance(first, tree.Name) and first.fits(self.alias):
             steps = steps[1:]
+        elif len(steps) > 1 and isinstance(steps[1], tree.Name):
+            raise SelectError("InvalidTableAlias", f"{_shown(path)}: the alias is {self.alias}")
         if len(steps) != 1 or not isinstance(steps[0], tree.Name):
             raise SelectError(
                 "ParseInvalidPathComponent", f"{_shown(path)}: a column of CSV has no parts"
@@ -107,16 +109,18 @@ class JsonSchema:
     Each step of a path is a column of a query within the query, so no step is repeated in SQL.
 
     :ivar steps: the path after ``S3Object`` to the records.
+    :ivar is_numbered: whether ``_1`` is the record, too.
     """
 
     alias: str
     steps: Sequence[tree.Step]
+    is_numbered: bool = False
     _columns: dict[tuple[str, tree.Step], tuple[str, int]] = field(default_factory=dict)
 
     def value(self, path: tree.Path) -> Value:
         steps = path.steps
         first = steps[0]
-        if isinstance(first, tree.Name) and first.fits(self.alias):
+        if isinstance(first, tree.Name) and self._is_record(first):
             steps = steps[1:]
         column, level = "r", 0
         for step in steps:
@@ -128,6 +132,9 @@ class JsonSchema:
             new = (f"p{len(self._columns) + 1}", level)
             column, level = self._columns.setdefault((column, step), new)
         return Value(column, Kind.ANY, f"{column} IS NULL")
+
+    def _is_record(self, name: tree.Name) -> bool:
+        return name.fits(self.alias) or (self.is_numbered and name.text == "_1")
 
     def source(self) -> str:
         inner = f"SELECT r FROM {TABLE}"  # noqa: S608 - of names of ours
@@ -148,11 +155,15 @@ class JsonSchema:
 
 
 def _element(value: str, step: tree.Step) -> str:
-    """The part of a record; a wildcard makes a record of each element."""
-    if not isinstance(step, tree.Wildcard):
+    """The part of a record; a wildcard makes a record of each element, and at least one."""
+    if isinstance(step, tree.Wildcard):
+        kind, parts = "ARRAY", f"json_extract({value}, '$[*]')"
+    elif isinstance(step, tree.AnyName):
+        kind, parts = "OBJECT", f"json_extract({value}, '$.*')"
+    else:
         return part(value, step)
-    elements = f"json_extract({value}, '$[*]')"
-    return f"unnest(CASE WHEN json_type({value}) = 'ARRAY' THEN {elements} ELSE [{value}] END)"
+    some = f"CASE WHEN len({parts}) > 0 THEN {parts} ELSE [CAST(NULL AS JSON)] END"
+    return f"unnest(CASE WHEN json_type({value}) = '{kind}' THEN {some} ELSE [{value}] END)"
 
 
 def part(value: str, step: tree.Step) -> str:

@@ -12,6 +12,7 @@ import select_syntax as tree
 from select_errors import SelectError, quoted, raised
 from select_schema import Schema
 from select_values import (
+    NUMBERS,
     Kind,
     Value,
     compared,
@@ -43,6 +44,7 @@ class Translator:
         self.has_aggregates = False
         self._ways: dict[type, Callable[[Any], Value]] = {
             tree.Literal: _literal,
+            tree.Missing: _missing,
             tree.Ion: select_dates.literal,
             tree.Path: self._path,
             tree.Unary: self._unary,
@@ -165,8 +167,7 @@ class Translator:
             kind, shown = unified(values, node.name)
             return Value(f"coalesce({', '.join(shown)})", kind)
         if node.name == "NULLIF":
-            same = compared("=", *values)
-            return Value(f"CASE WHEN {same} THEN NULL ELSE {values[0].sql} END", values[0].kind)
+            return _nullif(*values)
         if node.name == "SUBSTRING":
             return _substring(values)
         texts = [text(value, node.name) for value in values]
@@ -207,6 +208,19 @@ class Translator:
 _SPACE = ("' '",)
 
 
+def _nullif(value: Value, other: Value) -> Value:
+    """NULL, or the first value; values of different types are never equal."""
+    kinds = {value.kind, other.kind}
+    if len(kinds) > 1 and not kinds & {Kind.ANY, Kind.NULL} and not kinds <= set(NUMBERS):
+        return value
+    same = compared("=", value, other)
+    return Value(f"CASE WHEN {same} THEN NULL ELSE {value.sql} END", value.kind)
+
+
+def _missing(_node: tree.Missing) -> Value:
+    return Value("NULL", Kind.NULL, "true")
+
+
 def _literal(node: tree.Literal) -> Value:
     value = node.value
     if value is None:
@@ -214,7 +228,8 @@ def _literal(node: tree.Literal) -> Value:
     if isinstance(value, bool):
         return Value(str(value).lower(), Kind.BOOL)
     if isinstance(value, int):
-        return Value(f"{value}::BIGINT", Kind.INT)
+        # In quotes: a minus of the engine comes after the cast.
+        return Value(f"'{value}'::BIGINT" if value < 0 else f"{value}::BIGINT", Kind.INT)
     if isinstance(value, str):
         return Value(quoted(value), Kind.TEXT)
     if isinstance(value, Decimal):
@@ -263,7 +278,7 @@ def _escape(node: tree.Like) -> str:
 
 
 def _substring(values: Sequence[Value]) -> Value:
-    """Characters from a position, 1 the first; positions before it have none."""
+    """Characters from a position, 1 the first; a position before it is 1, as S3 documents."""
     whole = text(values[0], "SUBSTRING")
     sizes = [number(value, "SUBSTRING") for value in values[1:]]
     for size, value in zip(sizes, values[1:], strict=True):
@@ -278,9 +293,8 @@ def _substring(values: Sequence[Value]) -> Value:
         )
     length = sizes[1].sql
     failed = raised("IllegalSqlFunctionArgument", "SUBSTRING: the length is negative")
-    left = f"greatest({start} + {length} - greatest({start}, 1), 0)"
     return Value(
         f"CASE WHEN {length} < 0 THEN {failed} WHEN {start} IS NULL OR {length} IS NULL THEN NULL"
-        f" ELSE substring({whole}, greatest({start}, 1), {left}) END",
+        f" ELSE substring({whole}, greatest({start}, 1), {length}) END",
         Kind.TEXT,
     )

@@ -31,7 +31,12 @@ class Wildcard:
     """``[*]``: all elements of a list; after FROM only."""
 
 
-Step: TypeAlias = Name | Index | Wildcard
+@dataclass(frozen=True)
+class AnyName:
+    """``.*``: all values of an object; after FROM only."""
+
+
+Step: TypeAlias = Name | Index | Wildcard | AnyName
 
 
 @dataclass(frozen=True)
@@ -39,6 +44,13 @@ class Literal:
     """A value of the query; ``float`` is a number with an exponent."""
 
     value: bool | int | Decimal | float | str | None
+    at: int
+
+
+@dataclass(frozen=True)
+class Missing:
+    """``MISSING``, the value that a record does not have."""
+
     at: int
 
 
@@ -173,6 +185,7 @@ class Aggregate:
 
 Expression: TypeAlias = (
     Literal
+    | Missing
     | Ion
     | Path
     | Unary
@@ -204,6 +217,7 @@ class Query:
 
     :ivar steps: the path after ``S3Object``.
     :ivar alias: the name of a record.
+    :ivar is_numbered: whether a record of JSON also has the name ``_1``.
     """
 
     columns: tuple[Column, ...]
@@ -211,3 +225,4 @@ class Query:
     alias: str
     where: Expression | None
     limit: int | None
+    is_numbered: bool = False

@@ -82,7 +82,7 @@ def table_of(
     :raises SelectError: the query or the object does not fit the format.
     """
     if isinstance(form, JsonInput):
-        return JsonTable(form, JsonSchema(query.alias, query.steps))
+        return JsonTable(form, JsonSchema(query.alias, query.steps, query.is_numbered))
     if query.steps:
         raise SelectError("ParseInvalidPathComponent", "S3Object: a record of CSV has no parts")
     has_header = form.header != "NONE" and is_begin
