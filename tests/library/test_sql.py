@@ -712,15 +712,42 @@ def test_an_escape_may_be_in_two_blocks() -> None:
                     pass
 
 
-def test_a_quote_that_is_data_may_end_a_block() -> None:
-    form = FORMS.Format(True, True, reader={"delimiter": ",", "quotechar": '"'})
-    data = b'a,b\n"x"y,"z\n'
-    for at in range(len(data)):
-        source = LINE_FEEDS.Ended(io.BytesIO(data[at:]), data[:at], form)
-        found = b""
-        while chunk := source.read(1):
-            found += chunk
-        assert found == data[at:]
+@pytest.mark.parametrize(
+    ("data", "is_open"),
+    [
+        ('5" disk\n', False),
+        ('5" disk\n"z\n', True),
+        ('5" disk\nz"\n', False),
+        ('5" disk, "z\n', True),
+        ('5" disk,""\n"a""b",1', False),
+        ('5" disk,""\n"a""\n', True),
+        ('5" disk\n"a\n,""b","c","d"\n', False),
+        ('"a,\n",5" disk\n"b', True),
+        ('5" disk,"a\n"', False),
+    ],
+)
+@pytest.mark.parametrize("delimiter", [",", " "])
+def test_a_quote_that_is_data_may_be_before_one_without_an_end(
+    data: str, is_open: bool, delimiter: str
+) -> None:
+    form = FORMS.Format(True, True, reader={"delimiter": delimiter, "quotechar": '"'})
+    content = data.replace(",", delimiter).encode()
+    for at in range(len(content)):
+        for size in (1, 4):
+            source = LINE_FEEDS.Ended(io.BytesIO(content[at:]), content[:at], form)
+            with pytest.raises(ERROR, match="no end") if is_open else nullcontext():
+                assert b"".join(iter(lambda: source.read(size), b"")) == content[at:]  # noqa: B023
+
+
+@pytest.mark.parametrize("first", ['5" disk', '"p\nq"\n5" disk'])
+@pytest.mark.parametrize("more", [{}, {"output": "partial"}])
+def test_rows_after_a_quote_without_an_end_are_not_lost(first: str, more: dict[str, str]) -> None:
+    """The engine alone has one row of these."""
+    data = f'a\n{first}\n"z\n'.encode() + b"1\n" * 100
+    query = "SELECT count(*) AS n FROM input"
+    with pytest.raises(ERROR, match="a quote has no end"):
+        STORLET.run(data, {"query": query, **more})
+    assert output(data.replace(b'"z', b'z"'), query) == b"n\n%d\n" % (102 + first.count("q"))
 
 
 @pytest.mark.parametrize("count", [1, 300])

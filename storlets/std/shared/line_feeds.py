@@ -74,8 +74,14 @@ class Quotes:
         self._mark = (form.reader["quotechar"] or "").encode()
         self._places = QuotePlaces(self._mark, form)
         self.are_open = False
-        #: The byte before the next one outside of quotes.
         self._before = b"\n"
+
+    @property
+    def before(self) -> bytes:
+        """The byte before the next one outside of quotes, or the begin of a quoted value: a text
+        after which the next block has the same meaning as after all data so far.
+        """
+        return b"\n" + self._mark if self.are_open else self._before
 
     def split(self, data: bytes) -> tuple[list[bytes], int]:
         """The parts of the next block between quotes, and the number of the first one outside.
@@ -199,12 +205,50 @@ class EscapeEnd:
         self._is_last = (count + (is_whole and self._is_last)) % 2 == 1
 
 
+class OpenValue:
+    """Whether an object ends within quotes, of which some may be data.
+
+    A quoted value begins after a delimiter or a line end, and maybe spaces.  Each block is searched
+    from the begin of the last value that may have no end yet.  It takes several times as long as
+    :class:`Quotes`, which counts quotes.
+
+    :param before: ``Quotes.before`` of the data so far.
+    """
+
+    def __init__(self, form: Format, before: bytes) -> None:
+        quote = re.escape(form.reader["quotechar"].encode())
+        delimiter = form.reader["delimiter"].encode()
+        #: Spaces that are no delimiters.
+        self._space = b"" if delimiter == b" " else b" "
+        begin = b"[\n" + re.escape(delimiter) + b"]" + (self._space and b" *")
+        inner = b"[^" + quote + b"]*"
+        self._begun = re.compile(begin + quote)
+        # The byte behind a closing quote shows that it is no doubled one.
+        doubled = b"(?:" + quote * 2 + inner + b")*"
+        self._whole = re.compile(begin + quote + inner + doubled + quote + b"(?=[^" + quote + b"])")
+        self._rest = before
+
+    def take(self, data: bytes) -> None:
+        """Search the next block.
+
+        :raises SqlError: a quoted value is longer than a row may be.
+        """
+        data = self._whole.sub(b"", self._rest + data)
+        found = self._begun.search(data)
+        self._rest = data[found.start() :] if found else data.rstrip(self._space)[-1:]
+        if len(self._rest) > 2 * sql_input.MOST_LINE_BYTES:
+            raise SqlError(_NO_END)
+
+    def is_open(self) -> bool:
+        """Whether the data end within quotes."""
+        return self._begun.search(self._whole.sub(b"", self._rest + b"\n")) is not None
+
+
 class Ended:
     """The bytes of ``source``, which fails at its end if that is within quotes.
 
     One thread of the engine takes a quote without an end for the end of the object, and drops the
-    rows behind it.  Several threads find it.  A quote within a value without quotes ends the check,
-    because it is data.
+    rows behind it.  Several threads find it.
     """
 
     def __init__(self, source: Any, head: bytes, form: Format) -> None:
@@ -212,12 +256,13 @@ class Ended:
         :param head: the bytes before those of ``source``.
         """
         reader = form.reader
-        self._source = source
+        self._source, self._form = source, form
         self._mark = (reader["quotechar"] or "").encode()
         self._quotes = Quotes(form)
         self._escape = (reader.get("escapechar") or "").encode()
         self._escaped = re.compile(re.escape(self._escape) + b".", re.DOTALL)
-        self._is_checked = bool(self._mark)
+        #: After a quote within a value without quotes, which is data.
+        self._value: OpenValue | None = None
         #: An escape character before the next block.
         self._held = b""
         self._take(head.removeprefix(BOM_UTF8))
@@ -230,20 +275,25 @@ class Ended:
         data = bytes(self._source.read(size))
         if data:
             self._take(data)
-        elif self._is_checked and self._quotes.are_open:
+        elif self._value.is_open() if self._value else self._quotes.are_open:
             raise SqlError(_NO_END)
         return data
 
     def _take(self, data: bytes) -> None:
-        if not self._is_checked:
+        if not self._mark:
             return
         if self._escape:
             data = self._escaped.sub(b"", self._held + data)
             self._held = data[-1:] if data.endswith(self._escape) else b""
+        if self._value is not None:
+            self._value.take(data)
+            return
+        before = self._quotes.before
         parts, first = self._quotes.split(data)
         outside = parts[first::2]
-        if outside:
-            self._is_checked = not self._quotes.are_wrong(self._mark.join(outside), first)
+        if outside and self._quotes.are_wrong(self._mark.join(outside), first):
+            self._value = OpenValue(self._form, before)
+            self._value.take(data)
 
 
 _NO_END = "a quote has no end (quote=none takes quotes for data)"
