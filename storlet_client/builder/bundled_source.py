@@ -1,7 +1,7 @@
 """The source of a project in its bundle, so that the bundle can be read and built again.
 
-A bundle has each file once.  Its folder ``source/`` has the files of the project that are neither
-code nor files of test cases:
+A bundle has each file once, but ``storlet.toml`` that is an input of a test case.  Its folder
+``source/`` has the files of the project that are neither code nor files of test cases:
 
 * Python: ``storlet.toml``, the lock, README and licence; the files below ``src/`` are the code,
   and those below ``src/lib/``, which libraries share, are in ``source/``, too
@@ -53,6 +53,7 @@ def files_of(made: Project) -> Files:
     document = made.document
     files = _native(made) if document["language"] == "native" else _of_modules(made)
     elsewhere = {os.path.normpath(path) for path in manifest.files_at_upload(document)}
+    elsewhere -= {MANIFEST}  # by which a bundle with source is known
     return {path: files[path] for path in sorted(files.keys() - elsewhere)}
 
 
@@ -168,6 +169,7 @@ def _native(made: Project) -> Files:
     for case in document.get("tests", ()):
         named = (*manifest.inputs_of(case), *manifest.outputs_of(case))
         left_out.update(os.path.normpath(path) for path in named)
+    left_out.discard(MANIFEST)
     where, rules = ignored.rules_above(top)
     kept = {*_kept(top, "", where, rules)}
     places = {path: top / path for path in kept - left_out if _target(path, top) in kept}

@@ -106,6 +106,14 @@ def test_a_native_project_from_its_bundle_gives_the_same_bundle(
     assert build(tmp_path / "copy").read_bytes() == bundle.read_bytes()
 
 
+def test_a_manifest_that_is_an_input_of_a_case_is_source(native: Path, tmp_path: Path) -> None:
+    text = NATIVE.replace('input = "small.txt"', 'input = "storlet.toml"')
+    write(native, "storlet.toml", text=text)
+    bundle = build(native)
+    unpack(bundle, tmp_path / "copy")
+    assert build(tmp_path / "copy").read_bytes() == bundle.read_bytes()
+
+
 def test_what_is_ignored_above_the_project_is_no_source(native: Path, tmp_path: Path) -> None:
     (native / ".git").rename(tmp_path / ".git")
     write(tmp_path, ".gitignore", text="*.pem\nsecrets/\n/fruit/token\n")
