@@ -31,6 +31,8 @@ _CREATED, _FORBIDDEN, _NOT_FOUND = 201, 403, 404
 _NO_STORLET = "storlet.not_found"
 #: That for a bundle with faults, and the fault of a folder that release 0.2 does not know.
 _NO_BUNDLE, _OLDER_FOLDERS = "registration.bundle", "all else below code/ and tests/"
+#: The header of an upload of rules that have warnings.
+ACCEPT_WARNINGS = "X-Storlet-Rules-Accept-Warnings"
 #: The begin of the names of storlets that every account has.
 LIBRARY = "std:"
 
@@ -729,7 +731,7 @@ def put_rules(session: Session, text: bytes, *, accept_warnings: bool = False) -
     """
     cluster = yield from known_info(session)
     yield from session.exchange(Call("PUT", (cluster.rules_container,), body=b""))
-    headers = {"X-Storlet-Rules-Accept-Warnings": "true"} if accept_warnings else {}
+    headers = {ACCEPT_WARNINGS: "true"} if accept_warnings else {}
     path = (cluster.rules_container, cluster.rules_object)
     answer = yield from session.exchange(Call("PUT", path, headers, body=text))
     return answer.text

@@ -8,6 +8,7 @@ from typing import BinaryIO
 
 import click
 
+from storlet_client import operations
 from storlet_client.cli import completion, operators
 from storlet_client.cli.context import with_storlets
 from storlet_client.cli.groups import Group, examples_of
@@ -95,7 +96,9 @@ def _rules(group: Group) -> None:
         try:
             report = storlets.put_rules(file.read(), accept_warnings=accept_warnings)
         except Refused as error:
-            error.restate(_with_name(error.message, file.name))
+            header = f"{operations.ACCEPT_WARNINGS}: true"
+            message = error.message.replace(header, "--accept-warnings")
+            error.restate(_with_name(message, file.name))
             raise
         if report.strip():
             click.echo(legible(_with_name(report.strip(), file.name)), err=True)

@@ -68,25 +68,28 @@ def declare(group: Group) -> None:
     @with_storlets
     @format_option
     def info(storlets: Storlets, form: str) -> None:
-        """Show the cluster's languages, limits and container names."""
+        """Show the cluster's languages, engine API version, limits and container names."""
         found = storlets.info()
         if form in {"json", "yaml"}:
             show_one(found.raw, form)
             return
-        values = {
-            name: _limit(value) if isinstance(value, (int, float)) else value
-            for name, value in facts_of(found).items()
-        }
+        values = facts_of(found)
+        if form == "table":
+            values = {
+                name: _limit(value) if isinstance(value, (int, float)) else value
+                for name, value in values.items()
+            }
         show_one(values, form)
 
 
 def facts_of(found: Info) -> dict[str, Any]:
-    """Container names, languages and limits, each by the name that a table shows."""
+    """Container names, languages, engine API and limits, each by the name that a table shows."""
     names = ("storlet_container", "dependency_container", "log_container", "rules_container")
     languages = [f"{name} {'/'.join(versions)}" for name, versions in found.languages.items()]
     return {
         **{name.replace("_", " "): getattr(found, name) for name in names},
         "languages": ", ".join(languages),
+        "engine": found.engine,
         **{f"limit {name}": value for name, value in found.limits.items()},
     }
 

@@ -38,7 +38,7 @@ _LOG_COLUMNS = (*_COLUMNS, "log")
 _FOLLOWED_COLUMNS = (*_LOG_COLUMNS, "lines", "skipped_bytes")
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _REMEMBERED = 1000  # runs whose lines were shown
-_MESSAGE, _LEAST = 60, 20  # characters of a message in a list, and on a terminal
+_LEAST = 20  # characters of a message on a terminal
 _TO_SECONDS = len("2026-11-23T20:00:00")
 
 
@@ -134,7 +134,8 @@ def _time(text: str, option: str) -> str:
     if age:
         then = datetime.now(timezone.utc) - timedelta(**{_UNITS[age[2]]: int(age[1])})
         return then.strftime("%Y-%m-%dT%H:%M:%SZ")
-    if text and not re.match(r"\d{4}-\d\d-\d\dT|\d+$", text):
+    # A day, and a time as the lists print it, too.
+    if text and not re.match(r"\d{4}-\d\d-\d\d([T ]|$)|\d+$", text):
         raise ConfigurationError(
             [f"{option} {text!r}: write a time such as 2026-11-23T19:00:00Z, or an age such as 1h"]
         )
@@ -148,8 +149,8 @@ def _row(record: Mapping[str, Any], *, is_whole: bool = False) -> dict[str, Any]
     """
     message = " ".join(str(record.get("message", "")).split())
     columns = columns_of(sys.stdout)
-    most = max(_LEAST, columns - len("  ...")) if columns else _MESSAGE
-    is_long = len(message) > most and not is_whole
+    most = max(_LEAST, columns - len("  ..."))
+    is_long = columns and len(message) > most and not is_whole
     return {
         **record,
         "storlet": storlets_of(record),

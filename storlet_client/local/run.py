@@ -235,8 +235,8 @@ def checked(
     :raises ProjectError: a parameter does not fit, or the number of inputs or outputs.
     """
     if document["language"] == "native" and ":" in document["main"]:
-        wanted = "a shared object runs in a sandbox only, which needs swift-storlets"
-        raise ProjectError([f"{wanted}: leave out --no-sandbox"])
+        wanted = "a shared object runs in a sandbox only: leave out --no-sandbox"
+        raise ProjectError([f"{wanted}, and install swift-storlets here if it is missing"])
     values, faults = manifest.parameters_of_run(document.get("parameters", {}), parameters)
     faults += manifest.faults_of_count(manifest.input_counts(document), count)
     faults += manifest.faults_of_count(manifest.output_counts(document), outputs, "outputs")

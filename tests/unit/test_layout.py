@@ -29,7 +29,9 @@ def modules() -> list[Path]:
     """Each module of the product, without the maps and the entry points of packages."""
     tops = {folder.parts[0] for folder in FOLDERS}
     found = {path.relative_to(ROOT) for top in tops for path in (ROOT / top).rglob("*.py")}
-    return sorted(path for path in found if not path.name.startswith("__"))
+    # `pip install ./storlet_client` leaves a copy in its folder build.
+    own = (path for path in found if path.parts[1] != "build")
+    return sorted(path for path in own if not path.name.startswith("__"))
 
 
 def folder_of_tests(folder: Path) -> Path:

@@ -20,7 +20,7 @@ def test_the_report_about_rules_names_the_file_of_the_user(
 ) -> None:
     file = tmp_path / "mine.yaml"
     file.write_text("version: 1\n")
-    report = "2 errors\nrules.yaml:1:1: error\n    help: x\nrules.yaml:7:5: error\n"
+    report = "1: accept with X-Storlet-Rules-Accept-Warnings: true\nrules.yaml:1:1: error\n    help: x\nrules.yaml:7:5: error\n"
     server.on("PUT", "/storlet_rules", Reply(201))
     server.on(
         "PUT",
@@ -31,6 +31,7 @@ def test_the_report_about_rules_names_the_file_of_the_user(
     result = command("rules", "put", str(file), "--accept-warnings")
     begin = "storlet: PUT storlet_rules/rules.yaml: 400 rules.invalid: "
     shown = report.replace("rules.yaml", str(file)).strip()
+    shown = shown.replace("X-Storlet-Rules-Accept-Warnings: true", "--accept-warnings")
     assert (result.code, begin + shown in result.err) == (4, True), result.err
     assert server.received[-1].headers["x-storlet-rules-accept-warnings"] == "true"
     assert command("rules", "put", str(file)).err == f"accepted\n{file}:2:1: warning\n"

@@ -28,4 +28,6 @@ def test_enabling_creates_the_containers(server: Server, command: Command) -> No
 
 def test_info_has_limits_and_the_whole_document(command: Command) -> None:
     assert "limit memory_bytes    1,024" in command("info").out
+    assert "engine                1.0" in command("info").out
+    assert "\nlimit memory_bytes,1024\n" in command("info", "-f", "csv").out
     assert json.loads(command("info", "-f", "json").out) == INFO["storlet_handler"]
