@@ -53,5 +53,11 @@ class Threads:
             if not loop.is_closed():
                 loop.call_soon_threadsafe(settle, result, failure)
 
-        threading.Thread(target=run, name=f"blocking-{function.__name__}", daemon=True).start()
+        thread = threading.Thread(target=run, name=f"blocking-{function.__name__}", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            # The host has no thread left; the next call may get one.
+            self._slots.release()
+            raise
         return await future

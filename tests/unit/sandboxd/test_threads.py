@@ -38,6 +38,24 @@ def test_an_abandoned_blocking_call_keeps_its_thread_until_it_ends() -> None:
     asyncio.run(main())
 
 
+def test_a_thread_that_cannot_start_keeps_no_slot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a host at its limit of threads, which may be over soon."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def main() -> None:
+        threads = Threads(calls_max=1)
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "start", refuse)
+            with pytest.raises(RuntimeError, match="new thread"):
+                await threads.call(lambda: "never")
+        async with asyncio.timeout(5):
+            assert await threads.call(lambda: "later") == "later"
+
+    asyncio.run(main())
+
+
 def test_the_loop_runs_while_a_call_blocks() -> None:
     async def main() -> float:
         began = time.monotonic()
