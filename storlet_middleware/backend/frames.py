@@ -73,6 +73,10 @@ class Encoder:
         self.is_flushed = True
 
     def data(self, chunk: bytes, kind: int = DATA) -> bytes:
+        """A frame with ``chunk``; several if it is longer than a frame may be, as a log can be."""
+        if len(chunk) > MAX_FRAME:
+            starts = range(0, len(chunk), MAX_FRAME)
+            return b"".join(self.data(chunk[at : at + MAX_FRAME], kind) for at in starts)
         frame = _HEADER.pack(kind, len(chunk)) + chunk
         whole, self._begun_bytes = divmod(self._begun_bytes + len(frame), self._chunk_bytes)
         self.chunks += whole

@@ -259,7 +259,7 @@ class RemoteResult:
         self.span: tuple[int, int, int] | None = None
         self.sandbox_seconds = self.waited_seconds = 0.0
         self.start_times = StartTimes()
-        self.log = b""
+        self._log = bytearray()
         self._used: dict[str, Any] = {}
         self._bytes_in = 0
         self._bytes_out = 0
@@ -271,6 +271,10 @@ class RemoteResult:
     @property
     def has_run(self) -> bool:
         return self._has_start or self._has_run
+
+    @property
+    def log(self) -> bytes:
+        return bytes(self._log)
 
     @property
     def usage(self) -> Usage:
@@ -317,7 +321,7 @@ class RemoteResult:
                 self._bytes_out += len(payload)
                 pieces.append(payload)
             elif kind == frames.LOG and isinstance(payload, bytes):
-                self.log += payload
+                self._log += payload
             elif kind == frames.PIECE and isinstance(payload, dict):
                 self._tell(LogPiece(str(payload["text"]), int(payload["skipped_bytes"])))
             elif kind == frames.START and isinstance(payload, dict):

@@ -48,6 +48,15 @@ def test_every_split_of_the_bytes_decodes_to_the_same_frames() -> None:
     ]
 
 
+def test_bytes_beyond_the_longest_frame_take_several() -> None:
+    """A log may be longer: its limit is the operator's."""
+    log = bytes(range(256)) * (frames.MAX_FRAME // 256) + b"the end"
+    encoder = frames.Encoder(65536)
+    body = encoder.data(log, frames.LOG) + encoder.pad()
+    assert len(body) % 65536 == 0
+    assert decode([body + encoder.message(frames.DONE, OK)])[0] == (frames.LOG, log)
+
+
 @pytest.mark.parametrize("pending", [0, 1, 5, 58, 59, 60, 63, 64, 65, 1000])
 def test_padding_ends_where_a_chunk_of_the_proxy_ends(pending: int) -> None:
     encoder = frames.Encoder(64)
