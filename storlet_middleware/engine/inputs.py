@@ -77,10 +77,10 @@ class Inputs:
         "_offsets",
         "_pace",
         "_pending",
-        "_rate",
         "_seekable",
         "failure",
         "is_output_awaited",
+        "rate",
         "reported_bytes",
     )
 
@@ -95,7 +95,8 @@ class Inputs:
         #: Inputs that were not handed over yet.
         self._pending = list(items)
         self._feeders: list[Feeder | Reads] = []
-        self._rate = rate
+        #: See the class; used at the first such source.
+        self.rate = rate
         self._pace: ReadPace | None = None
         #: Descriptors of files, with the offset at which each begins.
         self._files: dict[int, int] = {}
@@ -147,7 +148,7 @@ class Inputs:
         return messages.Input(position, item.metadata, seekable=file, size=item.size)
 
     def _serve(self, item: SeekableInput) -> int:
-        self._pace = self._pace or ReadPace(self._rate)
+        self._pace = self._pace or ReadPace(self.rate)
         reads = Reads(item.source, self._pace, self._fail)
         position = reads.begin()
         self._feeders.append(reads)

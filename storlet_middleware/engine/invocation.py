@@ -138,6 +138,17 @@ class Invocation:
         """
         self._pace.make_turns = make_turns
 
+    def replace_task(self, task: Task) -> None:
+        """Run another version of the storlet, which has replaced the one of the former task.
+
+        Nothing was handed over yet, and nothing was prepared.
+        """
+        if self._handover.message is not None:
+            raise AssertionError("the message of the former task is made")
+        self.task = self.log.task = task
+        self._progress.replace_deadlines(task.deadlines)
+        self._inputs.rate = task.limits.services.rate
+
     def adopt_services(self, services: Services | None) -> None:
         """Own the services of the run, which the storlet may use; before the start.
 

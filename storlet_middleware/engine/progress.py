@@ -54,11 +54,20 @@ class Progress:
         self.queue_seconds = deadlines.queue
         self.start_times = StartTimes()
 
+    def replace_deadlines(self, deadlines: Deadlines) -> None:
+        """The storlet was replaced before the start: use the deadlines of its new version."""
+        before, self._deadlines = self._deadlines, deadlines
+        self._latest_end += deadlines.queue + deadlines.total - before.queue - before.total
+        self._set_queue_seconds()
+
     def add_waiting(self, seconds: float) -> None:
         """Time in the queue of the node counts for the queue deadline only."""
         self.waited += seconds
         self.began += seconds
         self._latest_end += seconds
+        self._set_queue_seconds()
+
+    def _set_queue_seconds(self) -> None:
         queue = self._deadlines.queue
         self.queue_seconds = max(queue - self.waited, queue / 10)
 

@@ -25,10 +25,11 @@ _CUT: Final = re.compile(rb"\nlog truncated at [0-9]+ bytes\n\0*\Z")
 class RunLog:
     """Owner of the memory file from :meth:`open` until :meth:`close`; there may be none."""
 
-    __slots__ = ("_fd", "_pieces", "_task", "redaction")
+    __slots__ = ("_fd", "_pieces", "redaction", "task")
 
     def __init__(self, task: Task) -> None:
-        self._task = task
+        #: Another one until :meth:`open`, if the storlet is replaced.
+        self.task = task
         self._fd = -1
         self._pieces = LogPieces(task.log_delay_seconds)
         #: Removes the values of the run's secrets.
@@ -36,9 +37,9 @@ class RunLog:
 
     def open(self, handover: Handover) -> messages.Log | None:
         """Make the file and lend it to the worker; ``None`` if the run has no log."""
-        if not (self._task.wants_log or self._task.keeps_log_tail):
+        if not (self.task.wants_log or self.task.keeps_log_tail):
             return None
-        limit = self._task.limits.log
+        limit = self.task.limits.log
         self._fd = sealed_memory("storlet-log", limit)
         return messages.Log(handover.lend(self._fd), limit)
 
@@ -51,12 +52,12 @@ class RunLog:
         # them is one system call instead of three.
         if self._fd < 0 or not os.fstat(self._fd).st_blocks:
             return b""
-        size = min(offset(self._fd), self._task.limits.log)
-        begin = 0 if self._task.wants_log else max(0, size - TAIL_BYTES)
+        size = min(offset(self._fd), self.task.limits.log)
+        begin = 0 if self.task.wants_log else max(0, size - TAIL_BYTES)
         if self.redaction:
             # All of it: the tail may begin within a value.
             data = _without_secrets(os.pread(self._fd, size, 0), self.redaction)
-            return data if self._task.wants_log else data[-TAIL_BYTES:]
+            return data if self.task.wants_log else data[-TAIL_BYTES:]
         return os.pread(self._fd, size - begin, begin)
 
     def due_piece(self) -> LogPiece | None:
@@ -65,13 +66,13 @@ class RunLog:
             # A piece may end within a value. The new code of a replaced storlet may have secrets
             # although the run was already followed.
             return None
-        return self._pieces.due(self._fd, self._task.limits.log)
+        return self._pieces.due(self._fd, self.task.limits.log)
 
     def last_piece(self) -> LogPiece | None:
         """The rest of the log, after the end of the run and before :meth:`close`."""
         if self.redaction:
             return None
-        return self._pieces.last(self._fd, self._task.limits.log)
+        return self._pieces.last(self._fd, self.task.limits.log)
 
     def close(self) -> None:
         """Close the file; may be called twice."""

@@ -185,11 +185,10 @@ class Execution:
             except CodeReplaced:
                 if not resolutions:
                     raise
-                before = step.storlet.services
                 self._resolve_again(step)
-                invocation.task = self._task(step)
-                if step.storlet.services != before:
-                    invocation.adopt_services(self._services(step, invocation.task))
+                task = self._task(step)
+                invocation.replace_task(task)
+                invocation.adopt_services(self._services(step, task))
         result.sandbox_seconds = max(0.0, monotonic() - began - invocation.waited_seconds)
 
     def _task(self, step: Step) -> Task:

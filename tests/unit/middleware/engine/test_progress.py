@@ -204,6 +204,21 @@ def test_a_caller_without_a_worker_retries_after_the_queue_deadline(
     assert made.exceeded_queue().retry_after == retry_after
 
 
+def test_deadlines_that_replace_others_before_the_start_hold_from_then_on(clock: Clock) -> None:
+    """The time in the queue of the node counts once."""
+    progress = clock.progress
+    progress.add_waiting(3.0)
+    progress.replace_deadlines(Deadlines(8.0, 2.0, 1.0, 30.0))
+    assert progress.queue_seconds == 5.0
+    assert progress.deadline(0) == 1005.0
+    progress.begin_stage()
+    clock.now += 40.0
+    progress.begin_stage()
+    assert progress.deadline(0) == 1041.0
+    running = clock.start()
+    assert (running.deadline(0), running.deadline(1)) == (1042.0, 1041.0)
+
+
 def test_the_total_deadline_begins_with_the_run(clock: Clock) -> None:
     clock.now += 9.0
     running = clock.start()

@@ -71,10 +71,9 @@ def test_the_log_has_no_value_of_a_secret(
 
     workers.script = script
     invocation = make(log=wants_log, limits=(0, 4096, padding + 30))
-    invocation.task = replace(
-        invocation.task, secrets={"name": VALUE}, keeps_log_tail=True, wants_log=wants_log
-    )
-    invocation.log._task = invocation.task
+    secrets = {"name": VALUE}
+    task = replace(invocation.task, secrets=secrets, keeps_log_tail=True, wants_log=wants_log)
+    invocation.replace_task(task)
     invocation.start(workers.connect())
     with pytest.raises(StorletError):
         invocation.output.first()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from swift.common.swob import Response
 
+from storlet_daemon.protocol import messages
 from storlet_middleware.proxy.permissions import MOST_DESCRIPTORS
 from tests.support.bundles import tool
 from tests.unit.middleware.rule_runs import MANDATORY, PLAN, RunHarness
@@ -208,3 +209,34 @@ def test_the_limits_of_a_version_that_replaces_another_are_checked(
     answer = proxy.call("GET", "c/o", {**RUN, "X-Storlet-Limit-Output": "9"})
     assert (answer.status, answer.error) == (400, "bad_request")
     assert node.workers.runs == []
+
+
+def test_a_version_that_replaces_another_has_its_own_deadlines_and_limits(
+    make_proxy: Make, swift: FakeSwift
+) -> None:
+    logs: list[int] = []
+    codes: list[str] = []
+
+    def script(run: WorkerRun) -> None:
+        assert run.invoke.log is not None
+        logs.append(run.invoke.log.limit)
+        for _ in range(2):
+            answer, _ = run.ask(messages.StatObject, "/c/o")
+            codes.append(getattr(answer, "code", "ok"))
+        run.begin()
+        assert run.wait_for_cancel()
+
+    own = {
+        "X_Object_Meta_Storlet_Timeout_First_Byte": "0.3",
+        "X_Object_Meta_Storlet_Log": "512",
+        "X_Object_Meta_Storlet_Service_Operations": "1",
+    }
+    services = {"X_Object_Meta_Storlet_Services": "read"}
+    swift.put_storlet(**services)
+    replace_before_fetch(swift, **services, **own)
+    headers = {**RUN, "X-Storlet-Run-On-Proxy": "", "X-Storlet-Generate-Log": "true"}
+    answer = make_proxy(script).call("GET", "c/o", headers)
+    assert (answer.status, answer.error) == (422, "storlet.timeout.first_byte")
+    assert b"within 0.3 s" in answer.data
+    assert logs == [512]
+    assert codes == ["ok", "storlet.limit.services"]
