@@ -334,12 +334,24 @@ def says_enabled(answer: Answer) -> bool:
 _TRUE = frozenset(("true", "1", "yes", "on", "t", "y"))
 
 
-def enable(session: Session) -> Flow[tuple[str, ...]]:
-    """Enable storlets for the account and create its containers; the names of the new ones."""
+def enable(
+    session: Session, records: str = "", *, check: bool | None = None
+) -> Flow[tuple[str, ...]]:
+    """Enable storlets for the account and create its containers; the names of the new ones.
+
+    :param records: the runs that are recorded: ``all``, ``failures`` or ``none``; empty: as before.
+    :param check: whether all uploads of storlets are checked; ``None``: as before.
+    :raises ConfigurationError: the cluster has no such setting.
+    """
     cluster = yield from known_info(session)
-    yield from session.exchange(
-        Call("POST", headers={"X-Account-Meta-Storlet-Enabled": "True"}, body=b"")
-    )
+    headers = {"X-Account-Meta-Storlet-Enabled": "True"}
+    if records:
+        cluster = yield from _info_with(session, "records", "records of runs")
+        headers["X-Account-Meta-Storlet-Records"] = records
+    if check is not None:
+        cluster = yield from _info_with(session, "upload_check", "check of uploads")
+        headers["X-Account-Meta-Storlet-Check"] = str(check).lower()
+    yield from session.exchange(Call("POST", headers=headers, body=b""))
     created = []
     containers = (cluster.storlet_container, cluster.dependency_container, cluster.log_container)
     for name in containers:
@@ -984,7 +996,7 @@ def run_record(session: Session, invocation: str) -> Flow[Mapping[str, Any]]:
     if answer.status == _NOT_FOUND:
         raise NotThere(
             f"there is no record of {invocation}: records are written up to five seconds after a"
-            " run, and by default of failures only"
+            " run, and by default of failures only; 'storlet enable --records all' changes that"
         )
     found: Mapping[str, Any] = answer.document()
     return found

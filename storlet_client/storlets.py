@@ -101,9 +101,9 @@ class Storlets(_Account[Transport]):
         """The cluster's languages, limits and container names."""
         return self._http.drive(operations.info(self._session))
 
-    def enable(self) -> tuple[str, ...]:
+    def enable(self, records: str = "", *, check: bool | None = None) -> tuple[str, ...]:
         """Enable storlets for the account; the names of the containers that were created."""
-        return self._http.drive(operations.enable(self._session))
+        return self._http.drive(operations.enable(self._session, records, check=check))
 
     def list(self) -> list[Storlet]:
         """All storlets of the account."""
@@ -380,9 +380,9 @@ class AsyncStorlets(_Account[AsyncTransport]):
         """The cluster's languages, limits and container names."""
         return await self._http.drive(operations.info(self._session))
 
-    async def enable(self) -> tuple[str, ...]:
+    async def enable(self, records: str = "", *, check: bool | None = None) -> tuple[str, ...]:
         """Enable storlets for the account; the names of the containers that were created."""
-        return await self._http.drive(operations.enable(self._session))
+        return await self._http.drive(operations.enable(self._session, records, check=check))
 
     async def list(self) -> list[Storlet]:
         """All storlets of the account."""

@@ -55,11 +55,22 @@ def declare(group: Group) -> None:
             show_rows([asdict(check) for check in checks], columns, form, "")
         context.exit(DONE if all(check.is_well for check in checks) else PROBLEM)
 
-    @group.example("enable", examples="storlet enable")
+    @group.example("enable", examples="storlet enable\nstorlet enable --records all --check")
     @with_storlets
-    def enable(storlets: Storlets) -> None:
+    @click.option(
+        "--records",
+        type=click.Choice(["all", "failures", "none"]),
+        default=None,
+        help="Runs that are recorded from now on; failures if it was never set.",
+    )
+    @click.option(
+        "--check/--no-check",
+        default=None,
+        help="Have the cluster check the code of all uploads, also those of other programs.",
+    )
+    def enable(storlets: Storlets, records: str | None, *, check: bool | None) -> None:
         """Enable storlets for the account, and create its containers."""
-        created = storlets.enable()
+        created = storlets.enable(records or "", check=check)
         click.echo("storlets are enabled")
         for name in created:
             click.echo(legible(f"  created container {name}"))

@@ -155,6 +155,8 @@ def _document(name: str, container: str | None, options: Mapping[str, Any]) -> d
     merge, more = options["merge"], options["merge_parameters"]
     if more and merge in {None, CONCATENATE}:
         raise ConfigurationError(["--merge-parameter needs --merge with a storlet"])
+    if merge and options["report"]:
+        raise ConfigurationError(["--report excludes --merge, whose result would look complete"])
     if merge:
         own = _part(merge, more, "--merge-parameter")
         document["merge"] = merge if merge == CONCATENATE else own

@@ -67,7 +67,7 @@ def declare(group: Group) -> None:
     def runs(storlets: Storlets, name: str | None, form: str, **options: Any) -> None:
         """List recorded runs, newest first.
 
-        By default an account records failures: X-Account-Meta-Storlet-Records has the choice.
+        By default an account records failures; 'storlet enable --records all' changes that.
         """
         selection = selection_of(name, options)
         if options["follow"]:

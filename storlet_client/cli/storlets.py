@@ -42,7 +42,7 @@ def declare(group: Group) -> None:
         """List the storlets with version, limits, access, and runs of the last 24 hours.
 
         ACCESS are the readers of the container with the storlets, and the grants. RUNS is '-' if
-        the account does not record all runs (X-Account-Meta-Storlet-Records: all).
+        the account does not record all runs ('storlet enable --records all').
         """
         with working("list"):
             found = storlets.overview()

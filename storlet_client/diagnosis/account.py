@@ -26,6 +26,8 @@ _CALLERS = {
     "owners": "owners of the account",
     "none": "no caller",
 }
+#: The values of the account's setting for records.
+_RECORDED = {"all": "of all runs", "failures": "of failed runs", "none": "of no runs"}
 #: Features that a cluster of an older release lacks, by the name in /info.
 _FEATURES = {
     "bundles": "bundles",
@@ -64,7 +66,7 @@ def diagnose(session: Session, named: Sequence[str] = ()) -> Flow[list[Check]]:
         found.append(Check("account", False, "not enabled for storlets", "storlet enable"))
     else:
         found.append(Check("account", True, "enabled for storlets"))
-        found += _of_library(answer, cluster)
+        found += [*_of_records(answer, cluster), *_of_library(answer, cluster)]
         found += yield from _of_containers(session, cluster)
         deployed = yield from operations.list_storlets(session)
         found += yield from storlets.checks_of(session, cluster, deployed)
@@ -74,6 +76,13 @@ def diagnose(session: Session, named: Sequence[str] = ()) -> Flow[list[Check]]:
         # Several objects may be in one container.
         found += [check for check in checks if check not in found]
     return found
+
+
+def _of_records(account: Answer, cluster: Info) -> Iterator[Check]:
+    """The runs that are recorded; nothing where the cluster has no records."""
+    if "records" in cluster.raw:
+        setting = account.headers.get("x-account-meta-storlet-records", "").strip().lower()
+        yield Check("records", True, _RECORDED.get(setting, _RECORDED["failures"]))
 
 
 def _of_library(account: Answer, cluster: Info) -> Iterator[Check]:

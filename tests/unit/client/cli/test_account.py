@@ -26,6 +26,21 @@ def test_enabling_creates_the_containers(server: Server, command: Command) -> No
     assert result.out == "storlets are enabled\n  created container storletlog\n"
 
 
+def test_enabling_sets_what_is_recorded_and_checked(server: Server, command: Command) -> None:
+    server.on("POST", "", Reply(204))
+    info = {"storlet_handler": {**INFO["storlet_handler"], "upload_check": True}}
+    server.replies["GET", "/info"] = Reply(body=json.dumps(info).encode())
+    for name in ("storlet", "dependency", "storletlog"):
+        server.on("PUT", f"/{name}", Reply(202))
+    assert command("enable", "--records", "all", "--no-check").code == 0
+    (sent,) = [one.headers for one in server.received if one.method == "POST"]
+    name = "x-account-meta-storlet-"
+    assert (sent[f"{name}enabled"], sent[f"{name}records"], sent[f"{name}check"]) == (
+        "True", "all", "false"
+    )  # fmt: skip
+    assert command("enable", "--records", "some").code == 2
+
+
 def test_info_has_limits_and_the_whole_document(command: Command) -> None:
     assert "limit memory_bytes    1,024" in command("info").out
     assert "engine                1.0" in command("info").out

@@ -111,6 +111,8 @@ def test_an_answer_that_is_no_report_is_an_error(
     server: Server, command: Command, body: bytes
 ) -> None:
     server.on("POST", "", Reply(200, body=body))
+    refused = command("distribute", "up.py", "c", "--report", "--merge", "concat")
+    assert (refused.code, "--report excludes --merge" in refused.err) == (3, True)
     result = command("distribute", "up.py", "c", "--report")
     assert (result.code, "a line that is none of a report" in result.err) == (5, True)
 
