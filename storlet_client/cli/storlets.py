@@ -14,7 +14,7 @@ import click
 from storlet_client.builder import bundled_source, bundler, plain, rights, wheels
 from storlet_client.builder.project import ProjectError
 from storlet_client.builder.sources import Sources
-from storlet_client.bundle import archive
+from storlet_client.bundle import archive, manifest
 from storlet_client.cli import completion
 from storlet_client.cli.context import FILLED, OUTPUT, pairs, with_storlets
 from storlet_client.cli.groups import Group
@@ -232,7 +232,7 @@ def _deploy_file(
         language_version=options["language_version"],
         input_types=options["inputs"],
         output_type=options["output_type"],
-        limits=pairs(options["limits"], "--limit"),
+        limits=_limits(options["limits"]),
     )
     files = {each: (content_of(path), mode) for each, (path, mode) in needed.files.items()}
     deployed = storlets.deploy(name, code, manifest, files, check=check)
@@ -242,11 +242,33 @@ def _deploy_file(
     click.echo(legible(f"run it: storlet invoke {name} CONTAINER/OBJECT"), err=True)
 
 
+def _limits(words: Sequence[str]) -> dict[str, str]:
+    """The limits of ``--limit``.
+
+    :raises ConfigurationError: one is unknown; the cluster would take it for metadata of the user.
+    """
+    found = pairs(words, "--limit")
+    known = [*manifest.schema()["properties"]["limits"]["properties"]]
+    every = f"; all are {', '.join(known)}"
+    faults = [
+        f"--limit {name}: unknown limit{manifest.nearest(name, known) or every}"
+        for name in found
+        if name.lower() not in known
+    ]
+    if faults:
+        raise ConfigurationError(faults)
+    return found
+
+
+#: The options of a plain file whose values have other names.
+_OPTIONS = {"dependencies": "dependency", "limits": "limit", "inputs": "input-type"}
+
+
 def _refuse_options_of_files(options: Mapping[str, Any]) -> None:
-    given = sorted(key for key, value in options.items() if value)
+    given = [_OPTIONS.get(key, key.replace("_", "-")) for key, value in options.items() if value]
     if given:
         raise ConfigurationError(
-            [f"--{key.replace('_', '-')}: a bundle has this in its manifest" for key in given]
+            [f"--{option}: a bundle has this in its manifest" for option in sorted(given)]
         )
 
 

@@ -134,10 +134,11 @@ def _of_code(session: Session, storlet: Storlet, record: Record) -> Flow[list[Ch
         current = next((each for each in kept if each.current), None)
         if current is None or current.sha256 != failed.get("sha256"):
             return []
-        older = [each.number for each in kept if each.number < current.number]
-        remedy = (
-            command("storlet", "rollback", name, str(max(older))) if older else _deploy(storlet)
-        )
+        try:
+            before = operations.version_before(name, kept)
+            remedy = command("storlet", "rollback", name, str(before.number))
+        except NotThere:
+            remedy = _deploy(storlet)
     elif _is_older(record, storlet):
         return []
     else:

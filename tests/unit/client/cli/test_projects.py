@@ -167,7 +167,7 @@ def test_the_changes_of_a_bundle_are_printed(
     ("words", "expected"),
     [
         (["--main", "a.B"], "--main: a bundle has this in its manifest"),
-        (["--limit", "memory=1M"], "--limits: a bundle has this"),
+        (["--limit", "memory=1M"], "--limit: a bundle has this"),
     ],
 )
 def test_options_of_plain_files_are_refused(

@@ -63,6 +63,13 @@ def test_a_long_file_is_sent_as_it_is_read(
         ("b.jar", b"PK", [], "add --main"),
         ("b.txt", b"x", ["--main", "b.B"], "language of b.txt is unknown"),
         ("b.py", CODE, ["--limit", "memory"], "write --limit KEY=VALUE"),
+        (
+            "b.py",
+            CODE,
+            ["--limit", "memry=1M"],
+            "--limit memry: unknown limit; did you mean memory?",
+        ),
+        ("b.py", CODE, ["--limit", "ram=1M"], "--limit ram: unknown limit; all are memory, cpu, "),
         ("b.py", CODE, ["--dependency", "none:0700"], "there is no file none"),
     ],
 )
