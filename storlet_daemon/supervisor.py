@@ -155,8 +155,7 @@ class Supervisor:
         elif isinstance(command, messages.Inspect):
             self._control.send(messages.Inspected(command.request, inspection.read()))
         elif isinstance(command, messages.AskStatus):
-            status = messages.GroupStatus(command.request, self._groups.status())
-            self._control.send(status)
+            self._control.send(self._groups.status(command.request))
         elif isinstance(command, messages.Check):
             self._attempts.begin(command, descriptors)
 

@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterator
 
 from storlet_daemon.budget import Budget
-from storlet_daemon.protocol import messages
+from storlet_daemon.protocol import framing, messages
 from storlet_daemon.worker_group.group import WorkerGroup
 from storlet_daemon.worker_group.group_state import GroupState
 
@@ -49,9 +49,20 @@ class WorkerGroups:
         """Whether a storlet runs, or may run."""
         return any(group.is_active for group in self)
 
-    def status(self) -> tuple[messages.Group, ...]:
-        """The status of each current group."""
-        return tuple(group.status() for group in self._current.values())
+    def status(self, request: int) -> messages.GroupStatus:
+        """The status of each current group.
+
+        If one message cannot hold them, those that were idle longest are left out: whether any is
+        busy decides whether the node daemon ends the sandbox.
+        """
+        groups = [group.status() for group in self._current.values()]
+        status = messages.GroupStatus(request, tuple(groups))
+        if not _fits(status):
+            groups.sort(key=lambda group: group.idle_seconds)
+        while not _fits(status):
+            del groups[len(groups) * 7 // 8 :]
+            status = messages.GroupStatus(request, tuple(groups))
+        return status
 
     def current(self, version: str) -> WorkerGroup | None:
         """The group of a storlet version that is loaded."""
@@ -95,3 +106,11 @@ class WorkerGroups:
         if others:
             min(others, key=lambda group: group.idle_since).rest()
         return False
+
+
+def _fits(status: messages.GroupStatus) -> bool:
+    try:
+        framing.encode(status)
+    except messages.ProtocolError:
+        return False
+    return True

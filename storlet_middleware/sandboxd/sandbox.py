@@ -13,9 +13,9 @@ import dataclasses
 import enum
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.config import LimitsSection
@@ -88,20 +88,22 @@ class Sandbox:
         """Make the container, wait for its supervisor; on a fault the caller must :meth:`cut`."""
         self._node.paths.make()
         self._node.paths.sandboxes.make(self.plan.key)
+        host = await self._host()
         with self._supervisor.listening(self.plan.key, self.plan.identity):
             await self.container.create(self.plan)
             await self._supervisor.hello(self.container.end)
-            await self._read_back()
+            await self._read_back(host)
         self._run()
 
     async def adopt(self, container_id: str, started_at: float) -> None:
         """Wait for the supervisor of a running container; its groups keep their sockets."""
         self.container.id, self.started_at = container_id, started_at
         self._node.paths.sandboxes.ensure_sockets_dir(self.plan.key)
+        host = await self._host()
         with self._supervisor.listening(self.plan.key, self.plan.identity):
             hello = await self._supervisor.hello(self.container.end)
         if not self.plan.is_outdated:  # an outdated sandbox was made with other limits
-            await self._read_back()
+            await self._read_back(host)
         await self.groups.adopt(hello.groups)
         self._run()
 
@@ -115,13 +117,14 @@ class Sandbox:
             raise SandboxLost("the spare sandbox has ended")
         link, code_dir = self._supervisor.link, self._node.paths.code.path_of(plan.account)
         self._on_lost, self.state = on_lost, State.STARTING
+        host = await self._host()
         with link.watched() as is_alive:
             await self._node.threads.call(
                 self._node.mount, code_dir, self._supervisor.pid, CODE_TARGET, is_alive
             )
         await link.assign(plan.identity)
         self.plan = plan
-        await self._read_back()
+        await self._read_back(host)
         # The name is for operators who list containers: a hanging Docker must not delay the tenant.
         self._renaming = self._loop.create_task(self.container.rename(plan))
         self._begun = self._loop.time()
@@ -133,9 +136,12 @@ class Sandbox:
             raise SandboxLost("the supervisor went away after its hello")
         self.state = State.SPARE if self.plan.facts.is_spare else State.RUNNING
 
-    async def _read_back(self) -> None:
+    async def _host(self) -> Mapping[str, Any]:
+        """The facts of the host; before any wait for the sandbox, when Docker has just answered."""
+        return await self._node.threads.call(self._node.engine.host)
+
+    async def _read_back(self, host: Mapping[str, Any]) -> None:
         """Compare its kernel's report with the plan; raises :class:`SandboxWeak`."""
-        host = await self._node.threads.call(self._node.engine.host)
         report = await self._supervisor.link.inspect()
         faults = self._node.weaknesses(self.plan.facts, report, host)
         for fault in faults:

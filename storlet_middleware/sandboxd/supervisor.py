@@ -12,7 +12,7 @@ from typing import Final
 from storlet_daemon.protocol import messages
 from storlet_middleware.sandboxd import process
 from storlet_middleware.sandboxd.control import ControlLink, peer_of
-from storlet_middleware.sandboxd.errors import SandboxLost
+from storlet_middleware.sandboxd.errors import EngineUnavailable, SandboxLost
 from storlet_middleware.sandboxd.identity import Identity
 from storlet_middleware.sandboxd.node import Node
 from storlet_middleware.sandboxd.wording import shown
@@ -83,13 +83,17 @@ class Supervisor:
     async def hello(self, container_end: Callable[[], Awaitable[str | None]]) -> messages.Hello:
         """Wait for its hello; raises :class:`SandboxLost` when its container ends before.
 
-        ``container_end`` returns how the container ended, or ``None`` while it runs.
+        ``container_end`` returns how the container ended, or ``None`` while it runs.  Without
+        Docker that is unknown: a sandbox with invocations must not be ended for a restart of
+        Docker, and the caller's deadline bounds the wait.
         """
         while True:
             await asyncio.wait({self._hello}, timeout=CHECK_SECONDS)
             if self._hello.done():
                 return self._hello.result()
-            end = await container_end()
+            end = None
+            with contextlib.suppress(EngineUnavailable):
+                end = await container_end()
             if end is not None and not self._hello.done():
                 raise SandboxLost(f"the sandbox ended before its supervisor said hello: {end}")
 

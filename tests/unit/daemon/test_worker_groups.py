@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from storlet_daemon.budget import Budget
+from storlet_daemon.protocol import framing
 from storlet_daemon.worker_group.group import WorkerGroup
 from storlet_daemon.worker_group.worker_process import State
 from storlet_daemon.worker_groups import WorkerGroups
@@ -30,9 +31,35 @@ def add(world: World, groups: WorkerGroups, version: str, *phases: State) -> Wor
 
 def test_there_are_no_groups_at_first(groups: WorkerGroups) -> None:
     assert not groups
-    assert (list(groups), groups.versions, groups.pids, groups.status()) == ([], (), set(), ())
+    assert (list(groups), groups.versions, groups.pids, groups.status(1).groups) == (
+        [],
+        (),
+        set(),
+        (),
+    )
     assert groups.current("a") is None
     groups.unload("a")
+
+
+def test_a_status_that_does_not_fit_has_the_groups_that_are_busy(
+    world: World, groups: WorkerGroups
+) -> None:
+    """The longest names take twice their bytes, and a message has 64 KiB."""
+    for number in range(128):
+        load = load_of(version=f"{number:064x}", code="c" * 64, name='"' * 255)
+        group = WorkerGroup(load, world.listen(), world.runtime, world.hooks)
+        world.states.append(group.state)
+        group.state.active_at -= number
+        if number % 4 == 3:
+            world.add(group.state, State.BUSY)
+        groups.add(load.version, group)
+    status = groups.status(7)
+    framing.encode(status)
+    assert status.request == 7
+    assert [each.busy for each in status.groups[:32]] == [1] * 32
+    idle = [int(each.version, 16) for each in status.groups[32:]]
+    assert idle == [number for number in range(128) if number % 4 != 3][: len(idle)]
+    assert len(status.groups) > 64
 
 
 def test_a_worker_has_its_group(world: World, groups: WorkerGroups) -> None:
@@ -43,7 +70,7 @@ def test_a_worker_has_its_group(world: World, groups: WorkerGroups) -> None:
         assert {groups.of(pid) for pid in group.workers} == {group}
     assert groups.pids == {*first.workers, *second.workers}
     assert groups.of(1) is None
-    assert [each.workers for each in groups.status()] == [1, 2]
+    assert [each.workers for each in groups.status(1).groups] == [1, 2]
 
 
 def test_a_group_that_leaves_stays_until_its_last_worker_has_exited(
@@ -51,7 +78,7 @@ def test_a_group_that_leaves_stays_until_its_last_worker_has_exited(
 ) -> None:
     group = add(world, groups, "a", State.BUSY)
     groups.unload("a")
-    assert (groups.versions, groups.status()) == ((), ())
+    assert (groups.versions, groups.status(1).groups) == ((), ())
     assert list(groups) == [group]
     groups.drop_if_left(group)
     assert groups

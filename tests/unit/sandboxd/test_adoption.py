@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import signal
 import time
 
 import pytest
 
-from tests.unit.sandboxd.doubles import FakeNode, greeting, loaded, refused, until, work
+from storlet_middleware.sandboxd.errors import EngineUnavailable
+from tests.unit.sandboxd.doubles import (
+    FakeEngine,
+    FakeNode,
+    greeting,
+    loaded,
+    refused,
+    until,
+    work,
+)
 
 V1, V2 = "1" * 64, "2" * 64
 
@@ -121,3 +131,27 @@ def test_no_sandbox_is_started_before_docker_has_listed_the_running_ones(node: F
     assert refused(node.load()).code == "sandbox.unavailable"
     node.docker.is_down = False
     assert greeting(loaded(node.load())) == before
+
+
+def test_docker_may_go_away_while_a_supervisor_comes_back(
+    node: FakeNode, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sandbox with invocations must not be ended for that."""
+    path = loaded(node.load())
+    before = greeting(path)
+    node.stop()
+    node.docker.kill(signal.SIGSTOP)
+
+    def away(_engine: FakeEngine, _container_id: str) -> str | None:
+        node.docker.is_down = True
+        raise EngineUnavailable("Docker is away")
+
+    monkeypatch.setattr(FakeEngine, "end_of", away)
+    node.start()
+    until(lambda: node.docker.is_down)
+    time.sleep(0.3)
+    node.docker.kill(signal.SIGCONT)
+    assert loaded(node.load()) == path
+    assert greeting(path) == before
+    node.docker.is_down = False
+    assert node.docker.starts == 1

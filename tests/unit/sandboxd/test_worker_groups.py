@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
-from storlet_middleware.sandboxd.worker_groups import GROUPS_PER_STORLET_MAX
+from storlet_daemon.protocol import messages
+from storlet_middleware.sandboxd.code_dirs import CodeDirs
+from storlet_middleware.sandboxd.worker_groups import GROUPS_PER_STORLET_MAX, WorkerGroups
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, greeting, loaded, refused, until
 
 MakeNode = Callable[..., FakeNode]
@@ -80,3 +85,28 @@ def test_a_storlet_has_a_share_of_the_groups(node: FakeNode) -> None:
     assert sum(Path(path).exists() for path in paths) == GROUPS_PER_STORLET_MAX
     assert Path(paths[-1]).exists()
     assert Path(other).exists()
+
+
+def test_all_code_is_kept_for_adopted_groups_that_the_status_lacks(tmp_path: Path) -> None:
+    """A status of many groups with long names does not fit into a message."""
+    code = CodeDirs(tmp_path, 0, 0)
+    reported = messages.Group(V1, "a.py", 1, 0, 0, 0, 0.0, "c" * 64)
+
+    async def status() -> tuple[messages.Group, ...]:
+        return (reported,)
+
+    dirs = SimpleNamespace(keep_group_sockets=lambda _key, versions: set(versions))
+    config = SimpleNamespace(class_of=lambda *_: SimpleNamespace(name="user"))
+    node: Any = SimpleNamespace(paths=SimpleNamespace(sandboxes=dirs, code=code), config=config)
+    demand = SimpleNamespace(account="AUTH_a", trust_class="user")
+    plan: Any = SimpleNamespace(demand=demand, account="AUTH_a", key="k")
+    supervisor: Any = SimpleNamespace(link=SimpleNamespace(status=status))
+
+    async def adopted(*versions: str) -> set[Path]:
+        groups = WorkerGroups(node, supervisor, lambda: plan, lambda _: None)
+        await groups.adopt(versions)
+        return groups.code_in_use()
+
+    own = code.version_dir("AUTH_a", "c" * 64)
+    assert asyncio.run(adopted(V1)) == {own}
+    assert asyncio.run(adopted(V1, V2)) == {own, code.path_of("AUTH_a")}
