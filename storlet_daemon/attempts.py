@@ -37,7 +37,14 @@ class Attempts:
         """Start the child. It inherits the donated file; the supervisor closes its own copy."""
         reading, writing = os.pipe()
         with descriptors:
-            pid = os.fork()
+            try:
+                pid = os.fork()
+            except OSError as error:
+                os.close(reading)
+                os.close(writing)
+                reason = f"the self-test cannot be started: {error.strerror}"
+                self._report(messages.Refused(command.request, reason))
+                return
             if pid == 0:
                 _run_in_child(command, descriptors.filenos()[0], writing)
         os.close(writing)

@@ -6,8 +6,8 @@ may be using. A child of process 1 removes them (``scratch``), one at a time.
 
 from __future__ import annotations
 
-import contextlib
 import os
+import time
 from collections.abc import Callable
 
 from storlet_daemon import homes, scratch
@@ -16,6 +16,8 @@ from storlet_daemon.worker_groups import WorkerGroups
 
 SHARED_MEMORY = "/dev/shm"  # noqa: S108  the sandbox's own
 """Emptied while nothing runs: POSIX shared memory needs its name only while it is opened."""
+AGAIN_SECONDS = 1.0
+"""Interval between attempts if no child can be made, or the folders have no room for a change."""
 
 
 class Cleaner:
@@ -24,6 +26,7 @@ class Cleaner:
     def __init__(self, groups: WorkerGroups) -> None:
         self._groups = groups
         self._is_scratch_full = False
+        self._not_before = 0.0
         self.pid = 0
 
     def request(self) -> None:
@@ -56,8 +59,11 @@ class Cleaner:
 
     def _begin_to_remove(self, paths: Callable[[], list[str]]) -> bool:
         """Remove files, unless something runs that may be using them; return True if it began."""
-        if self.pid or self._groups.are_active:
+        if self.pid or self._groups.are_active or time.monotonic() < self._not_before:
             return False
-        with contextlib.suppress(OSError):
+        try:
             self.pid = scratch.begin_to_remove(paths())
+        except OSError:
+            self._not_before = time.monotonic() + AGAIN_SECONDS
+            return False
         return True

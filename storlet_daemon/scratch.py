@@ -49,29 +49,37 @@ def begin_to_remove(paths: Iterable[str]) -> int:
 
 def _set_aside(path: str, names: list[str]) -> str:
     """Move entries of ``path`` into a hidden folder there, which is returned."""
-    aside = _hidden_folder(path, names)
+    aside = os.path.join(path, _PREFIX + os.urandom(8).hex())
+    try:
+        os.mkdir(aside, 0o700)
+    except OSError:
+        _make_from_entries(aside, [os.path.join(path, name) for name in names])
     for name in names:
         _move(os.path.join(path, name), os.path.join(aside, name))
     return aside
 
 
-def _hidden_folder(path: str, names: list[str]) -> str:
-    aside = os.path.join(path, _PREFIX + os.urandom(8).hex())
-    try:
-        os.mkdir(aside, 0o700)
-    except OSError:
-        # Too full for another folder: remove one file first.
-        for name in names:
+def _make_from_entries(aside: str, entries: list[str]) -> None:
+    """Make a folder where there is no room for one more: of an entry, or in its place."""
+    for entry in entries:
+        if _is_folder(entry):
+            _move(entry, aside)
+        else:
             with contextlib.suppress(OSError):
-                os.unlink(os.path.join(path, name))
-                break
-        os.mkdir(aside, 0o700)
-    return aside
+                os.unlink(entry)
+                os.mkdir(aside, 0o700)
+        if os.path.isdir(aside):
+            return
+    os.mkdir(aside, 0o700)
 
 
 def _move(path: str, to: str) -> None:
     with contextlib.suppress(OSError):
-        if os.path.isdir(path) and not os.path.islink(path):
+        if _is_folder(path):
             # A folder without write permission cannot be moved.
             os.chmod(path, 0o700)
         os.rename(path, to)
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)

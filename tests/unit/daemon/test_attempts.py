@@ -88,3 +88,16 @@ def test_several_self_tests_may_run_at_once(monkeypatch: pytest.MonkeyPatch) -> 
     assert sorted(requester.reports, key=str) == [
         messages.Checked(number, {"allowed": f"['write:/{number}']"}) for number in (1, 2)
     ]
+
+
+def test_a_child_that_cannot_be_made_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    requester = Requester()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    assert requester.check() == messages.Refused(
+        7, "the self-test cannot be started: Resource temporarily unavailable"
+    )
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from storlet_daemon import cleaner, homes
+from storlet_daemon import cleaner, homes, scratch
 from storlet_daemon.budget import Budget
 from storlet_daemon.cleaner import Cleaner
 from storlet_daemon.worker_group.group import WorkerGroup
@@ -63,6 +65,28 @@ def test_the_scratch_space_is_emptied_once_per_request(sandbox: Sandbox) -> None
     assert list(sandbox.scratch.iterdir()) == []
     sandbox.cleaner.tick()
     assert sandbox.cleaner.pid == 0
+
+
+def test_a_request_that_fails_is_tried_again_later(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a sandbox that has no memory or process left for the child."""
+
+    def refuse(_paths: object) -> int:
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    (sandbox.scratch / "file").write_text("x")
+    sandbox.cleaner.request()
+    with monkeypatch.context() as patched:
+        patched.setattr(scratch, "begin_to_remove", refuse)
+        sandbox.cleaner.tick()
+    sandbox.cleaner.tick()
+    assert sandbox.cleaner.pid == 0
+    later = time.monotonic() + cleaner.AGAIN_SECONDS
+    monkeypatch.setattr(time, "monotonic", lambda: later)
+    sandbox.cleaner.tick()
+    sandbox.await_child()
+    assert list(sandbox.scratch.iterdir()) == []
 
 
 def test_it_is_emptied_when_the_last_storlet_has_ended(sandbox: Sandbox, world: World) -> None:

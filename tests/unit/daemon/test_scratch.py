@@ -79,6 +79,20 @@ def test_the_scratch_is_emptied_on_a_full_file_system(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_scratch_is_emptied_of_folders_that_leave_room_for_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one", "two/deep", "three"):
+        (tmp_path / name).mkdir(parents=True)
+
+    def full(_path: str, _mode: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "mkdir", full)
+    clear(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_folders_that_are_being_removed_are_no_contents(tmp_path: Path) -> None:
     assert not scratch.has_contents(str(tmp_path))
     (tmp_path / ".cleared-x").mkdir()
