@@ -8,15 +8,7 @@ import time
 import pytest
 
 from storlet_middleware.sandboxd.errors import EngineUnavailable
-from tests.unit.sandboxd.doubles import (
-    FakeEngine,
-    FakeNode,
-    greeting,
-    loaded,
-    refused,
-    until,
-    work,
-)
+from tests.unit.sandboxd.doubles import FakeEngine, FakeNode, greeting, loaded, refused, until, work
 
 V1, V2 = "1" * 64, "2" * 64
 
