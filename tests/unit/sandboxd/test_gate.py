@@ -235,12 +235,10 @@ def test_the_proxies_read_states_and_nothing_more(gated: MakeGated) -> None:
 
 
 def test_a_sandbox_of_a_test_that_sandboxd_did_not_survive_is_removed(gated: MakeGated) -> None:
-    node = gated(FakeDocker(start_seconds=0.3))
-    until(lambda: node.docker.containers)
-    body = next(iter(node.docker.containers.values())).body
+    node = gated(FakeDocker())
     once_known(node)
     node.stop()
-    leftover = FakeEngine(node.docker).start("storlet-unit-left", body)
+    leftover = FakeEngine(node.docker).start("storlet-unit-left", node.docker.bodies[0])
     node.start()
     once_known(node)
     until(lambda: leftover not in node.docker.containers)
