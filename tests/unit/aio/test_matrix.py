@@ -36,6 +36,13 @@ def test_a_missing_python_fails_and_is_named(
     assert "no python3.12" in capsys.readouterr().out
 
 
+@pytest.fixture
+def _given_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the interpreters on ``PATH``, each of which would be started several times."""
+    monkeypatch.setenv("PATH", "/nonexistent")
+
+
+@pytest.mark.usefixtures("_given_only")
 def test_what_is_no_interpreter_is_refused() -> None:
     with pytest.raises(AioError, match="/bin/false is no Python interpreter"):
         matrix.matrix(["/bin/false"])
@@ -52,6 +59,7 @@ def test_results_are_those_of_pytest(
     assert matrix._test(Path(sys.prefix)).startswith("ok: 1 passed")
 
 
+@pytest.mark.usefixtures("_given_only")
 def test_an_interpreter_that_only_root_can_run_is_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

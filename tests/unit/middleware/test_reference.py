@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,12 @@ ROWS = [
     ),
 ]
 
-#: A program that prints, as JSON, how the packages with these rows behave.
+#: A program that writes the files made from the tables, and prints, as JSON, how the packages with
+#: these rows behave.
 REPORT = """
 import json
 import types
-from storlet_middleware import config, errors, metrics, names
+from storlet_middleware import config, errors, metrics, names, reference
 from storlet_middleware.catalog.manifests import ManifestError, read_storlet
 from storlet_middleware import filter as storlet_filter
 from storlet_middleware.engine import limits
@@ -118,6 +120,7 @@ def command(node):
     checks.check_storlet("AUTH_a", storlet, node.storlet.languages)
     return groups._load_command(storlet, 1)
 
+reference.main(["--write"])
 info = []
 storlet_filter.register_swift_info = lambda name, **what: info.append(what)
 storlet_filter._publish_info(config.parse(""))
@@ -179,14 +182,21 @@ def test_a_page_that_differs_fails_the_check(
     assert reference.main(["--check"]) == 1
 
 
+@dataclass(frozen=True)
+class Changed:
+    """A copy of the packages with one made-up row of each kind; ``report`` is what it prints."""
+
+    root: Path
+    report: dict[str, Any]
+
+
 @pytest.fixture(scope="module")
-def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the packages with one made-up row of each kind, and the files made from it."""
+def changed(tmp_path_factory: pytest.TempPathFactory) -> Changed:
+    """The copy, with the files made from it."""
     root = tmp_path_factory.mktemp("tree")
+    ignored = shutil.ignore_patterns("*.pyc", "java", "std", "aio")
     for package in PACKAGES:
-        shutil.copytree(
-            ROOT / package, root / package, ignore=shutil.ignore_patterns("*.pyc", "java")
-        )
+        shutil.copytree(ROOT / package, root / package, ignore=ignored)
     for name, line, row in ROWS:
         path = root / name
         text = path.read_text()
@@ -194,25 +204,21 @@ def changed(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.write_text(text.replace(line, row + line))
     for name in reference.PAGES:
         (root / name).parent.mkdir(parents=True, exist_ok=True)
-    run(root, "-m", "storlet_middleware.reference", "--write")
-    return root
-
-
-def run(root: Path, *arguments: str) -> str:
     environment = {
         **os.environ,
         "PYTHONPATH": str(root),
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONWARNINGS": "ignore",
     }
-    command = [sys.executable, *arguments]
-    return subprocess.run(
-        command, cwd=root, env=environment, capture_output=True, text=True, check=True
-    ).stdout
+    done = subprocess.run(
+        [sys.executable, "-c", REPORT],
+        cwd=root, env=environment, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return Changed(root, json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_one_row_makes_a_new_thing_known_to_code_and_validation(changed: Path) -> None:
-    report: dict[str, Any] = json.loads(run(changed, "-c", REPORT))
+def test_one_row_makes_a_new_thing_known_to_code_and_validation(changed: Changed) -> None:
+    report = changed.report
     assert (report["default"], report["read"]) == (7, 3)
     assert "[admission] bogus: want at least 2" in report["too little"]
     assert "[admission] bogus = x: want a whole number" in report["unreadable"]
@@ -233,8 +239,8 @@ def test_one_row_makes_a_new_thing_known_to_code_and_validation(changed: Path) -
     assert report["metric"] == "storlet.bogus.GET"
 
 
-def test_one_row_makes_a_language_known_to_code_and_validation(changed: Path) -> None:
-    report: dict[str, Any] = json.loads(run(changed, "-c", REPORT))
+def test_one_row_makes_a_language_known_to_code_and_validation(changed: Changed) -> None:
+    report = changed.report
     versions = ["2014", "2023"]
     assert report["languages"] == {
         "python": ["3.11"],
@@ -308,5 +314,5 @@ def test_one_row_makes_a_language_known_to_code_and_validation(changed: Path) ->
         ),
     ],
 )
-def test_one_row_makes_a_new_thing_documented(changed: Path, name: str, text: str) -> None:
-    assert text in (changed / name).read_text()
+def test_one_row_makes_a_new_thing_documented(changed: Changed, name: str, text: str) -> None:
+    assert text in (changed.root / name).read_text()

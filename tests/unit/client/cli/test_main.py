@@ -305,9 +305,12 @@ def test_an_output_without_the_characters_is_one_error(server: Server) -> None:
 
 
 def in_a_shell(server: Server, script: str) -> subprocess.CompletedProcess[str]:
-    """Run a script of bash, where ``$storlet`` is the command, against ``server``."""
+    """Run a script of bash, where ``$storlet`` is the command, against ``server``.
+
+    The output of ``library`` is larger than the buffer of a pipe.
+    """
     row = {"name": "a" * 300, "version": "1", "summary": "", "parameters": {}}
-    server.on("GET", "", Reply(body=json.dumps([row] * 3000).encode()))
+    server.on("GET", "", Reply(body=json.dumps([row] * 400).encode()))
     environment = {
         **os.environ,
         "PYTHONPATH": str(CHECKOUT),
