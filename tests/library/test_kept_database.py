@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,25 +68,32 @@ def alone(data: bytes, query: str = QUERY, **given: str) -> Any:
     return part(data, query, **given)
 
 
+@cache
+def expected(data: bytes, is_other: bool, name: str) -> Any:
+    """The part of an object alone, which is the same each time."""
+    return alone(data, of(name), **delimiter(is_other))
+
+
+def of(name: str) -> str:
+    """The query for the column ``name``."""
+    return QUERY.replace("max(v)", f"max({name})")
+
+
+def delimiter(is_other: bool) -> dict[str, str]:
+    return {"delimiter": ";"} if is_other else {}
+
+
 def kept() -> list[Any]:
     return list(KEPT._idle)
 
 
 @given(st.lists(st.tuples(st.sampled_from(OBJECTS), st.booleans(), st.booleans()), max_size=6))
 def test_parts_are_those_of_a_database_of_their_own(runs: list[tuple[bytes, bool, bool]]) -> None:
-    given_ = [
-        (data, {"delimiter": ";"} if is_other else {}, "v" if is_text else "k")
-        for data, is_other, is_text in runs
-    ]
-    expected = [
-        alone(data, QUERY.replace("max(v)", f"max({name})"), **given)
-        for data, given, name in given_
-    ]
+    given_ = [(data, is_other, "v" if is_text else "k") for data, is_other, is_text in runs]
+    wanted = [expected(*each) for each in given_]
     KEPT.close_idle()
-    found = [
-        part(data, QUERY.replace("max(v)", f"max({name})"), **given) for data, given, name in given_
-    ]
-    assert found == expected
+    found = [part(data, of(name), **delimiter(is_other)) for data, is_other, name in given_]
+    assert found == wanted
 
 
 def test_a_database_serves_runs_until_one_fails() -> None:
