@@ -5,7 +5,10 @@ A whole number has no fraction, and a decimal with sizes is rounded to its digit
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import select_syntax as tree
+import select_times
 from select_errors import SelectError, quoted, raised
 from select_values import JSON_NUMBERS, JSON_WHOLE, Kind, Value, shown_text, text
 
@@ -18,14 +21,6 @@ _DECIMAL = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)"
 _FLOAT = rf"{_DECIMAL}([eE][+-]?[0-9]+)?"
 #: A text that may be a decimal; larger exponents fit none.
 _DIGITS = rf"{_DECIMAL}([eE][+-]?[0-9]{{1,4}})?"
-#: The engine has a year 0.
-_YEAR = "([1-9][0-9]{3}|0[1-9][0-9]{2}|00[1-9][0-9]|000[1-9])"
-_DAY = f"{_YEAR}-[0-9]{{2}}-[0-9]{{2}}"
-#: Hours and minutes: the engine also reads 24:00, and zones of more hours.
-_CLOCK = "([01][0-9]|2[0-3]):[0-5][0-9]"
-_ZONE = f"(Z|[+-]{_CLOCK})"
-_MINUTE = f"{_DAY}T{_CLOCK}{_ZONE}"
-_MOMENT = rf"{_DAY}T{_CLOCK}:[0-9]{{2}}(\.[0-9]{{1,6}})?{_ZONE}"
 
 
 def cast(node: tree.Cast, value: Value) -> Value:
@@ -37,28 +32,19 @@ def cast(node: tree.Cast, value: Value) -> Value:
         return _from_json(node, value)
     result = _CASTS[node.type](node, value)
     # A value that is not there has no cast either.
-    return Value(result.sql, result.kind, value.missing, result.is_whole)
-
-
-def moment(sql: str) -> str:
-    """The timestamp in a text, in UTC; NULL if it has none."""
-    return (
-        f"CASE WHEN regexp_full_match({sql}, {quoted(_MOMENT)})"
-        f" THEN CAST(TRY_CAST({sql} AS TIMESTAMP WITH TIME ZONE) AS TIMESTAMP)"
-        f" WHEN regexp_full_match({sql}, {quoted(_MINUTE)}) THEN CAST(TRY_CAST(left({sql}, 16)"
-        f" || ':00' || substring({sql}, 17) AS TIMESTAMP WITH TIME ZONE) AS TIMESTAMP)"
-        f" WHEN regexp_full_match({sql}, '{_DAY}T?') THEN TRY_CAST(left({sql}, 10) AS TIMESTAMP)"
-        f" WHEN regexp_full_match({sql}, '{_YEAR}-[0-9]{{2}}T')"
-        f" THEN TRY_CAST(left({sql}, 7) || '-01' AS TIMESTAMP)"
-        f" WHEN regexp_full_match({sql}, '{_YEAR}T')"
-        f" THEN TRY_CAST(left({sql}, 4) || '-01-01' AS TIMESTAMP) END"
-    )
+    return replace(result, missing=value.missing)
 
 
 def or_error(sql: str, tried: str, code: str, wanted: str) -> str:
     """``tried``, or the error that ``sql`` does not fit; NULL stays NULL."""
     failed = raised(code, f"is no {wanted}", sql)
     return f"CASE WHEN {sql} IS NULL THEN NULL ELSE coalesce({tried}, {failed}) END"
+
+
+def time_of_text(sql: str, code: str) -> Value:
+    """The timestamp in a text, or the error with ``code``."""
+    utc = or_error(sql, select_times.moment(sql), code, "timestamp")
+    return Value(select_times.of_text(sql, code), Kind.LOCAL, utc=utc)
 
 
 def _shaped(sql: str, shape: str, kind: str, wanted: str) -> str:
@@ -146,8 +132,9 @@ def _to_bool(_node: tree.Cast, value: Value) -> Value:
 
 def _to_time(_node: tree.Cast, value: Value) -> Value:
     if value.kind is Kind.TEXT:
-        found = or_error(value.sql, moment(value.sql), "CastFailed", "timestamp")
-        return Value(found, Kind.TIME)
+        return time_of_text(value.sql, "CastFailed")
+    if value.kind is Kind.LOCAL:
+        return value
     _require(value, "TIMESTAMP", Kind.TIME, Kind.NULL)
     return Value(f"CAST({value.sql} AS TIMESTAMP)", Kind.TIME)
 

@@ -17,6 +17,7 @@ from select_values import (
     Value,
     compared,
     condition,
+    in_utc,
     json_sum,
     number,
     present,
@@ -191,8 +192,9 @@ class Translator:
         self._is_inside = False
         if node.name == "COUNT":
             return Value(f"count({present(operand)})", Kind.INT)
-        if node.name in ("MIN", "MAX") and operand.kind is Kind.TIME:
-            return Value(f"{node.name.lower()}({operand.sql})", Kind.TIME)
+        if node.name in ("MIN", "MAX") and operand.kind in (Kind.TIME, Kind.LOCAL):
+            # The first field of a struct, which is its moment, decides.
+            return Value(f"{node.name.lower()}({operand.sql})", operand.kind)
         if node.name == "SUM" and operand.kind is Kind.ANY:
             return json_sum(operand)
         given = number(operand, node.name)
@@ -210,7 +212,7 @@ _SPACE = ("' '",)
 
 def _nullif(value: Value, other: Value) -> Value:
     """NULL, or the first value; values of different types are never equal."""
-    kinds = {value.kind, other.kind}
+    kinds = {in_utc(value).kind, in_utc(other).kind}
     if len(kinds) > 1 and not kinds & {Kind.ANY, Kind.NULL} and not kinds <= set(NUMBERS):
         return value
     same = compared("=", value, other)

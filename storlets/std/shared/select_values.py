@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+import select_times
 from select_errors import SelectError, quoted, raised
 
 #: Bound of an expression, because nested ones repeat their operands.
@@ -27,6 +28,7 @@ class Kind(Enum):
     DECIMAL = "a decimal number"
     FLOAT = "a floating-point number"
     TIME = "a timestamp"
+    LOCAL = "a timestamp with its offset"
     ANY = "a value of JSON"
     NESTED = "a nested value"
 
@@ -49,12 +51,15 @@ class Value:
     :ivar missing: a condition that is true where the record does not have the value.
     :ivar is_whole: whether a decimal is shown with all digits of its scale, and a floating-point
         number also when it is not finite, which elsewhere is an overflow.
+    :ivar utc: of a timestamp with its offset, the expression of its moment, if there is a shorter
+        one than a field of ``sql``.
     """
 
     sql: str
     kind: Kind
     missing: str = ""
     is_whole: bool = False
+    utc: str = ""
 
     def __post_init__(self) -> None:
         if len(self.sql) > MOST_CHARACTERS:
@@ -99,7 +104,9 @@ def condition(value: Value, where: str) -> str:
 
 
 def timestamp(value: Value, where: str) -> str:
-    """The expression of a timestamp."""
+    """The expression of a timestamp, in UTC."""
+    if value.kind is Kind.LOCAL:
+        return value.utc or select_times.field("t", value.sql)
     if value.kind is Kind.TIME:
         return value.sql
     if value.kind is Kind.NULL:
@@ -154,11 +161,19 @@ def present(value: Value) -> str:
     return f"CASE WHEN json_type({value.sql}) <> 'NULL' THEN {value.sql} END"
 
 
+def in_utc(value: Value) -> Value:
+    """The value; a timestamp without its offset."""
+    if value.kind is not Kind.LOCAL:
+        return value
+    return Value(timestamp(value, ""), Kind.TIME, value.missing)
+
+
 def compared(sign: str, left: Value, right: Value) -> str:
     """The condition ``left sign right``; values of JSON of different types give unknown.
 
     :raises SelectError: the kinds cannot be compared.
     """
+    left, right = in_utc(left), in_utc(right)
     kinds = {left.kind, right.kind}
     if Kind.NULL in kinds:
         return UNKNOWN
@@ -258,6 +273,8 @@ def unified(values: Sequence[Value], where: str) -> tuple[Kind, list[str]]:
     if len(kinds) > 1 and kinds <= set(NUMBERS):
         kind = Kind.FLOAT if Kind.FLOAT in kinds else Kind.DECIMAL
         kinds = {kind}
+    if kinds == {Kind.TIME, Kind.LOCAL}:
+        return Kind.LOCAL, [_with_offset(value) for value in values]
     if len(kinds) > 1:
         shown = " and ".join(sorted(kind.value for kind in kinds))
         raise SelectError(
@@ -267,6 +284,10 @@ def unified(values: Sequence[Value], where: str) -> tuple[Kind, list[str]]:
     if found is Kind.FLOAT:
         return found, [f"CAST({value.sql} AS DOUBLE)" for value in values]
     return found, [value.sql for value in values]
+
+
+def _with_offset(value: Value) -> str:
+    return select_times.of_utc(value.sql) if value.kind is Kind.TIME else value.sql
 
 
 def as_json(value: Value) -> str:
@@ -307,6 +328,8 @@ def shown_text(value: Value) -> str:
             f" WHEN ends_with({shown}, '.0') THEN left({shown}, length({shown}) - 2)"
             f" ELSE {shown} END"
         )
+    if value.kind is Kind.LOCAL:
+        return select_times.shown(value.sql)
     if value.kind is Kind.TIME:
         form = "%Y-%m-%dT%H:%M:%S"
         return (
@@ -321,6 +344,6 @@ def shown_json(value: Value) -> str:
     """The expression of the text that a value has in JSON."""
     if value.kind is Kind.ANY:
         return f"CAST({value.sql} AS VARCHAR)"
-    if value.kind in (Kind.TEXT, Kind.TIME):
+    if value.kind in (Kind.TEXT, Kind.TIME, Kind.LOCAL):
         return f"CAST(to_json({shown_text(value)}) AS VARCHAR)"
     return shown_text(value)

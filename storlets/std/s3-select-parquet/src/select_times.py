@@ -1,0 +1,1 @@
+../../shared/select_times.py
