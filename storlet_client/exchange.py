@@ -2,13 +2,14 @@
 
 An operation is a generator (:data:`Flow`): it yields :class:`Call` and :class:`Pause`, is sent the
 :class:`Answer` of each call, and returns its result.  It neither opens connections nor sleeps, so
-the same operation serves the synchronous and the asynchronous face.
+the same operation serves the synchronous and the asynchronous face.  :func:`together` performs
+several flows at the same time.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterable, Generator, Iterable, Mapping
+from collections.abc import AsyncIterable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, Union
 from urllib.parse import quote, urlencode
@@ -127,4 +128,20 @@ class Answer:
             raise BrokenAnswer(f"the answer is not JSON, but begins with: {begin!r}") from None
 
 
-Flow = Generator[Union[Call, Pause], Answer, T]
+@dataclass(frozen=True)
+class Together:
+    """Flows that are performed at the same time; the transport adds their ``results`` in order."""
+
+    flows: Sequence[Any]
+    results: list[Any] = field(default_factory=list)
+
+
+Flow = Generator[Union[Call, Pause, Together], Answer, T]
+
+
+def together(flows: Iterable[Flow[T]]) -> Flow[list[T]]:
+    """The results of flows that only read, a few of which are performed at the same time."""
+    step = Together([*flows])
+    if step.flows:
+        yield step
+    return step.results

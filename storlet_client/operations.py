@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 from storlet_client.bundle.manifest import SECRET_BYTES, SECRET_NAME
 from storlet_client.content import Content, md5_of
 from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
-from storlet_client.exchange import Answer, Body, Call, Flow, body_of
+from storlet_client.exchange import Answer, Body, Call, Flow, body_of, together
 from storlet_client.session import Session
 
 _META = "X-Object-Meta-Storlet-"
@@ -367,13 +367,10 @@ def enable(
 def list_storlets(session: Session) -> Flow[list[Storlet]]:
     cluster = yield from known_info(session)
     # Objects in folders are versions of bundles, and others that are no storlets.
-    rows = yield from listing(session, cluster.storlet_container, delimiter="/")
-    found = []
-    for row in rows:
-        one = yield from _head(session, cluster.storlet_container, row["name"])
-        if one is not None:
-            found.append(one)
-    return found
+    container = cluster.storlet_container
+    rows = yield from listing(session, container, delimiter="/")
+    found = yield from together(_head(session, container, row["name"]) for row in rows)
+    return [each for each in found if each is not None]
 
 
 def show(session: Session, name: str) -> Flow[Storlet]:

@@ -14,7 +14,7 @@ from typing import Any
 
 from storlet_client import operations
 from storlet_client.errors import Refused
-from storlet_client.exchange import Call, Flow
+from storlet_client.exchange import Call, Flow, together
 from storlet_client.operations import Info, Storlet
 from storlet_client.session import Session
 
@@ -152,10 +152,11 @@ def overview(session: Session, name: str | None = None) -> Flow[Overview]:
         storlets = yield from operations.list_storlets(session)
     access = yield from _access(session, cluster)
     records = yield from _records(session, cluster)
-    rows = []
-    for storlet in storlets:
-        version, number = yield from _version(session, cluster, storlet)
-        rows.append(_row(storlet, version, number, access, records))
+    versions = yield from together(_version(session, cluster, each) for each in storlets)
+    rows = [
+        _row(storlet, version, number, access, records)
+        for storlet, (version, number) in zip(storlets, versions)
+    ]
     notes = []
     if not access.is_complete:
         notes.append(
@@ -199,9 +200,11 @@ def _access(session: Session, cluster: Info) -> Flow[_Access]:
     answer = yield from session.exchange(Call("GET", query=query), (_FORBIDDEN,))
     rows = answer.document() if answer.status == 200 else []
     grants: dict[str, list[ContainerGrant]] = {}
-    for row in rows[:MOST_CONTAINERS]:
-        for each in (yield from _grants(session, row["name"])):
-            grants.setdefault(each.storlet, []).append(ContainerGrant(row["name"], each.user))
+    containers = [row["name"] for row in rows[:MOST_CONTAINERS]]
+    listed_grants = yield from together(_grants(session, name) for name in containers)
+    for container, given in zip(containers, listed_grants):
+        for each in given:
+            grants.setdefault(each.storlet, []).append(ContainerGrant(container, each.user))
     found = {storlet: tuple(each) for storlet, each in grants.items()}
     return _Access(readers, found, len(rows) <= MOST_CONTAINERS)
 

@@ -12,7 +12,9 @@ import re
 import ssl
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, Union
 from urllib.parse import urlsplit
@@ -28,12 +30,12 @@ from storlet_client.errors import (
     without_credentials,
     without_number,
 )
-from storlet_client.exchange import Answer, Body, Call, Flow, Pause, Sent
+from storlet_client.exchange import Answer, Body, Call, Flow, Pause, Sent, Together
 from storlet_client.output import READ_SECONDS, AsyncOutput, Output
 
 T = TypeVar("T")
 C = TypeVar("C")
-Step = Union[Call, Pause]
+Step = Union[Call, Pause, Together]
 #: ``None`` is the begin of a call.
 Event = Union[Answer, Pause, Sent, None]
 #: Called with each call, with the parts of its body that were sent, and with its answer or pause:
@@ -42,13 +44,15 @@ Watch = Callable[[Call, Event], None]
 #: A longer body is sent in parts of this size.
 PART_BYTES = 1 << 18
 
+#: The most flows that are performed at the same time.
+_MOST = 8
 _CONNECT_SECONDS = 10.0
 #: Of requests that are answered at once; Swift itself tries its nodes for less.
 _QUICK_SECONDS = 90.0
 
 
 class Transport:
-    """Performs one flow at a time.
+    """Performs one flow at a time, and the parts of :class:`Together` in threads.
 
     :param verify: whether certificates are checked, or the path of a file with trusted ones.
     :param watch: see :data:`Watch`.
@@ -64,7 +68,10 @@ class Transport:
 
     def drive(self, flow: Flow[T]) -> T:
         """Perform all calls of ``flow``; its result."""
-        steps = _watched(flow, self._watch)
+        return self._drive(flow, self._watch)
+
+    def _drive(self, flow: Flow[T], watch: Watch) -> T:
+        steps = _watched(flow, watch)
         answer: Answer | None = None
         try:
             while True:
@@ -77,12 +84,24 @@ class Transport:
         if isinstance(step, Pause):
             time.sleep(step.seconds)
             return None
+        if isinstance(step, Together):
+            self._perform_all(step)
+            return None
         with _translated(step):
             request = self._client.build_request(**_arguments(step, self._body(step)))
             response = self._client.send(request, stream=step.is_streamed)
             if _reads(step, response):
                 response.read()
         return _answer(response, is_read=_reads(step, response))
+
+    def _perform_all(self, step: Together) -> None:
+        seen = _Seen(step)
+        pool = ThreadPoolExecutor(_MOST)
+        try:
+            step.results.extend(pool.map(self._drive, step.flows, seen.watches))
+        finally:
+            pool.shutdown(cancel_futures=True)
+            seen.tell(self._watch)
 
     def _body(self, call: Call) -> Body:
         """The body, in parts that are watched."""
@@ -119,7 +138,10 @@ class AsyncTransport:
 
     async def drive(self, flow: Flow[T]) -> T:
         """Perform all calls of ``flow``; its result."""
-        steps = _watched(flow, self._watch)
+        return await self._drive(flow, self._watch)
+
+    async def _drive(self, flow: Flow[T], watch: Watch) -> T:
+        steps = _watched(flow, watch)
         answer: Answer | None = None
         try:
             while True:
@@ -132,12 +154,31 @@ class AsyncTransport:
         if isinstance(step, Pause):
             await asyncio.sleep(step.seconds)
             return None
+        if isinstance(step, Together):
+            await self._perform_all(step)
+            return None
         with _translated(step):
             request = self._client.build_request(**_arguments(step, self._body(step)))
             response = await self._client.send(request, stream=step.is_streamed)
             if _reads(step, response):
                 await response.aread()
         return _answer(response, is_read=_reads(step, response))
+
+    async def _perform_all(self, step: Together) -> None:
+        seen, free = _Seen(step), asyncio.Semaphore(_MOST)
+
+        async def perform(flow: Flow[Any], watch: Watch) -> Any:
+            async with free:
+                return await self._drive(flow, watch)
+
+        tasks = [asyncio.ensure_future(perform(*each)) for each in zip(step.flows, seen.watches)]
+        try:
+            step.results.extend(await asyncio.gather(*tasks))
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            seen.tell(self._watch)
 
     def _body(self, call: Call) -> Body:
         """The body, in parts that are watched."""
@@ -203,6 +244,31 @@ def _certificates(place: str) -> ssl.SSLContext | bool:
         raise ConfigurationError([f"{named}: no trusted certificates: {reason}"]) from error
 
 
+class _Seen:
+    """The events of flows that are performed at the same time.
+
+    A watch sees one call after the other, and in one thread.
+    """
+
+    def __init__(self, step: Together) -> None:
+        self._events: list[list[tuple[Call, Event]]] = [[] for _ in step.flows]
+
+    @property
+    def watches(self) -> list[Watch]:
+        """One for each flow."""
+        return [partial(_keep, events) for events in self._events]
+
+    def tell(self, watch: Watch) -> None:
+        """Pass on the events, in the order of the flows."""
+        for events in self._events:
+            for call, event in events:
+                watch(call, event)
+
+
+def _keep(events: list[tuple[Call, Event]], call: Call, event: Event) -> None:
+    events.append((call, event))
+
+
 def _watched(flow: Flow[T], watch: Watch) -> Flow[T]:
     """``flow``, whose calls, answers and pauses are reported to ``watch``."""
     call: Call | None = None
@@ -213,7 +279,10 @@ def _watched(flow: Flow[T], watch: Watch) -> Flow[T]:
         except StopIteration as end:
             result: T = end.value
             return result
-        if isinstance(step, Pause):
+        if isinstance(step, Together):
+            yield step
+            answer = None
+        elif isinstance(step, Pause):
             if call is not None:
                 watch(call, step)
             yield step

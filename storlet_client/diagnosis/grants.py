@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from storlet_client import operations
 from storlet_client.diagnosis.check import Check, command, nearest, suggestion
 from storlet_client.errors import Refused
-from storlet_client.exchange import Call, Flow
+from storlet_client.exchange import Call, Flow, together
 from storlet_client.operations import LIBRARY, Grant, Info, Storlet, name_of_runs
 from storlet_client.session import Session
 
@@ -27,9 +27,9 @@ def checks_of(session: Session, cluster: Info, deployed: Sequence[Storlet]) -> F
     readers = _words(code.headers.get("x-container-read", ""))
     names = {name_of_runs(each.name) for each in deployed}
     names |= set(cluster.raw.get("library") or {})
-    given: list[tuple[str, Grant]] = []
-    for row in rows[:MOST_CONTAINERS]:
-        given += [(row["name"], each) for each in (yield from _grants(session, row["name"]))]
+    containers = [row["name"] for row in rows[:MOST_CONTAINERS]]
+    found_grants = yield from together(_grants(session, name) for name in containers)
+    given = [(name, each) for name, grants in zip(containers, found_grants) for each in grants]
     # One command for all: it replaces the list, and so would undo that for another user.
     missing = [each.user for _, each in given if _lacks_code(each, readers)]
     listed = ",".join(dict.fromkeys([*readers, *missing]))

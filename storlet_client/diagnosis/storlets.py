@@ -10,7 +10,7 @@ from storlet_client import operations
 from storlet_client.bundle import manifest
 from storlet_client.diagnosis.check import Check, command
 from storlet_client.errors import NotThere, Refused
-from storlet_client.exchange import Call, Flow
+from storlet_client.exchange import Call, Flow, together
 from storlet_client.operations import BUNDLE, Info, Storlet, name_of_runs
 from storlet_client.session import Session
 
@@ -26,16 +26,27 @@ Record = Mapping[str, Any]
 def checks_of(session: Session, cluster: Info, deployed: Sequence[Storlet]) -> Flow[list[Check]]:
     """The problems of all storlets, one storlet after the other."""
     refusals = yield from _refusals(session, cluster)
-    found = []
-    for storlet in deployed:
-        found += _of_language(storlet, cluster)
-        found += yield from _of_files(session, storlet, cluster)
-        unfit = yield from _of_engine(session, storlet, cluster)
-        found += unfit
-        record = refusals.get(name_of_runs(storlet.name))
-        # With another engine, each run is refused before the code is loaded.
-        if record is not None and not unfit:
-            found += yield from _of_code(session, storlet, record)
+    found = yield from together(
+        _of_storlet(session, cluster, each, refusals.get(name_of_runs(each.name)))
+        for each in deployed
+    )
+    return [check for checks in found for check in checks]
+
+
+def _of_storlet(
+    session: Session, cluster: Info, storlet: Storlet, record: Record | None
+) -> Flow[list[Check]]:
+    """The problems of one storlet.
+
+    :param record: of its last run whose code did not load.
+    """
+    found = _of_language(storlet, cluster)
+    found += yield from _of_files(session, storlet, cluster)
+    unfit = yield from _of_engine(session, storlet, cluster)
+    found += unfit
+    # With another engine, each run is refused before the code is loaded.
+    if record is not None and not unfit:
+        found += yield from _of_code(session, storlet, record)
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from storlet_client.exchange import Call
+from storlet_client.exchange import Call, together
 
 
 def test_a_target_is_quoted_below_the_account() -> None:
@@ -34,3 +34,9 @@ def test_a_call_that_runs_streams_or_stores_may_take_long(url: str) -> None:
 
 def test_a_login_is_quick() -> None:
     assert Call("POST", url="http://h/v3/auth/tokens", body=b"{}").is_quick
+
+
+def test_no_flows_need_no_step() -> None:
+    with pytest.raises(StopIteration) as end:
+        next(together([]))
+    assert end.value.value == []

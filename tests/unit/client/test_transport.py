@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 import socket
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -222,3 +224,59 @@ def test_a_long_body_is_sent_again_whole(server: Server, credentials: Tempauth) 
     sent = [one.body for one in server.received if one.path.endswith("/c/o")]
     assert sent == [content] * 4
     assert sum(parts_of(events)) == 4 * len(content)
+
+
+def of_many(server: Server, *, fails: str = "") -> list[str]:
+    """The names of storlets, which the server has."""
+    names = [f"s{number}.py" for number in range(8)]
+    listed = json.dumps([{"name": name} for name in names]).encode()
+    server.on("GET", "/storlet", Reply(body=listed))
+    for name in names:
+        answer = Reply(200, {"X-Object-Meta-Storlet-Main": name})
+        server.on("HEAD", f"/storlet/{name}", Reply(403) if name == fails else answer)
+    return names
+
+
+def test_requests_about_many_storlets_are_sent_together(server: Server) -> None:
+    names = of_many(server)
+    there, reply_to = threading.Barrier(4), server.reply_to
+
+    def reply_together(method: str, path: str) -> Reply:
+        if method == "HEAD":  # of which four are here at the same time
+            there.wait(10)
+        return reply_to(method, path)
+
+    server.reply_to = reply_together  # type: ignore[method-assign]
+    seen: list[tuple[str, Event, int]] = []
+
+    def watch(call: Call, event: Event) -> None:
+        seen.append((str(call).rpartition("/")[2], event, threading.get_ident()))
+
+    with Storlets(Token(server.url + ACCOUNT, "t"), watch=watch) as storlets:
+        assert [each.main for each in storlets.list()] == names
+    heads = [row for row in seen if row[0] in names]
+    # One after the other, as -v shows them, and in one thread.
+    assert [(name, event is None) for name, event, _ in heads] == [
+        (name, is_begin) for name in names for is_begin in (True, False)
+    ]
+    assert {thread for *_, thread in seen} == {threading.get_ident()}
+
+    async def listed() -> list[str]:
+        async with AsyncStorlets(Token(server.url + ACCOUNT, "t")) as others:
+            return [each.main for each in await others.list()]
+
+    assert asyncio.run(listed()) == names
+
+
+def test_one_of_several_requests_fails(server: Server) -> None:
+    of_many(server, fails="s5.py")
+    refused = pytest.raises(Refused, match=r"s5\.py: 403")
+    with Storlets(Token(server.url + ACCOUNT, "t")) as storlets, refused:
+        storlets.list()
+
+    async def fail() -> None:
+        async with AsyncStorlets(Token(server.url + ACCOUNT, "t")) as others:
+            await others.list()
+
+    with pytest.raises(Refused, match=r"s5\.py: 403"):
+        asyncio.run(fail())
