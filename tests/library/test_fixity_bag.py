@@ -166,6 +166,8 @@ def test_each_manifest_has_the_payload_from_version_1_on(version: str, unlisted:
         ("manifest-MD5.txt", b"0" * 32 + b" data/a", "'data/a': is there with two digests"),
         ("bag-info.txt", b"\xff", "bag-info.txt is not UTF-8"),
         ("bag-info.txt", b"Payload-Oxum: 1.1\nPayload-Oxum: 2.1\n", "two values of Payload-Oxum"),
+        ("bag-info.txt", b"Payload-Oxum: 1,000.1\n", "Payload-Oxum: want BYTES.OBJECTS"),
+        ("bag-info.txt", b"payload-oxum:\n", "Payload-Oxum: want BYTES.OBJECTS"),
         ("bag-info.txt", b"x" * ((1 << 20) + 1), "bag-info.txt has more than 1048576 bytes"),
     ],
 )

@@ -24,8 +24,10 @@ PAYLOAD = "data/"
 _DECLARED = re.compile(
     r"BagIt-Version: ([0-9]{1,4})\.([0-9]{1,4})\nTag-File-Character-Encoding: (\S+)"
 )
+#: Its groups have nothing for a value of another form.
 _OXUM = re.compile(
-    r"^Payload-Oxum[ \t]*:[ \t]*([0-9]+)\.([0-9]+)[ \t]*$", re.MULTILINE | re.IGNORECASE
+    r"^Payload-Oxum[ \t]*:[ \t]*(?:([0-9]{1,18})\.([0-9]{1,18})[ \t]*$)?",
+    re.MULTILINE | re.IGNORECASE,
 )
 #: Path, algorithm and digest.
 Digests = dict[str, dict[str, str]]
@@ -52,8 +54,13 @@ def version_of(source: Any) -> tuple[int, int]:
 
 
 def oxum_of(source: Any) -> tuple[int, int] | None:
-    """Bytes and number of the objects of the payload, if ``bag-info.txt`` has them."""
+    """Bytes and number of the objects of the payload, if ``bag-info.txt`` has them.
+
+    :raises BagError: it has two values of them, or one of another form.
+    """
     found = {match.groups() for match in _OXUM.finditer(text_of(source, "bag-info.txt"))}
+    if (None, None) in found:
+        raise BagError("bag-info.txt: Payload-Oxum: want BYTES.OBJECTS")
     if len(found) > 1:
         raise BagError("bag-info.txt: there are two values of Payload-Oxum")
     return next(((int(size), int(count)) for size, count in found), None)
