@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import duckdb
@@ -28,6 +29,7 @@ from tests.library.support import LibraryStorlet, shared
 STORLET = LibraryStorlet("sql")
 ENGINE: Any = STORLET.module.Engine
 FORMS: Any = shared("sql_input")
+LATE_KEYS: Any = shared("late_keys")
 LINE_FEEDS: Any = shared("line_feeds")
 ERROR: Any = (shared("sql_input").SqlError, shared("packed").PackedError)
 #: Characters with and without a meaning in CSV.
@@ -483,9 +485,25 @@ def test_a_late_key_of_a_column_in_another_case_is_an_error(
     small_head: int, query: str, late: str, keys: str
 ) -> None:
     line = '{"a": 1, "c": {"x": 1}, "l": [{"z": 1}], "\u00e9": 1}\n'
-    count = 1 + small_head // len(line)
+    count = 1 + small_head // len(line.encode())
     found = failure(f"{line * (2 * count)}{late}\n{line}".encode(), query, format="jsonl")
     assert found == f"line {2 * count + 1}: the keys {keys} are one name in SQL"
+
+
+def test_the_place_of_a_late_key_is_that_after_unchecked_lines(small_head: int) -> None:
+    class Rest(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            return self.readline()
+
+    line = b'{"a": 1}\n'
+    head = line * (small_head // len(line)) + line[:3]
+    types = {"a": SimpleNamespace(id="bigint")}
+    known = LATE_KEYS.Known(types, (), (), {"a"}, has_all=False)
+    watched = LATE_KEYS.Watched(Rest(line[3:] + line + b'{"A": 1}\n'), head, known)
+    assert (watched.read(9), watched.read(9)) == (line[3:], line)
+    place = len(head) - 3 + 2 * len(line)
+    with pytest.raises(ERROR, match=f"after byte {place}, line 1: the keys"):
+        watched.read(9)
 
 
 def test_late_texts_and_other_keys_in_another_case(small_head: int) -> None:
