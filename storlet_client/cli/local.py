@@ -402,8 +402,11 @@ def _results(subject: Subject, selected: str, *, is_isolated: bool) -> list[case
         project = opened.enter_context(subject.with_cases())
         text = f"test {subject.document['name']}"
         if not is_isolated:
+            source = subject.path
+            if subject.document["language"] != "python":  # which each case would build
+                source = opened.enter_context(bundle_of(subject))
             opened.enter_context(working(text, is_shared=True))
-            return list(cases.results(project, selected, cases.InProcesses(project, subject.path)))
+            return list(cases.results(project, selected, cases.InProcesses(project, source)))
         output = opened.enter_context(tempfile.TemporaryFile())
         node = opened.enter_context(LocalNode(output.fileno()))
         bundle = opened.enter_context(bundle_of(subject))

@@ -269,3 +269,24 @@ def test_options_that_contradict_the_manifest_are_refused(
         "storlet: --dependency: the manifest of . has this: leave it out",
         "storlet: --language java: the manifest of . has the language python: leave it out",
     ]
+
+
+def test_a_project_with_a_build_is_built_once_for_all_cases(
+    command: Command, tmp_path: Path
+) -> None:
+    folder = tmp_path / "fruit"
+    folder.mkdir()
+    text = 'name = "fruit"\nversion = "1"\nlanguage = "native"\nmain = "fruit.sh"\n'
+    text += 'build = ["sh", "-c", "echo built >> ../builds"]\nfiles = ["fruit.sh"]\n'
+    for name in ("one", "two"):
+        text += f'[[tests]]\nname = "{name}"\ninput = "sample"\noutput = "sample"\n'
+    (folder / "storlet.toml").write_text(text)
+    (folder / "sample").write_text("data\n")
+    (folder / "fruit.sh").write_text("#!/bin/sh\ncat\n")
+    (folder / "fruit.sh").chmod(0o755)
+    result = command("test", "--no-sandbox", str(folder))
+    assert (result.code, result.out.count(" ok ")) == (0, 2), result
+    assert (tmp_path / "builds").read_text() == "built\n"
+    (folder / "storlet.toml").write_text(text.replace("echo built", "echo broken; false"))
+    result = command("test", "--no-sandbox", str(folder))
+    assert (result.code, result.err.count("exit status 1")) == (3, 1), result
