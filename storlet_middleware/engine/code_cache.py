@@ -31,6 +31,9 @@ from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import InternalError, NodeBusy, Unprocessable
 
 _STALE_TEMP_SECONDS: Final = 3600
+#: The beginning of the name of a lock.
+_LOCK: Final = ".lock-"
+_LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 #: A bundle of 1 GiB takes 10 s.
 _UNPACK_CPU_SECONDS: Final = 40
 
@@ -76,7 +79,7 @@ class CodeCache:
             raise NodeBusy(text) from error
 
     def _ensure(self, home: Path, final: Path, version: StorletVersion, fetcher: Fetcher) -> None:
-        lock_path = home / f".lock-{version.key[:16]}"
+        lock_path = home / f"{_LOCK}{version.key[:16]}"
         with self._lock(lock_path):
             if final.is_dir():
                 # Another task fetched it meanwhile.
@@ -96,7 +99,6 @@ class CodeCache:
                     code_folders.sync(temp)
                     temp.chmod(code_folders.ON_DISK)
                     temp.rename(final)
-                lock_path.unlink()  # tasks that wait for it find the directory
             finally:
                 shutil.rmtree(temp, ignore_errors=True)
                 metrics.cache_fetched(self._logger, monotonic() - began)
@@ -158,20 +160,29 @@ class CodeCache:
     def _lock(self, path: Path) -> Iterator[None]:
         """Hold an exclusive lock among the server processes and green tasks of the node.
 
-        Blocks no other task.
+        Blocks no other task.  The file is removed in the end: a task that has waited for it, and
+        finds that, waits for the file that is there now.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        fd = os.open(path, _LOCK_FLAGS, 0o600)
         pause = 0.005
         try:
             while True:
                 try:
                     fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
                 except BlockingIOError:
                     # Hundreds of tasks may wait for one fetch.
                     sleep(pause)
                     pause = min(0.2, pause * 1.5)
-            yield
+                    continue
+                if _is_at(path, fd):
+                    break
+                former, fd = fd, os.open(path, _LOCK_FLAGS, 0o600)
+                os.close(former)
+            try:
+                yield
+            finally:
+                if _is_at(path, fd):
+                    path.unlink()
         finally:
             os.close(fd)
 
@@ -179,8 +190,17 @@ class CodeCache:
         """Remove leftovers of crashes: an hour is longer than any fetch in progress."""
         for entry in os.scandir(code_dir):
             with contextlib.suppress(OSError):
-                if (
-                    entry.name.startswith(code_folders.TEMPORARY)
-                    and time.time() - entry.stat().st_mtime > _STALE_TEMP_SECONDS
-                ):
+                if time.time() - entry.stat(follow_symlinks=False).st_mtime <= _STALE_TEMP_SECONDS:
+                    continue
+                if entry.name.startswith(code_folders.TEMPORARY):
                     shutil.rmtree(entry.path, ignore_errors=True)
+                elif entry.name.startswith(_LOCK):
+                    Path(entry.path).unlink()
+
+
+def _is_at(path: Path, fd: int) -> bool:
+    """Whether the open file ``fd`` still has its name."""
+    try:
+        return os.path.samestat(path.lstat(), os.fstat(fd))
+    except FileNotFoundError:
+        return False

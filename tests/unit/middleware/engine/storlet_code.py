@@ -47,7 +47,7 @@ class Fetcher:
 
 
 def left(directory: Path) -> list[str]:
-    return [entry.name for entry in directory.iterdir() if not entry.name.startswith(".lock-")]
+    return [entry.name for entry in directory.iterdir()]
 
 
 class Nothing:

@@ -84,13 +84,31 @@ def test_code_that_is_not_exactly_what_was_named_leaves_nothing(
 
 
 def test_what_a_crash_left_is_cleared_when_it_is_old(tmp_path: Path) -> None:
-    for name, age in ((".tmp-old", 7200), (".tmp-new", 10), ("kept", 7200)):
+    for name in (".tmp-old", ".tmp-new", "kept"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "f").write_bytes(b"x")
-        when = time.time() - age
+    for name in (".lock-old", ".lock-new"):
+        (tmp_path / name).touch()
+    for name in (".tmp-old", ".lock-old", "kept"):
+        when = time.time() - 7200
         os.utime(tmp_path / name, (when, when))
     CodeCache(1000, Logger()).ensure(str(tmp_path), version(), Fetcher())
-    assert set(left(tmp_path)) == {".tmp-new", "kept", version().key}
+    assert set(left(tmp_path)) == {".tmp-new", ".lock-new", "kept", version().key}
+
+
+def test_tasks_that_wait_for_a_fetch_that_fails_share_the_next_one(tmp_path: Path) -> None:
+    """The lock of the first is removed with it: all others must wait for the same one."""
+    fetcher, cache = Fetcher(pause=0.2), CodeCache(1000, Logger())
+    first = eventlet.spawn(cache.ensure, str(tmp_path), version(), fetcher)
+    eventlet.sleep(0.05)
+    others = [eventlet.spawn(cache.ensure, str(tmp_path), version(), fetcher) for _ in range(5)]
+    eventlet.sleep(0.05)
+    first.kill()
+    late = [eventlet.spawn(cache.ensure, str(tmp_path), version(), fetcher) for _ in range(5)]
+    for task in (*others, *late):
+        task.wait()
+    assert fetcher.count == 2
+    assert left(tmp_path) == [version().key]
 
 
 def test_a_bundle_is_unpacked_and_its_zip_is_not_kept(tmp_path: Path) -> None:
