@@ -84,12 +84,23 @@ def folders(path: Path) -> list[Path]:
 def replace_text(path: Path, text: str, mode: int) -> None:
     """Write a file; a reader sees the old text or the new one, never half of it."""
     temporary = temporary_name(path)
-    with path_faults(path):
+    with path_faults(path), _removed_after_fault(temporary):
         descriptor = os.open(temporary, _NEW_FILE, mode)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             os.fchmod(descriptor, mode)
             file.write(text)
         temporary.replace(path)
+
+
+@contextlib.contextmanager
+def _removed_after_fault(path: Path) -> Iterator[None]:
+    """Remove the file ``path`` if the block raises."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(OSError):
+            path.unlink()
+        raise
 
 
 def bound_socket(path: Path, mode: int, gid: int | None, backlog: int) -> socket.socket:
@@ -98,9 +109,10 @@ def bound_socket(path: Path, mode: int, gid: int | None, backlog: int) -> socket
     try:
         with path_faults(path):
             listener.bind(os.fspath(path))
-            os.chown(path, -1, gid if gid is not None else -1, follow_symlinks=False)
-            path.chmod(mode)
-            listener.listen(backlog)
+            with _removed_after_fault(path):
+                os.chown(path, -1, gid if gid is not None else -1, follow_symlinks=False)
+                path.chmod(mode)
+                listener.listen(backlog)
     except PathFault:
         listener.close()
         raise
@@ -114,7 +126,7 @@ def listening_socket(path: Path, mode: int, gid: int | None, backlog: int) -> so
         temporary.unlink(missing_ok=True)
     listener = bound_socket(temporary, mode, gid, backlog)
     try:
-        with path_faults(path):
+        with path_faults(path), _removed_after_fault(temporary):
             temporary.replace(path)
     except PathFault:
         listener.close()

@@ -76,6 +76,31 @@ def test_an_open_file_keeps_its_text_while_it_is_replaced(home: Path) -> None:
         assert reader.read() == "old"
 
 
+@pytest.mark.parametrize("maker", ["replace_text", "listening_socket"])
+def test_what_cannot_get_its_name_leaves_nothing(home: Path, maker: str) -> None:
+    for name in ("file", "sock"):
+        (home / name / "below").mkdir(parents=True)
+    before = open_descriptors()
+    with pytest.raises(PathFault, match="directory"):
+        MAKERS[maker](home)
+    assert sorted(filesystem.names(home)) == ["file", "sock"]
+    assert open_descriptors() == before
+
+
+def test_a_socket_without_its_mode_leaves_nothing(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    before = open_descriptors()
+    with pytest.raises(PathFault, match="not permitted"):
+        filesystem.bound_socket(home / "sock", 0o600, None, 1)
+    assert filesystem.names(home) == []
+    assert open_descriptors() == before
+
+
 def test_a_socket_replaces_a_stale_one_and_always_listens(home: Path) -> None:
     path = home / "sock"
     filesystem.listening_socket(path, 0o660, os.getgid(), 4).close()
