@@ -93,14 +93,26 @@ class Feeder:
         last read may end by itself.
         """
         self._is_stopping = True
-        if not self._task.dead:
-            is_reused = self.drains and not self._is_ours
-            if is_reused and not wait_task(self._task, _LAST_READ_SECONDS):
+        try:
+            if not self._task.dead and self.drains and not self._is_ours:
+                self._await_last_read()
+        finally:
+            if not self._task.dead:
+                end(self._task)
+            # A task killed before its first step never runs its own clean-up.
+            if not self._is_closed:
+                self._close()
+
+    def _await_last_read(self) -> None:
+        """Wait for the end of a read in progress; abandon the source if it takes too long, or this
+        task is interrupted.
+        """
+        has_ended = False
+        try:
+            has_ended = wait_task(self._task, _LAST_READ_SECONDS)
+        finally:
+            if not has_ended:
                 self._source.abandon()
-            end(self._task)
-        # A task killed before its first step never runs its own clean-up.
-        if not self._is_closed:
-            self._close()
 
     def _run(self) -> None:
         try:

@@ -82,9 +82,11 @@ class FurtherOutput:
     def close(self) -> None:
         """Stop reading, and close the stream; may be called twice."""
         task, self._task = self._task, None
-        if task is not None:
-            end(task)
-        self._stream.close()
+        try:
+            if task is not None:
+                end(task)
+        finally:
+            self._stream.close()
 
     def _run(self) -> None:
         try:

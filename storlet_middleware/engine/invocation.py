@@ -237,19 +237,27 @@ class Invocation:
         return None if self._services is None else self._services.usage
 
     def close(self) -> None:
-        """Release everything; cancels a storlet that has not ended.  May be called twice."""
+        """Release everything; cancels a storlet that has not ended.  May be called twice.
+
+        An exception that is thrown into this task while it waits leaves nothing open.
+        """
         self._slot.release()
         self._connection.close()
+        # Not an exit stack, which would be further calls in each run.
         try:
             self._inputs.close()
         finally:
-            if self._further is not None:
-                self._further.close()
-            if self._services is not None:
-                self._services.close()
-            self._handover.close()
-            self._stream.close()
-            self.log.close()
+            try:
+                if self._further is not None:
+                    self._further.close()
+            finally:
+                try:
+                    if self._services is not None:
+                        self._services.close()
+                finally:
+                    self._handover.close()
+                    self._stream.close()
+                    self.log.close()
 
 
 def _as_texts(secrets: Mapping[str, bytes]) -> dict[str, str]:

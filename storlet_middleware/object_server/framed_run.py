@@ -172,9 +172,11 @@ class FramedRun:
             self._has_last_frame = True
             yield last
         finally:
-            if invocation is not None:
-                invocation.close()
-            self._release()
+            try:
+                if invocation is not None:
+                    invocation.close()
+            finally:
+                self._release()
 
     def _failed(self, invocation: Invocation | None, error: StorletError) -> dict[str, Any]:
         """The fields of the last frame for ``error``, which is reported if it is the node's."""

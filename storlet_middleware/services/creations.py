@@ -277,9 +277,11 @@ class _File:
     def close(self) -> None:
         """Stop reading; may be called twice."""
         task, self._task = self._task, None
-        if task is not None:
-            end(task)
-        self._stream.close()
+        try:
+            if task is not None:
+                end(task)
+        finally:
+            self._stream.close()
 
 
 def _headers_of(request: CreateObject) -> tuple[dict[str, str], dict[str, str]]:

@@ -13,7 +13,7 @@ from storlet_middleware.engine.feed import Feeder
 from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import StorletError
 from tests.unit.middleware.engine.invocations import Source, failure, make, run
-from tests.unit.middleware.support import WorkerRun, Workers, wait_until
+from tests.unit.middleware.support import WorkerRun, Workers, open_descriptors, wait_until
 
 
 def test_a_storlet_that_stops_reading_early_can_succeed(workers: Workers) -> None:
@@ -165,3 +165,25 @@ def test_a_drained_source_that_stalls_is_abandoned_before_it_is_killed(
     feeder.stop()
     assert steps[0] == "abandon"
     assert set(steps[1:]) == {"close"}
+
+
+def test_a_stop_that_is_interrupted_still_ends_the_feeder(workers: Workers) -> None:
+    """As by a client that disconnects while its upload is read to the end."""
+
+    def chunks() -> Iterator[bytes]:
+        yield b"x"
+        eventlet.sleep(30)
+
+    workers.script = lambda worker: worker.fail()
+    source = Source(chunks())
+    before = open_descriptors()
+    invocation = make([StreamInput(source, {}, drains=True)])
+    invocation.start(workers.connect())
+    with pytest.raises(StorletError):
+        invocation.output.first()
+    assert wait_until(lambda: source.taken == 1)
+    with pytest.raises(eventlet.Timeout), eventlet.Timeout(0.1):
+        invocation.close()
+    assert source.is_closed
+    workers.settle()
+    assert open_descriptors() == before

@@ -7,16 +7,18 @@ import os
 import time
 from collections.abc import Callable, Mapping
 
+import eventlet
 import pytest
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors
-from storlet_middleware.concurrency import Bell, monotonic, sleep
+from storlet_middleware.concurrency import Bell, GreenTask, monotonic, sleep
+from storlet_middleware.engine import further_outputs
 from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.task import Deadlines, Limits, StreamInput, Task
 from storlet_middleware.errors import BadRequest, StorletError
 from tests.unit.middleware.engine.invocations import Source, failure, run
-from tests.unit.middleware.support import WorkerRun, Workers
+from tests.unit.middleware.support import WorkerRun, Workers, open_descriptors
 
 #: More than a stream holds.
 LARGE = b"x" * (3 << 20)
@@ -249,3 +251,20 @@ def test_a_wait_for_the_end_is_limited_while_bytes_come_one_by_one(workers: Work
         assert monotonic() - began < 2
     finally:
         invocation.close()
+
+
+def test_an_end_that_is_interrupted_closes_the_streams(
+    workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(task: GreenTask) -> None:
+        task.kill()
+        raise eventlet.Timeout
+
+    workers.script = lambda worker: worker.fail()
+    monkeypatch.setattr(further_outputs, "end", interrupted)
+    before = open_descriptors()
+    invocation = make(Sink(), Sink())
+    with pytest.raises(eventlet.Timeout):
+        run(invocation, workers)
+    workers.settle()
+    assert open_descriptors() == before

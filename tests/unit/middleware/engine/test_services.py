@@ -13,7 +13,7 @@ from storlet_middleware.engine.output_stream import ReadPace
 from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.errors import StorletError, Unprocessable
 from tests.unit.middleware.engine.invocations import make, run
-from tests.unit.middleware.support import WorkerRun, Workers
+from tests.unit.middleware.support import WorkerRun, Workers, open_descriptors
 
 USED = ServiceUsage(3, 1000, 20)
 
@@ -126,3 +126,21 @@ def test_a_storlet_that_waits_for_the_store_has_the_time_of_one_that_waits_for_i
 def test_numbers_have_the_names_of_answers_and_logs() -> None:
     assert list(USED.fields()) == ["service-operations", "service-in", "service-out"]
     assert USED.plus(USED) == ServiceUsage(6, 2000, 40)
+
+
+def test_services_that_cannot_be_closed_leave_nothing_else_open(workers: Workers) -> None:
+    workers.script = lambda worker: (worker.begin(), worker.succeed())
+    before = open_descriptors()
+    invocation, served = make(log=True), Served()
+    closed = served.close
+
+    def close() -> None:
+        closed()
+        raise eventlet.Timeout
+
+    served.close = close  # type: ignore[method-assign]
+    invocation.adopt_services(served)
+    with pytest.raises(eventlet.Timeout):
+        run(invocation, workers)
+    workers.settle()
+    assert open_descriptors() == before

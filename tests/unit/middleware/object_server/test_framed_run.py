@@ -8,10 +8,12 @@ import threading
 import time
 from dataclasses import replace
 
+import eventlet
 import pytest
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.backend import frames
+from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.proxy.result import RemoteResult
 from storlet_middleware.wsgi.byte_ranges import ByteRange
 from tests.unit.middleware.object_nodes import GULP, VERSION, Fixture
@@ -256,3 +258,21 @@ def test_a_proxy_that_does_not_ask_gets_no_lines_and_a_short_run_sends_none(at: 
         decoder = frames.Decoder()
         found = [kind for chunk in answer.app_iter for kind, _ in decoder.feed(chunk)]
         assert found == [frames.START, frames.DATA, frames.DONE]
+
+
+def test_a_run_that_cannot_be_closed_gives_the_objects_file_back(
+    at: Fixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = Invocation.close
+
+    def interrupted(invocation: Invocation) -> None:
+        close(invocation)
+        raise eventlet.Timeout
+
+    at.node.workers.script = lambda worker: worker.fail()
+    monkeypatch.setattr(Invocation, "close", interrupted)
+    before = open_descriptors()
+    with pytest.raises(eventlet.Timeout):
+        at.start()
+    at.node.workers.settle()
+    assert open_descriptors() == before

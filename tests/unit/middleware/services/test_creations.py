@@ -10,6 +10,7 @@ import pytest
 
 from storlet_daemon.protocol import framing, messages
 from storlet_daemon.protocol.messages import CloseFile, CreateObject, DiscardFile, Performed
+from storlet_middleware.concurrency import GreenTask
 from storlet_middleware.errors import BackendFailed, StorletError
 from storlet_middleware.services import creations
 from storlet_middleware.services.requests import StoreRefusal
@@ -279,3 +280,20 @@ def test_an_error_of_swift_is_the_run_s(make: Make) -> None:
     assert close(asking, 5).code == "backend.failed"
     with pytest.raises(BackendFailed, match="has failed"):
         asking.channel.finish()
+
+
+def test_an_end_that_is_interrupted_closes_the_stream(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(task: GreenTask) -> None:
+        task.kill()
+        raise eventlet.Timeout
+
+    asking = make()
+    fd = create(asking)
+    monkeypatch.setattr(creations, "end", interrupted)
+    with pytest.raises(eventlet.Timeout):
+        asking.creations.close()
+    with pytest.raises(OSError, match="Broken pipe"):
+        os.write(fd, b"more")
+    os.close(fd)
