@@ -19,6 +19,8 @@ _DATE = "[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}"
 _TIME = r"[0-9]{1,2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?"
 _STAMP = rf"{_DATE}[ T][0-9]{{1,2}}:[0-9]{{2}}(:[0-9]{{2}}(\.[0-9]{{1,6}})?)?"
 ZONED = "TIMESTAMP WITH TIME ZONE"
+#: The engine takes more hours, and adds them.
+_OFFSET = "[+-]([01][0-9]|2[0-3])(:?[0-5][0-9])?"
 _NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
 #: The texts of each type that its cast reads without loss.
 SHAPES = {
@@ -30,7 +32,7 @@ SHAPES = {
     "DATE": _DATE,
     "TIME": _TIME,
     "TIMESTAMP": _STAMP,
-    ZONED: rf"{_STAMP} ?(Z|[+-][0-9]{{2}}(:?[0-9]{{2}})?)",
+    ZONED: rf"{_STAMP} ?(Z|{_OFFSET})",
 }
 #: The shapes of the inference: a column with F in each row may be the sex, and stays text.
 _INFERRED = {**SHAPES, "BOOLEAN": "(?i:true|false)"}
