@@ -25,6 +25,8 @@ SOURCE = "src"
 SHARED = "shared"
 #: Made by tools; no part of a storlet.
 _LEFT_OUT = ("__pycache__", ".git", ".DS_Store")
+#: An error of the TOML parser.
+_PLACE = re.compile(r"(.*) \(at line (\d+), column (\d+)\)", re.DOTALL)
 _TABLE = re.compile(r"\s*(\[{1,2})\s*([^\]#]+?)\s*\]{1,2}\s*(#.*)?$")
 _KEY = re.compile(r"\s*((?:[\w-]+|\"[^\"]*\"|'[^']*')(?:\s*\.\s*(?:[\w-]+|\"[^\"]*\"))*)\s*=")
 _PART = re.compile(r"[\w-]+|\"([^\"]*)\"|'([^']*)'")
@@ -107,7 +109,7 @@ def read(folder: Path) -> Project:
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ProjectError([f"{place}: {error}"]) from error
+        raise ProjectError([f"{place}{_located(str(error), text)}"]) from error
     faults = [(position_of(text, fault.path), fault) for fault in manifest.faults_of(document)]
     if faults:
         faults.sort(key=lambda each: each[0])
@@ -115,6 +117,14 @@ def read(folder: Path) -> Project:
             [f"{place}:{line}:{column}: {fault}" for (line, column), fault in faults]
         )
     return Project(folder, document)
+
+
+def _located(error: str, text: str) -> str:
+    """An error of the parser with its place at the begin, as other faults have it."""
+    found = _PLACE.fullmatch(error)
+    if found is None:  # "(at end of document)"
+        return f":{text.count(chr(10)) + 1}:1: not TOML: {error}"
+    return f":{found[2]}:{found[3]}: not TOML: {found[1]}"
 
 
 def folder_above(folder: Path) -> Path | None:

@@ -225,9 +225,13 @@ def _run(
 ) -> Outcome:
     """One run; raises :class:`ProjectError`."""
     parameters = pairs(options["parameters"], "-p")
+    language = subject.document["language"]
+    if options["debug"] and language != "java":
+        hint = "use breakpoint() in the source" if language == "python" else "leave it out"
+        raise ConfigurationError([f"--debug is for Java, and this is {language}: {hint}"])
     if not options["sandbox"]:
         with ExitStack() as opened:
-            if subject.document["language"] == "java":
+            if language == "java":
                 subject = Subject(opened.enter_context(bundle_of(subject)), subject.document)
             tell = None
             if options["debug"]:

@@ -141,6 +141,13 @@ def test_a_limit_without_a_sandbox_is_refused(command: Command, folder: Path) ->
     assert "leave out --no-sandbox" in command(*words, str(folder / "sample.txt")).err
 
 
+def test_a_debugger_of_java_for_another_language_is_refused(command: Command, folder: Path) -> None:
+    words = ("run", "--no-sandbox", "--debug", str(folder), str(folder / "sample.txt"))
+    result = command(*words, "-p", "text=apple")
+    assert (result.code, result.out) == (3, "")
+    assert "--debug is for Java, and this is python: use breakpoint()" in result.err
+
+
 def test_a_run_and_its_cases_in_a_sandbox(
     command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
