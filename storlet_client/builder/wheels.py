@@ -41,9 +41,15 @@ class Sandbox:
         ]  # fmt: skip
 
 
+#: Content and mode by path.
+Files = dict[str, tuple[bytes, int]]
+#: The libraries of the last lock of this process: ``deploy --watch`` builds at each save.
+_installed: dict[tuple[tuple[str, ...], Sandbox], Files] = {}
+
+
 def install(
     folder: Path, requirements: Sequence[str], sandbox: Sandbox
-) -> tuple[dict[str, tuple[bytes, int]], tuple[str, ...]]:
+) -> tuple[Files, tuple[str, ...]]:
     """The files of all libraries below ``lib/``, and the lines of the lock.
 
     :param folder: the project, which has the lock.
@@ -54,14 +60,23 @@ def install(
     lock = folder / LOCK
     if not lock.exists():
         lock.write_text(_HEAD + "\n".join(_resolve(requirements, sandbox)) + "\n", encoding="utf-8")
-    lines = [line for line in lock.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    text = lock.read_text(encoding="utf-8")
+    lines = tuple(line for line in text.splitlines() if line and line[:1] != "#")
+    key = (lines, sandbox)
+    if key not in _installed:
+        _installed.clear()
+        _installed[key] = _install(lock, sandbox)
+    return dict(_installed[key]), lines
+
+
+def _install(lock: Path, sandbox: Sandbox) -> Files:
     with tempfile.TemporaryDirectory() as place:
         target = Path(place) / archive.LIBRARY
         options = ["--target", str(target), "--no-deps", "--require-hashes", "--no-compile"]
         # The lock was resolved for the sandbox's Python; an older pip compares with its own here.
         options.append("--ignore-requires-python")
         _pip(["install", *options, *sandbox.arguments(), "-r", str(lock)])
-        return _files(target), tuple(line for line in lines if line)
+        return _files(target)
 
 
 def _resolve(requirements: Sequence[str], sandbox: Sandbox) -> list[str]:
@@ -84,7 +99,7 @@ def _pip(arguments: Sequence[str]) -> None:
         raise ProjectError([f"requirements: pip: {line}" for line in said.splitlines()])
 
 
-def _files(target: Path) -> dict[str, tuple[bytes, int]]:
+def _files(target: Path) -> Files:
     files = {}
     for path in sorted(target.rglob("*")):
         inner = path.relative_to(target)

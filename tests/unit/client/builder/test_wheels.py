@@ -29,8 +29,10 @@ def test_libraries_are_locked_by_hash_and_without_scripts(index: Path, tmp_path:
     assert not any("bin/" in path for path in files)
     assert b"/bin/" not in files["lib/helper-1.0.dist-info/RECORD"][0]
     assert lines[0].startswith("helper==1.0 --hash=sha256:")
-    # Another wheel of the same version is refused.
+    # Another wheel of the same version is refused, by a new process.
     make_wheel(index, "helper", "cp311-cp311-manylinux_2_17_x86_64").replace(wheel)
+    assert wheels.install(tmp_path, ["helper>=1"], Sandbox()) == (files, lines)
+    wheels._installed.clear()
     with pytest.raises(ProjectError, match="pip: "):
         wheels.install(tmp_path, ["helper>=1"], Sandbox())
 
