@@ -1,4 +1,5 @@
-"""The languages, and a sandbox on this host for each test that uses one."""
+"""The languages, and a sandbox on this host for each test that uses one; the profiles of the number
+of examples."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from storlet_client.builder.jars import JAVAC
 from storlet_daemon.protocol import messages
 from storlet_middleware.aio import cache, java, native
 from tests.conformance.daemon_harness import Code, HostSandbox, Storlet, until
+from tests.support.property_tests import pytest_configure  # noqa: F401  (a hook)
 
 CODE = Path(__file__).parent / "code"
 PROBE = CODE / "native" / "probe.c"

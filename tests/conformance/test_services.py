@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from storlet_client.builder.jars import JAVAC
 from storlet_daemon.protocol import framing, messages
@@ -181,8 +182,11 @@ def test_a_reply_that_is_no_message_fails_the_run(storlet: Storlet, reply: bytes
 
 
 def test_a_reply_with_random_faults_never_ends_the_worker_otherwise(storlet: Storlet) -> None:
-    """A fault may leave a valid reply: then the run has an outcome."""
-    for seed in range(80):
+    """A fault may leave a valid reply: then the run has an outcome.
+
+    Each error ends the worker, so a reply takes as long as the start of one.
+    """
+    for seed in range(2 * settings().max_examples):
         chance = random.Random(seed)  # noqa: S311 - the same each time
         reply = mutated(chance.choice(VALID), chance)
         result = answered(storlet, reply, descriptors=chance.choice((0, 0, 1, 2)))

@@ -78,10 +78,10 @@ def storlets(client: Client) -> Iterator[Storlets]:
         yield made
 
 
-def result_of(folder: Path, content: bytes, text: str) -> bytes:
+def result_of(folder: Path, content: bytes, text: str, *, builds_again: bool = True) -> bytes:
     """The output of a project's storlet on an object with ``content``, by commands only.
 
-    The project that comes back from the cluster gives the same bundle.
+    :param builds_again: the project that comes back from the cluster is built, too.
     """
     source, output = folder.parent / "input", folder.parent / "output"
     source.write_bytes(content)
@@ -97,7 +97,8 @@ def result_of(folder: Path, content: bytes, text: str) -> bytes:
     # A compiler may write the path of the source into a program.
     for path in (copy / "src").rglob("*"):
         assert path.read_bytes() == (folder / path.relative_to(copy)).read_bytes()
-    run("build", str(copy))
+    if builds_again:
+        run("build", str(copy))
     return output.read_bytes()
 
 
@@ -113,7 +114,9 @@ def test_a_python_project_with_a_library_runs(tmp_path: Path) -> None:
     expected = b"city,degrees\nBasel,5.0\nBern,2.0\n"
     (folder / "sample.txt").write_bytes(content)
     (folder / "expected.txt").write_bytes(expected)
-    assert result_of(folder, content, "city") == expected
+    # A unit test builds a project with a library from its bundle, and compares the bytes; with
+    # pandas it takes long.
+    assert result_of(folder, content, "city", builds_again=False) == expected
 
 
 @pytest.mark.parametrize(

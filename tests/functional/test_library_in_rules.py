@@ -1,7 +1,7 @@
 """Each storlet of the system library in a rule that applies to a GET, a COPY and a PUT.
 
 The sources are a plain object, and a large object whose segments have erasure coding.
-:mod:`.test_encryption` has the same of encrypted objects.
+:mod:`.test_encryption` has the same of encrypted objects, for storlets of each kind.
 
 The inputs and the expected outputs are those of the first test case of a storlet that has one
 input and one output.  Three have tests of their own: the output of ``std:encrypt`` is another one
