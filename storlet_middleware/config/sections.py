@@ -401,6 +401,13 @@ class TrustClass:
         MOUNTS, "", "directories of the host, such as /srv/models:/models:ro", is_admin_only=True)
 # fmt: on
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether its storlets can change something outside of their sandboxes, beside the store:
+        a run of which nothing is known must not be repeated then.
+        """
+        return self.network != "none" or any(mount.is_writable for mount in self.mounts)
+
 
 @dataclass(frozen=True)
 class Config:

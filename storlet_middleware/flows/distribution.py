@@ -87,6 +87,8 @@ class Distribution:
     :param concurrency: objects that are worked on at the same time.
     :param parts: of each object; 0: objects are read whole.
     :param output: the object that the result becomes; ``None``: the result is the answer.
+    :param has_effects: the split's storlet can act outside of its sandbox, so a split that may have
+        run is not repeated.
     """
 
     objects: tuple[ObjectPath, ...] | ObjectPath | Selection
@@ -98,6 +100,7 @@ class Distribution:
     parts: int = 0
     reports_failures: bool = False
     output: ObjectPath | None = None
+    has_effects: bool = False
 
 
 def parse(body: bytes, config: Config, account: str) -> Distribution:
@@ -141,9 +144,10 @@ class _Parser:
         self._refuse_unknown("", document, _KEYS)
         merge = document.get("merge")
         is_concatenated = merge == CONCATENATE
+        split = self._part("split", document.get("split"))
         parsed = Distribution(
             objects=self._objects(document.get("objects")),
-            split=self._part("split", document.get("split")),
+            split=split,
             merge=None if merge is None or is_concatenated else self._part("merge", merge),
             is_concatenated=is_concatenated,
             order=self._one_of("order", "", (LISTING, ARRIVAL)),
@@ -151,6 +155,7 @@ class _Parser:
             parts=self._parts(),
             reports_failures=self._one_of("on-failure", "fail", ("fail", "report")) == "report",
             output=self._output(document.get("output")),
+            has_effects=self._config.class_of(self._account, split.storlet).has_effects,
         )
         if parsed.reports_failures and merge is not None:
             self._faults.append(

@@ -7,7 +7,7 @@ A split is repeated where that is safe.  Nothing of it has run: its answer is 42
 node's replicas were tried.  Or its storlet ran at an object node, which broke off: another replica
 runs it again.  Such a storlet has no services, and no result of a split leaves this process before
 it is complete, so nothing happens twice.  A storlet that has run at a proxy may have changed the
-store, and is not run again.
+store, and is not run again; nor is one that may have run, and that can act outside of its sandbox.
 
 Workers begin one after the other: each takes some milliseconds of the processor until its node has
 the request, and the first nodes work while the requests to others are prepared.
@@ -203,13 +203,18 @@ class Splits:
         outcome, reruns = self._attempt(piece), _RERUNS
         for pause in _PAUSES:
             reruns -= outcome.has_begun
-            if not outcome.may_repeat or reruns < 0:
+            if reruns < 0 or not self._may_repeat(outcome):
                 break
             sleep(pause)
             outcome = self._attempt(piece)
         outcome.milliseconds = round((time.monotonic() - began) * 1000)
         outcome.scan_range = piece.scan_range
         return outcome
+
+    def _may_repeat(self, outcome: Outcome) -> bool:
+        # A node that broke off before the first byte may have run the storlet.
+        may_have_run = outcome.has_begun or outcome.code == errors.BACKEND_FAILED
+        return outcome.may_repeat and not (may_have_run and self._distribution.has_effects)
 
     def _attempt(self, piece: Piece) -> Outcome:
         path = piece.path

@@ -67,6 +67,8 @@ class ObjectNodes:
         self._resolve_again = resolve_again
         self._reruns, self._resolutions, self._further = _RERUNS, RESOLUTIONS, _FURTHER_NODES
         self._account = step.request.account
+        trust_class = proxy.config.class_of(self._account, step.request.storlet)
+        self._has_effects = trust_class.has_effects
         self._avoided = proxy.nodes.avoided(self._account)
 
     def run(self) -> Reason | None:
@@ -109,7 +111,8 @@ class ObjectNodes:
         Raises ``error`` if the step must not or cannot run again.
         """
         if isinstance(error, BrokenAnswer):
-            if not self._reruns:
+            # The storlet may have run.
+            if not self._reruns or self._has_effects:
                 raise error
             self._reruns -= 1
             if not error.has_ended and (node := _node_of(answer)):

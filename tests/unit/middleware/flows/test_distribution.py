@@ -22,6 +22,14 @@ def test_the_defaults(tmp_path: Path) -> None:
     assert (parsed.concurrency, parsed.reports_failures) == (16, False)
 
 
+def test_a_split_with_a_network_has_effects(tmp_path: Path) -> None:
+    admin = {"class:admin__storlets": f"{ACCOUNT}/a.py", "class:admin__network": "net"}
+    config = make_config(tmp_path, **admin)
+    for storlet, has_effects in (("a.py", True), ("b.py", False)):
+        body = json.dumps({**SMALL, "split": storlet}).encode()
+        assert parse(body, config, ACCOUNT).has_effects is has_effects
+
+
 @pytest.mark.parametrize("body", [b"", b"[]", b"{", b'"x"', b"\xff", b"[" * 100_000])
 def test_a_body_that_is_no_object_is_refused(tmp_path: Path, body: bytes) -> None:
     with pytest.raises(BadRequest, match="want a JSON object with objects and split"):

@@ -57,8 +57,11 @@ def refused(where: str, code: str = "sandbox.unavailable") -> Answer:
     return Answer("503 Service Unavailable", headers, [b"down"])
 
 
-def outcome_of(requests: Requests, budget: Budget | None = None) -> Outcome:
-    given = Distribution((PATH,), Part("std:nop"), reports_failures=True)
+def outcome_of(
+    requests: Requests, budget: Budget | None = None, *, has_effects: bool = False
+) -> Outcome:
+    part = Part("std:nop")
+    given = Distribution((PATH,), part, reports_failures=True, has_effects=has_effects)
     running = Splits(requests, given, [Piece(PATH)], budget)
     try:
         [outcome] = running.outcomes(LISTING)
@@ -116,9 +119,22 @@ def test_what_may_have_changed_the_store_or_would_fail_again_is_not_repeated(
     assert (outcome_of(requests).code, requests.sent) == (code, 1)
 
 
-def test_what_has_not_run_is_repeated_until_the_pauses_end() -> None:
+@pytest.mark.parametrize(
+    "first",
+    [broken("object"), refused("", "backend.failed"), refused("object")],
+    ids=["broken", "broken before its first byte", "begun"],
+)
+def test_a_storlet_that_can_act_outside_of_its_sandbox_is_not_repeated(first: Answer) -> None:
+    requests = Requests(first)
+    assert outcome_of(requests, has_effects=True).is_failure
+    assert requests.sent == 1
+
+
+@pytest.mark.parametrize("has_effects", [False, True])
+def test_what_has_not_run_is_repeated_until_the_pauses_end(*, has_effects: bool) -> None:
     requests = Requests(*(refused("", "node.busy") for _ in range(9)))
-    assert (outcome_of(requests).code, requests.sent) == ("node.busy", 6)
+    outcome = outcome_of(requests, has_effects=has_effects)
+    assert (outcome.code, requests.sent) == ("node.busy", 6)
 
 
 def test_a_text_of_swift_is_the_status_and_no_html() -> None:

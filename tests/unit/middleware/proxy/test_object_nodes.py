@@ -154,6 +154,24 @@ def test_a_broken_answer_is_run_again_at_most_twice(proxy: Proxy, swift: FakeSwi
     assert (answer.status, answer.error, len(given)) == (503, "backend.failed", 3)
 
 
+@pytest.mark.parametrize(
+    ("options", "attempts"),
+    [
+        ({"network": "storlets-net"}, 1),
+        ({"mounts": "/srv/results:/results:rw"}, 1),
+        ({"mounts": "/srv/models:/models:ro"}, 3),
+    ],
+)
+def test_a_storlet_that_can_act_outside_of_its_sandbox_is_never_run_again(
+    make_proxy: Make, swift: FakeSwift, options: dict[str, str], attempts: int
+) -> None:
+    more = {f"class:admin__{name}": value for name, value in options.items()}
+    proxy = make_proxy(**{"class:admin__storlets": f"{ACCOUNT}/up.py", **more})
+    given = framed(swift, *[[frame()]] * 5)
+    answer = proxy.call("GET", "c/o", RUN)
+    assert (answer.status, answer.error, len(given)) == (503, "backend.failed", attempts)
+
+
 def test_an_answer_that_breaks_after_the_first_byte_is_never_run_again(
     proxy: Proxy, swift: FakeSwift
 ) -> None:
