@@ -21,8 +21,25 @@ log = logging.getLogger("storlet.sandboxd")
 
 #: Interval of the checks whether the container still runs, while waiting for the hello.
 CHECK_SECONDS: Final = 0.25
-#: Interval of the log lines about refused connections to the socket.
-REFUSAL_LOG_SECONDS: Final = 10.0
+#: Interval of the log lines about an event that a storlet may cause in a loop.
+LOG_SECONDS: Final = 10.0
+
+
+class _Repeated:
+    """An event that is logged at most once in :data:`LOG_SECONDS`, with its number since then."""
+
+    def __init__(self) -> None:
+        self.due = 0.0
+        self._times = 0
+
+    def times_to_log(self) -> int:
+        """Count one; 0 if it is not to be logged now."""
+        self._times += 1
+        now = asyncio.get_running_loop().time()
+        if now < self.due:
+            return 0
+        times, self._times, self.due = self._times, 0, now + LOG_SECONDS
+        return times
 
 
 class Supervisor:
@@ -40,8 +57,7 @@ class Supervisor:
         self._pid = 0
         self._key = ""
         self._identity: Identity | None = None
-        self._refused = 0
-        self._refusal_log_due = 0.0
+        self._refused, self._unplaced = _Repeated(), _Repeated()
 
     @property
     def pid(self) -> int:
@@ -117,17 +133,14 @@ class Supervisor:
         self._link.open()
 
     def _log_refusal(self, fault: str) -> None:
-        """At most a line each :data:`REFUSAL_LOG_SECONDS`: a storlet may connect in a loop."""
-        self._refused += 1
-        now = self._loop.time()
-        if now >= self._refusal_log_due:
+        times = self._refused.times_to_log()
+        if times:
             log.warning(
                 "connection to the supervisor's socket refused key=%s times=%d reason=%s",
                 self._key,
-                self._refused,
+                times,
                 shown(fault),
             )
-            self._refused, self._refusal_log_due = 0, now + REFUSAL_LOG_SECONDS
 
     def _greeted(self, hello: asyncio.Future[messages.Hello]) -> None:
         if not hello.cancelled() and hello.exception() is None and not self._hello.done():
@@ -147,12 +160,14 @@ class Supervisor:
         if self._link is not None and self._pid:  # else it and its control groups are out of sight
             with contextlib.suppress(SandboxLost), self._link.watched() as is_alive:
                 directory = await self._node.moving.call(self.move_worker, place, is_alive)
-        if not directory:
+        times = 0 if directory else self._unplaced.times_to_log()
+        if times:
             log.warning(
-                "worker not placed key=%s version=%s pid=%d",
+                "worker not placed key=%s version=%s pid=%d times=%d",
                 self._key,
                 place.version[:12],
                 place.pid,
+                times,
             )
         return directory
 

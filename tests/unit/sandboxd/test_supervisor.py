@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from storlet_daemon.protocol import messages
 from storlet_middleware.sandboxd.supervisor import Supervisor
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, refused, until
 
@@ -44,7 +45,7 @@ def test_refused_connections_are_logged_at_intervals_with_their_number(
         supervisor = Supervisor(node, lambda _reason: None)
         for _ in range(5):
             supervisor._log_refusal("it is process 7")
-        supervisor._refusal_log_due = 0.0
+        supervisor._refused.due = 0.0
         supervisor._log_refusal("it is process 8")
 
     asyncio.run(refuse())
@@ -53,3 +54,21 @@ def test_refused_connections_are_logged_at_intervals_with_their_number(
         '1 reason="it is process 7"',
         '5 reason="it is process 8"',
     ]
+
+
+def test_workers_that_are_not_placed_are_logged_at_intervals_with_their_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A supervisor that a storlet controls could fill the operator's log."""
+
+    async def place() -> None:
+        node: Any = None
+        supervisor = Supervisor(node, lambda _reason: None)
+        for pid in range(2, 7):
+            assert await supervisor._move_worker(messages.Place("0f" * 32, pid)) == ""
+        supervisor._unplaced.due = 0.0
+        assert await supervisor._move_worker(messages.Place("0f" * 32, 7)) == ""
+
+    asyncio.run(place())
+    lines = [one.getMessage() for one in caplog.records if "not placed" in one.getMessage()]
+    assert [line.partition("pid=")[2] for line in lines] == ["2 times=1", "7 times=5"]
