@@ -176,6 +176,7 @@ def test_a_stop_that_is_interrupted_still_ends_the_feeder(workers: Workers) -> N
 
     workers.script = lambda worker: worker.fail()
     source = Source(chunks())
+    eventlet.sleep()  # opens the hub's own
     before = open_descriptors()
     invocation = make([StreamInput(source, {}, drains=True)])
     invocation.start(workers.connect())

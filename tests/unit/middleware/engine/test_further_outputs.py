@@ -262,6 +262,7 @@ def test_an_end_that_is_interrupted_closes_the_streams(
 
     workers.script = lambda worker: worker.fail()
     monkeypatch.setattr(further_outputs, "end", interrupted)
+    eventlet.sleep()  # opens the hub's own
     before = open_descriptors()
     invocation = make(Sink(), Sink())
     with pytest.raises(eventlet.Timeout):

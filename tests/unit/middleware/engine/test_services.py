@@ -130,6 +130,7 @@ def test_numbers_have_the_names_of_answers_and_logs() -> None:
 
 def test_services_that_cannot_be_closed_leave_nothing_else_open(workers: Workers) -> None:
     workers.script = lambda worker: (worker.begin(), worker.succeed())
+    eventlet.sleep()  # opens the hub's own
     before = open_descriptors()
     invocation, served = make(log=True), Served()
     closed = served.close
