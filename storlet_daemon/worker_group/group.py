@@ -93,9 +93,16 @@ class WorkerGroup:
         state.listening.close()
 
     def status(self) -> messages.Group:
-        """The status for the node daemon."""
+        """The status for the node daemon, which ends a sandbox that is idle.
+
+        So it counts invocations whose begin is not read yet, and the first of those that wait for a
+        worker.
+        """
         state = self.state
+        for one in list(state.workers.values()):
+            self._read_some(one)
         busy = sum(one.state is State.BUSY for one in state.workers.values())
+        busy += is_ready(state.listening, select.POLLIN)
         idle_seconds = 0.0 if busy else time.monotonic() - state.active_at
         return messages.Group(
             version=state.load.version,

@@ -73,6 +73,21 @@ def test_the_status_counts_runs_failures_and_idle_time(world: World) -> None:
     filters.close()
 
 
+def test_a_group_is_busy_as_soon_as_a_filter_has_connected(world: World) -> None:
+    """A sandbox whose groups report to be idle is ended, and with it what has just connected."""
+    group, one = started(world)
+    group.state.active_at -= 60
+    assert group.status().busy == 0
+    world.connect(group.state.listening)
+    status = group.status()
+    assert (status.busy, status.idle_seconds) == (1, 0.0)
+    accepted, _ = group.state.listening.accept()
+    world.report(one, messages.Begin(), fd=accepted.fileno())
+    accepted.close()
+    status = group.status()
+    assert (status.busy, status.idle_seconds) == (1, 0.0), "the report was not read yet"
+
+
 def test_an_idle_group_is_idle_since_its_last_invocation(world: World) -> None:
     group, one = started(world)
     assert group.idle_since == group.state.active_at
