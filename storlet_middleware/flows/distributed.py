@@ -28,6 +28,7 @@ everything, too.
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -367,15 +368,12 @@ class _Flow:
             return
         self._has_ended = True
         self._watch.stop()
-        try:
-            if self._splits is not None:
-                self._splits.close()
-            if self._tree is not None:
-                self._tree.close()
-            if self._result is not None:
-                self._result.close()
-        finally:
-            self._release()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._release)
+            # The splits end first: they add to the tree.
+            for part in (self._result, self._tree, self._splits):
+                if part is not None:
+                    stack.callback(part.close)
         self._proxy.logger.info(
             "distribution done id=%s account=%s objects=%d failed=%d code=%s ms=%.1f",
             self._id,

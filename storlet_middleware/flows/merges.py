@@ -14,6 +14,7 @@ it holds no slot while it waits for a split, which could deadlock.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -197,11 +198,10 @@ class Tree:
 
     def close(self) -> None:
         """Release the outputs that were not merged, and a root that was not taken."""
+        groups, self._groups = self._groups, {}
         root, self.root = self.root, None
-        if root is not None:
-            root.close()
-        for members in self._groups.values():
-            for output in members.values():
+        left = [output for members in groups.values() for output in members.values()]
+        with contextlib.ExitStack() as stack:
+            for output in (root, *left):
                 if output is not None:
-                    output.close()
-        self._groups.clear()
+                    stack.callback(output.close)

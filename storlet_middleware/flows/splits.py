@@ -18,6 +18,7 @@ yet read wait in a window.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -150,12 +151,17 @@ class Splits:
         # A worker may begin while another one is ended.
         self._workers_to_begin = 0
         workers, self._workers = self._workers, []
-        for worker in workers:
-            end(worker)
-        for outcome in self._ready.values():
-            if outcome.spool is not None:
-                outcome.spool.close()
-        self._ready.clear()
+        with contextlib.ExitStack() as stack:
+            stack.callback(self._close_ready)
+            for worker in workers:
+                stack.callback(end, worker)
+
+    def _close_ready(self) -> None:
+        ready, self._ready = self._ready, {}
+        with contextlib.ExitStack() as stack:
+            for outcome in ready.values():
+                if outcome.spool is not None:
+                    stack.callback(outcome.spool.close)
 
     # --- workers ----------------------------------------------------------------------------------
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -446,6 +447,21 @@ def test_a_failure_stores_nothing(
     answer = distribute(proxy, {**STORED, "merge": merge, "concurrency": 1})
     assert (answer.status, answer.error) == (422, "storlet.failed")
     assert out == {"o 1": old}
+    assert_ended(proxy, data)
+
+
+def test_splits_that_cannot_be_closed_leave_no_intermediate_result(
+    proxy: Proxy, data: FakeSwift, node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    close = splits.Splits.close
+
+    def closed(running: splits.Splits) -> None:
+        close(running)
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(splits.Splits, "close", closed)
+    node.workers.script = failing
+    assert distribute(proxy, {**ALL, "merge": "std:sum", "concurrency": 1}).status == 500
     assert_ended(proxy, data)
 
 

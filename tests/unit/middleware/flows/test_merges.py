@@ -47,6 +47,20 @@ def test_every_output_is_merged_once_and_in_order(count: int, width: int) -> Non
     assert tree.root.stage == LAST
 
 
+def test_an_output_that_cannot_be_closed_leaves_no_other_open() -> None:
+    class Failing(Output):
+        def close(self) -> None:
+            raise OSError(5, "Input/output error")
+
+    tree, others = Tree(5, 5, merge), [Output([number]) for number in (0, 2)]
+    tree.add(0, others[0])
+    tree.add(1, Failing([1]))
+    tree.add(2, others[1])
+    with pytest.raises(OSError, match="Input/output"):
+        tree.close()
+    assert [output.is_closed for output in others] == [True, True]
+
+
 def test_outputs_that_were_not_merged_are_released() -> None:
     tree, outputs = Tree(4, 2, merge), [Output([number]) for number in range(3)]
     for number, output in enumerate(outputs):

@@ -15,7 +15,7 @@ from storlet_middleware.flows.caller_requests import CallerRequests
 from storlet_middleware.flows.distribution import LISTING, Distribution, Part
 from storlet_middleware.flows.parts import Piece
 from storlet_middleware.flows.splits import Outcome, Splits, headers_of
-from storlet_middleware.flows.spool import Budget, Space
+from storlet_middleware.flows.spool import Budget, Space, Spool
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.storlet_request import ObjectPath
 from tests.unit.middleware.logger import Logger
@@ -78,6 +78,21 @@ def _no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def budget(tmp_path: Path) -> Budget:
     return Budget(1 << 20, Space(tmp_path, 1 << 20, Logger()), "AUTH_a")
+
+
+def test_a_result_that_cannot_be_closed_leaves_no_other_open(budget: Budget) -> None:
+    class Failing(Spool):
+        def close(self) -> None:
+            super().close()
+            raise OSError(5, "Input/output error")
+
+    running = Splits(Requests(), Distribution((PATH,), Part("std:nop")), [], budget)
+    for number, kind in enumerate((Spool, Failing, Spool)):
+        running._ready[number] = Outcome(PATH, spool=kind(budget))
+        running._ready[number].spool.write(b"x")  # type: ignore[union-attr]
+    with pytest.raises(OSError, match="Input/output"):
+        running.close()
+    assert budget.used_bytes == 0
 
 
 @pytest.mark.parametrize("has_spool", [False, True])
