@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+from pathlib import Path
 
 import pytest
 
@@ -73,6 +74,13 @@ def test_the_size_of_a_sealed_file_is_fixed() -> None:
             fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE)
     finally:
         os.close(fd)
+
+
+def test_a_file_that_cannot_have_its_size_is_closed() -> None:
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match="Invalid argument"):
+        sealed_memory("test", -1)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
 def test_the_offset_of_a_sealed_file_counts_the_bytes_written_by_all_duplicates() -> None:
