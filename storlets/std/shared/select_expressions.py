@@ -9,12 +9,13 @@ from select_lexer import Lexeme, Token
 from select_tokens import RESERVED, Tokens
 
 #: Binding powers; a higher one binds closer.
-_OR, _AND, _NOT, _TEST, _CONCAT, _SUM, _PRODUCT, _SIGN = range(1, 9)
+_OR, _AND, _NOT, _EQUAL, _COMPARE, _TEST, _CONCAT, _SUM, _PRODUCT, _SIGN = range(1, 11)
 _BINARY = {
     "OR": _OR,
     "AND": _AND,
-    **dict.fromkeys(("=", "<>", "!=", "<", "<=", ">", ">="), _TEST),
-    **dict.fromkeys(("IS", "IN", "BETWEEN", "LIKE", "NOT"), _TEST),
+    **dict.fromkeys(("=", "IS"), _EQUAL),
+    **dict.fromkeys(("<>", "!=", "<", "<=", ">", ">="), _COMPARE),
+    **dict.fromkeys(("IN", "BETWEEN", "LIKE", "NOT"), _TEST),
     "||": _CONCAT,
     **dict.fromkeys(("+", "-"), _SUM),
     **dict.fromkeys(("*", "/", "%"), _PRODUCT),
