@@ -132,6 +132,20 @@ def test_bytes_of_a_nan_stay(order: str, fields: str) -> None:
     assert STORLET.run(data * 3, given_names).output == expected * 3
 
 
+@pytest.mark.parametrize("number", ["0.1", "-16777217", "1e39", "1e-50"])
+def test_a_number_that_no_float_of_four_bytes_has(number: str) -> None:
+    """The storlet kept no record, also of those that were written with this number."""
+    data = struct.pack("<f", 0.1) + struct.pack("<f", 0.5)
+    for sign in ("=", "!="):
+        with pytest.raises(ValueError, match="no f4 has this value exactly: compare with < and >"):
+            STORLET.run(data, {"struct": "f4 value", "where": f"value {sign} {number}"})
+    for where in ("value = 0.5", "value > 0.1 and value != 16777216 and value > 1e-50"):
+        assert STORLET.run(data, {"struct": "f4 value", "where": where}).output.endswith(data[4:])
+    with pytest.raises(ValueError, match="no f4"):
+        STORLET.run(b"", {"struct": "> f4 value", "where": "value < 1 and value = 0.3"})
+    assert STORLET.run(b"", {"struct": "f8 value", "where": "value = 0.1"}).output == b""
+
+
 def lines(count: int) -> bytes:
     return b"".join(b"%09d\n" % number for number in range(count))
 

@@ -12,7 +12,8 @@ endian, the default) or ``>`` (big endian)::
 
 A selection compares fields with values, such as ``id >= 100 and text ^= 'Haifa' or id = 7``.  The
 operators are ``= != < <= > >=``, and for text also ``^=`` (begins with) and ``~`` (contains);
-``and`` binds more strongly than ``or``.
+``and`` binds more strongly than ``or``.  Numbers are compared exactly: no f4 is 0.1, so that
+comparison is an error for ``=`` and ``!=``.
 
 The storlet ``std:records`` and the library of users share this file.
 """
@@ -303,10 +304,22 @@ def _comparison(tokens: Sequence[tuple[str, str]], structure: Structure) -> Comp
     if compare is None:
         raise StructureError(f"where: {name} {sign} {given}: {sign} is for text only")
     wanted = _value(given, is_text=is_text)
+    if field.code == "f" and sign in ("=", "!=") and not _is_float(wanted):
+        raise StructureError(
+            f"where: {name} {sign} {given}: no f4 has this value exactly: compare with < and >"
+        )
     return Comparison(
         _column_compared(field, sign, compare, wanted, structure),
         _needle(field, sign, wanted, structure),
     )
+
+
+def _is_float(wanted: float) -> bool:
+    """Whether four bytes can have the number."""
+    try:
+        return bool(struct.unpack("f", struct.pack("f", wanted))[0] == wanted)
+    except OverflowError:
+        return False
 
 
 def _column_compared(
