@@ -135,6 +135,11 @@ def test_records_that_are_cut_or_no_text(data: bytes, text: str) -> None:
         assert text in failure(data, format="records", struct="i4 id, s1 x", output=kind)
 
 
+def test_fields_that_differ_in_case_are_one_name_in_sql() -> None:
+    text = failure(bytes(8), format="records", output="csv", struct="i4 id, i4 Id")
+    assert text == "struct: the names id and Id are one name in SQL"
+
+
 def test_a_nul_within_a_text_is_an_error() -> None:
     given = {"format": "records", "struct": "s3 x", "output": "csv"}
     assert "without NUL" in failure(b"a\0b", **given)

@@ -24,8 +24,16 @@ class AsCsv:
     """
 
     def __init__(self, source: Any, struct: str) -> None:
-        """:raises structure.StructureError: the struct is not valid."""
+        """
+        :raises structure.StructureError: the struct is not valid.
+        :raises SqlError: two of its names are one in SQL.
+        """
         self.layout = structure.parse(struct)
+        names: dict[str, str] = {}
+        for field in self.layout.fields:
+            first = names.setdefault(field.name.casefold(), field.name)
+            if first != field.name:
+                raise SqlError(f"struct: the names {first} and {field.name} are one name in SQL")
         self.columns = [
             (field.name, TYPES.get(field.code, "VARCHAR")) for field in self.layout.fields
         ]
