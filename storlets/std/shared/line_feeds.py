@@ -216,7 +216,8 @@ class OpenValue:
     """
 
     def __init__(self, form: Format, before: bytes) -> None:
-        quote = re.escape(form.reader["quotechar"].encode())
+        self._quote = form.reader["quotechar"].encode()
+        quote = re.escape(self._quote)
         delimiter = form.reader["delimiter"].encode()
         #: Spaces that are no delimiters.
         self._space = b"" if delimiter == b" " else b" "
@@ -233,9 +234,12 @@ class OpenValue:
 
         :raises SqlError: a quoted value is longer than a row may be.
         """
-        data = self._whole.sub(b"", self._rest + data)
-        found = self._begun.search(data)
-        self._rest = data[found.start() :] if found else data.rstrip(self._space)[-1:]
+        found = self._begun.search(self._rest)
+        if found or self._quote in data:
+            data, self._rest = self._whole.sub(b"", self._rest + data), b""
+            found = self._begun.search(data)
+        last = data.rstrip(self._space)[-1:]
+        self._rest = data[found.start() :] if found else last or self._rest
         if len(self._rest) > 2 * sql_input.MOST_LINE_BYTES:
             raise SqlError(_NO_END)
 
