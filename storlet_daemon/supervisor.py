@@ -118,15 +118,15 @@ class Supervisor:
         if self._sample_at <= now:
             self._police_idle(now)
         self._cleaner.tick()
-        first = min(self._sweeper.due, self._control.due)
+        earliest = min(self._sweeper.due, self._control.due)
         for group in self._groups:
             if group.due <= now:
                 group.tick(now)
-            first = min(first, group.due)
+            earliest = min(earliest, group.due)
             if group.workers and self._sample_at == math.inf:
                 self._sample_at = now + SAMPLE_SECONDS
-        first = min(first, self._sample_at)
-        return -1 if first == math.inf else max(first - now, 0)
+        earliest = min(earliest, self._sample_at)
+        return -1 if earliest == math.inf else max(earliest - now, 0)
 
     def _end(self) -> None:
         for group in self._groups:

@@ -68,7 +68,7 @@ class Events:
         #: Filled by the events ``metadata`` and ``done``.
         self.metadata: dict[str, str] = {}
         self.usage: dict[str, Any] = {}
-        #: Nothing was looked or waited for yet.
+        #: No event was read or waited for yet.
         self.is_new = True
 
     def take(self, until: float | None) -> bool:
