@@ -75,8 +75,9 @@ class WorkerGroups:
         demand, class_of = self._plan().demand, self._node.config.class_of
         self._versions = self._dirs.keep_group_sockets(self._key, versions)
         groups = await self.status()
-        # A status may lack groups: their code is unknown.
-        self._codes = dict.fromkeys(versions, "") | {one.version: one.code for one in groups}
+        # A status may lack groups: their code is unknown.  Its names are not trusted.
+        codes = {one.version: Path(one.code).name for one in groups}
+        self._codes = dict.fromkeys(versions, "") | codes
         for group in groups:
             if class_of(demand.account, group.name).name != demand.trust_class:
                 self._dirs.withdraw(self._key, group.version)

@@ -90,10 +90,10 @@ def test_a_storlet_has_a_share_of_the_groups(node: FakeNode) -> None:
 def test_all_code_is_kept_for_adopted_groups_that_the_status_lacks(tmp_path: Path) -> None:
     """A status of many groups with long names does not fit into a message."""
     code = CodeDirs(tmp_path, 0, 0)
-    reported = messages.Group(V1, "a.py", 1, 0, 0, 0, 0.0, "c" * 64)
+    names = ["c" * 64]
 
     async def status() -> tuple[messages.Group, ...]:
-        return (reported,)
+        return tuple(messages.Group(V1, "a.py", 1, 0, 0, 0, 0.0, name) for name in names)
 
     dirs = SimpleNamespace(keep_group_sockets=lambda _key, versions: set(versions))
     config = SimpleNamespace(class_of=lambda *_: SimpleNamespace(name="user"))
@@ -110,3 +110,7 @@ def test_all_code_is_kept_for_adopted_groups_that_the_status_lacks(tmp_path: Pat
     own = code.version_dir("AUTH_a", "c" * 64)
     assert asyncio.run(adopted(V1)) == {own}
     assert asyncio.run(adopted(V1, V2)) == {own, code.path_of("AUTH_a")}
+    # A supervisor that a storlet controls keeps no other account's code from eviction.
+    names[0] = f"{code.path_of('AUTH_b')}"
+    [found] = asyncio.run(adopted(V1))
+    assert found.parent == code.path_of("AUTH_a")
