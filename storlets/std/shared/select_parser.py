@@ -39,7 +39,7 @@ class _Clauses:
         if not self._tokens.skip("FROM"):
             raise self._tokens.fault("ParseSelectMissingFrom", "want FROM")
         steps, alias, is_numbered = self._source()
-        columns = self._without_star(columns, alias)
+        columns = self._without_star(columns, alias, "_1" if is_numbered else alias)
         where = self._expressions.expression() if self._tokens.skip("WHERE") else None
         limit = self._limit() if self._tokens.skip("LIMIT") else None
         self._tokens.skip(";")
@@ -70,9 +70,9 @@ class _Clauses:
         return tree.Column(value, self._alias("") if self._tokens.is_name() else "")
 
     def _without_star(
-        self, columns: tuple[tree.Column, ...], alias: str
+        self, columns: tuple[tree.Column, ...], alias: str, other: str
     ) -> tuple[tree.Column, ...]:
-        """The columns; none for ``*``."""
+        """The columns; none for ``*``, or that of one of the names of a record."""
         stars = [column for column in columns if _is_star(column)]
         if not stars:
             return columns
@@ -88,7 +88,7 @@ class _Clauses:
                 "ParseAsteriskIsNotAloneInSelectList", "* must be the only item", here
             )
         root = path.steps[0]
-        if isinstance(root, tree.Name) and not root.fits(alias):
+        if isinstance(root, tree.Name) and not (root.fits(alias) or root.fits(other)):
             raise self._tokens.fault("InvalidTableAlias", f"want {alias}.*", here)
         return ()
 
