@@ -11,11 +11,11 @@ import os
 import re
 import ssl
 import time
+from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager
-from functools import partial
 from pathlib import Path
+from threading import Thread
 from typing import Any, TypeVar, Union
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -61,10 +61,13 @@ class Transport:
     def __init__(self, *, verify: bool | str, watch: Watch) -> None:
         self._client = _opened(httpx.Client, verify)
         self._watch = watch
+        self._threads: list[Thread] = []
 
     def close(self) -> None:
         """Close the connections."""
-        self._client.close()
+        # A thread that still reads, after Ctrl-C, would read from the next file of this number.
+        if not any(thread.is_alive() for thread in self._threads):
+            self._client.close()
 
     def drive(self, flow: Flow[T]) -> T:
         """Perform all calls of ``flow``; its result."""
@@ -95,13 +98,26 @@ class Transport:
         return _answer(response, is_read=_reads(step, response))
 
     def _perform_all(self, step: Together) -> None:
-        seen = _Seen(step)
-        pool = ThreadPoolExecutor(_MOST)
+        parts = _Parts(step)
+        # Daemons, which are not waited for after Ctrl-C.
+        self._threads = [
+            Thread(target=self._perform_each, args=(parts,), daemon=True)
+            for _ in step.flows[:_MOST]
+        ]
+        for thread in self._threads:
+            thread.start()
         try:
-            step.results.extend(pool.map(self._drive, step.flows, seen.watches))
+            for thread in self._threads:
+                thread.join()
         finally:
-            pool.shutdown(cancel_futures=True)
-            seen.tell(self._watch)
+            parts.waiting.clear()
+        parts.finish(self._watch)
+
+    def _perform_each(self, parts: _Parts) -> None:
+        """Perform one flow after the other, while there are any."""
+        while (part := parts.next()) is not None:
+            with part.kept_failure(parts):
+                part.result = self._drive(part.flow, part.watch)
 
     def _body(self, call: Call) -> Body:
         """The body, in parts that are watched."""
@@ -165,20 +181,14 @@ class AsyncTransport:
         return _answer(response, is_read=_reads(step, response))
 
     async def _perform_all(self, step: Together) -> None:
-        seen, free = _Seen(step), asyncio.Semaphore(_MOST)
+        parts = _Parts(step)
+        await asyncio.gather(*(self._perform_each(parts) for _ in step.flows[:_MOST]))
+        parts.finish(self._watch)
 
-        async def perform(flow: Flow[Any], watch: Watch) -> Any:
-            async with free:
-                return await self._drive(flow, watch)
-
-        tasks = [asyncio.ensure_future(perform(*each)) for each in zip(step.flows, seen.watches)]
-        try:
-            step.results.extend(await asyncio.gather(*tasks))
-        finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            seen.tell(self._watch)
+    async def _perform_each(self, parts: _Parts) -> None:
+        while (part := parts.next()) is not None:
+            with part.kept_failure(parts):
+                part.result = await self._drive(part.flow, part.watch)
 
     def _body(self, call: Call) -> Body:
         """The body, in parts that are watched."""
@@ -244,29 +254,56 @@ def _certificates(place: str) -> ssl.SSLContext | bool:
         raise ConfigurationError([f"{named}: no trusted certificates: {reason}"]) from error
 
 
-class _Seen:
-    """The events of flows that are performed at the same time.
+class _Part:
+    """One of several flows that are performed at the same time, and the events that it had."""
 
-    A watch sees one call after the other, and in one thread.
-    """
+    def __init__(self, flow: Flow[Any]) -> None:
+        self.flow = flow
+        self.result: Any = None
+        self.failure: Exception | None = None
+        self.events: list[tuple[Call, Event]] = []
+
+    def watch(self, call: Call, event: Event) -> None:
+        """Keep an event."""
+        self.events.append((call, event))
+
+    @contextmanager
+    def kept_failure(self, parts: _Parts) -> Iterator[None]:
+        """Keep the error of the block, and let no other flow begin."""
+        try:
+            yield
+        except Exception as error:  # noqa: BLE001 - raised where all parts have ended
+            self.failure = error
+            parts.waiting.clear()
+
+
+class _Parts:
+    """All flows of a step."""
 
     def __init__(self, step: Together) -> None:
-        self._events: list[list[tuple[Call, Event]]] = [[] for _ in step.flows]
+        self._step = step
+        self._all = [_Part(flow) for flow in step.flows]
+        #: Those that have not begun; any thread may take one.
+        self.waiting = deque(self._all)
 
-    @property
-    def watches(self) -> list[Watch]:
-        """One for each flow."""
-        return [partial(_keep, events) for events in self._events]
+    def next(self) -> _Part | None:
+        """A flow to perform."""
+        try:
+            return self.waiting.popleft()
+        except IndexError:
+            return None
 
-    def tell(self, watch: Watch) -> None:
-        """Pass on the events, in the order of the flows."""
-        for events in self._events:
-            for call, event in events:
+    def finish(self, watch: Watch) -> None:
+        """Hand over the results, or raise the first failure.
+
+        ``watch`` sees one call after the other, in the order of the flows, and in one thread.
+        """
+        for part in self._all:
+            for call, event in part.events:
                 watch(call, event)
-
-
-def _keep(events: list[tuple[Call, Event]], call: Call, event: Event) -> None:
-    events.append((call, event))
+            if part.failure is not None:
+                raise part.failure
+        self._step.results.extend(part.result for part in self._all)
 
 
 def _watched(flow: Flow[T], watch: Watch) -> Flow[T]:

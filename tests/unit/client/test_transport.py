@@ -280,3 +280,33 @@ def test_one_of_several_requests_fails(server: Server) -> None:
 
     with pytest.raises(Refused, match=r"s5\.py: 403"):
         asyncio.run(fail())
+
+
+def test_ctrl_c_waits_for_no_answer_and_closes_no_connection_that_is_read(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    of_many(server)
+    is_over, reply_to = threading.Event(), server.reply_to
+
+    def reply_late(method: str, path: str) -> Reply:
+        if path.endswith("s6.py"):
+            is_over.wait(60)
+        return reply_to(method, path)
+
+    class Interrupted(threading.Thread):
+        def join(self, timeout: float | None = None) -> None:
+            raise KeyboardInterrupt
+
+    server.reply_to = reply_late  # type: ignore[method-assign]
+    monkeypatch.setattr(transport, "Thread", Interrupted)
+    storlets = Storlets(Token(server.url + ACCOUNT, "t"))
+    with pytest.raises(KeyboardInterrupt):
+        storlets.list()
+    storlets.close()
+    client, threads = storlets._http._client, storlets._http._threads
+    assert (is_over.is_set(), client.is_closed) == (False, False)
+    is_over.set()
+    for thread in threads:
+        threading.Thread.join(thread)
+    storlets.close()
+    assert client.is_closed
