@@ -121,7 +121,7 @@ def test_each_save_of_a_project_is_deployed_also_after_faults(
     server.on("PUT", "/storlet/thumb.storlet", *replies)
     result = command("deploy", "thumb", "--watch")
     assert (result.code, result.out.count("deployed thumb 0.1.0")) == (0, 3), result
-    assert "storlet: thumb/storlet.toml: " in result.err
+    assert "storlet: thumb/storlet.toml:1:1: not TOML: " in result.err
     assert "no class" in result.err
     assert result.err.count("watching 4 files") == 5
     assert result.err.endswith("no longer watching\n")
