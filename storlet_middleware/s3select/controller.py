@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import quote
 
 from swift.common.middleware.s3api.acl_handlers import ObjectAclHandler
@@ -67,11 +67,15 @@ class SelectController(Controller):
         _require_plain(req)
         select = _request_of(req)
         start, end = select.start, select.end
+        seen = None
         if select.last is not None:
-            start = max(self._length(req, select) - select.last, 0)
+            seen = self._described(req, select)
+            start = max(seen.length - select.last, 0)
         body = SelectBody(self._get(req, select, start, end), wants_progress=select.wants_progress)
         try:
             body.begin()
+            if seen is not None:
+                self._require_same(req, seen)
         except BaseException:
             body.close()
             raise
@@ -90,22 +94,41 @@ class SelectController(Controller):
             headers[names.RANGE] = f"bytes={start - 1}-"
         return req.get_response(self.app, "GET", headers=headers, body=b"")
 
-    def _length(self, req: Any, select: select_xml.SelectRequest) -> int:
-        """The length of the object in bytes.
+    def _described(self, req: Any, select: select_xml.SelectRequest) -> _Described:
+        """The object before the run.
 
-        :raises SelectFault: it is not known: a rule makes the data, or the object is dynamic.
+        :raises SelectFault: its length is not known: a rule makes the data, or it is dynamic.
         """
-        head = req.get_response(self.app, "HEAD", body=b"")
-        # Swift's filter gives 0 where the answer has no length.
-        length = int(head.headers.get("Content-Length", 0))
-        if length and names.RULE not in head.sw_headers:
-            return length
+        head = self._head(req)
+        seen = _Described.of(head)
+        if seen.length and names.RULE not in head.sw_headers:
+            return seen
         # The refusal of a rule is the answer if there is one.
         _close(self._get(req, select, 0, 0))
         raise SelectFault(
             "UnsupportedScanRangeInput",
             "ScanRange: End alone requires an object whose length is known: give Start, too",
         )
+
+    def _require_same(self, req: Any, seen: _Described) -> None:
+        """Raise if the object was replaced: the offset of the run is one of the former object."""
+        if _Described.of(self._head(req)) != seen:
+            raise SelectFault("InternalError", "the object was replaced: repeat the request")
+
+    def _head(self, req: Any) -> Any:
+        return req.get_response(self.app, "HEAD", body=b"")
+
+
+class _Described(NamedTuple):
+    """An object by its HEAD; another one of the same name differs."""
+
+    length: int
+    etag: str
+
+    @classmethod
+    def of(cls, head: Any) -> _Described:
+        # Swift's filter gives 0 where the answer has no length.
+        return cls(int(head.headers.get("Content-Length", 0)), head.headers.get("ETag", ""))
 
 
 def _require_plain(req: Any) -> None:

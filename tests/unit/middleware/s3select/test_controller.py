@@ -240,10 +240,22 @@ def test_a_scan_range_reads_from_one_byte_before_it(
 
     app = Application(answer)
     assert send(app, SCAN % given).status_int == 200
-    request = app.requests[-1]
+    request = next(each for each in app.requests if each.method == "GET")
     assert request.headers.get("X-Storlet-Range") == sent
     value = unquote(request.headers["X-Storlet-Parameter-1"]).partition(":")[2]
     assert json.loads(value)["start"] == start
+
+
+def test_the_end_of_an_object_is_not_that_of_another_one() -> None:
+    body, etags = Closing([ROWS, END]), iter(["old", "new"])
+
+    def answer(request: Request) -> Response:
+        if request.method == "HEAD":
+            return Response(headers={"Content-Length": "100", "ETag": next(etags)})
+        return Response(app_iter=body)
+
+    assert code(send(Application(answer), SCAN % b"<End>30</End>")) == (500, "InternalError")
+    assert body.is_closed
 
 
 @pytest.mark.parametrize(
