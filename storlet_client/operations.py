@@ -922,7 +922,8 @@ def version_before(name: str, kept: Sequence[BundleVersion]) -> BundleVersion:
         return found[0]
     numbers = ", ".join(str(each.number) for each in sorted(kept, key=lambda each: each.number))
     raise NotThere(
-        f"no kept version of bundle {name} was current before {current}; there are {numbers}"
+        f"no kept version of bundle {name} was current before {current}; there are {numbers}:"
+        f" 'storlet rollback {name} NUMBER' takes any of them"
     )
 
 
