@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
+import multiprocessing
 import os
-import subprocess
 import sys
 import time
 from functools import partial
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import eventlet
@@ -180,16 +181,17 @@ def test_a_full_disk_while_a_bundle_is_unpacked_is_the_nodes_fault(
     assert left(tmp_path) == []
 
 
-_ENSURE = """
-import sys, time
-from pathlib import Path
-from storlet_middleware.engine.code_cache import CodeCache
-from tests.unit.middleware.engine.storlet_code import Fetcher, bundle_version
-from tests.unit.middleware.logger import Logger
-data = Path(sys.argv[2]).read_bytes()
-print(flush=True)
-CodeCache(1 << 30, Logger()).ensure(sys.argv[1], bundle_version(data), Fetcher(data))
-"""
+#: Servers are forks of a process that has imported this module: the import takes most of their
+#: time.
+_SERVERS = multiprocessing.get_context("forkserver")
+_SERVERS.set_forkserver_preload([__name__])
+
+
+def _ensure(home: str, bundle_file: str, ready: Connection) -> None:
+    """Fetch the bundle into the cache ``home``, as a server does."""
+    data = Path(bundle_file).read_bytes()
+    ready.send("ready")
+    CodeCache(1 << 30, Logger()).ensure(home, bundle_version(data), Fetcher(data))
 
 
 def _is_named(text: str) -> bool:
@@ -210,14 +212,15 @@ def test_server_that_is_killed_while_it_unpacks_leaves_no_partial_version(
     (tmp_path / "x.storlet").write_bytes(data)
     home = tmp_path / "code"
     home.mkdir()
-    command = [sys.executable, "-c", _ENSURE, str(home), str(tmp_path / "x.storlet")]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    ) as server:
-        assert server.stdout is not None
-        assert server.stdout.readline()
-        time.sleep(milliseconds / 1000)
-        server.kill()
+    ours, theirs = _SERVERS.Pipe()
+    arguments = (str(home), str(tmp_path / "x.storlet"), theirs)
+    server = _SERVERS.Process(target=_ensure, args=arguments)
+    with ours, theirs:
+        server.start()
+        assert ours.recv() == "ready"
+    time.sleep(milliseconds / 1000)
+    server.kill()
+    server.join()
     # The process that unpacks is not killed; it ends by itself and renames nothing.
     assert wait_until(lambda: not _is_named(str(home)))
     wanted = bundle_version(data)
