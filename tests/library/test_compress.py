@@ -22,6 +22,7 @@ READERS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.decompress, "bz2": bz2.decompress, "xz": lzma.decompress,
     "zstd": zstd.decompress, "lz4": lz4.frame.decompress,
 }  # fmt: skip
+POLICIES = ("best", "fast")
 TEXT = b"a line of text\n" * 1000
 NOISE = random.Random(1).randbytes(20_000)  # noqa: S311 - data that do not compress
 
@@ -29,7 +30,7 @@ NOISE = random.Random(1).randbytes(20_000)  # noqa: S311 - data that do not comp
 @given(
     data=st.binary(max_size=200),
     kind=st.sampled_from(list(READERS)),
-    policy=st.sampled_from(["best", "fast"]),
+    policy=st.sampled_from(POLICIES),
     block=st.integers(1, 50),
 )
 def test_the_readers_of_python_give_the_data(
@@ -53,8 +54,32 @@ def test_the_same_data_give_the_same_output(kind: str) -> None:
 def test_a_better_policy_gives_a_smaller_output() -> None:
     words = random.Random(2)  # noqa: S311 - a text that compresses
     text = b" ".join(words.choice([b"apple", b"pear", b"fig", b"plum"]) for _ in range(20_000))
-    best, fast = (STORLET.run(text, {"policy": policy}).output for policy in ("best", "fast"))
+    best, fast = (STORLET.run(text, {"policy": policy}).output for policy in POLICIES)
     assert len(best) < len(fast)
+
+
+def test_the_level_is_that_of_the_format() -> None:
+    words = random.Random(3)  # noqa: S311 - a text that compresses
+    text = b" ".join(words.choice([b"apple", b"pear", b"fig", b"plum"]) for _ in range(20_000))
+    given = {"format": "zstd", "level": "3"}
+    found = STORLET.run(text, given).output
+    assert zstd.decompress(found) == text
+    assert found == STORLET.run(text, given | {"policy": "best"}).output
+    policies = [STORLET.run(text, {"format": "zstd", "policy": each}).output for each in POLICIES]
+    assert found not in policies
+    # Of data that do not compress, the policy decides.
+    assert STORLET.run(NOISE, given).output == NOISE
+
+
+@pytest.mark.parametrize(
+    ("kind", "level", "bounds"),
+    [("gzip", 10, "1 to 9"), ("bz2", 10, "1 to 9"), ("xz", 7, "1 to 6"), ("lz4", 19, "1 to 12")],
+)
+def test_a_level_that_the_format_does_not_have_is_refused(
+    kind: str, level: int, bounds: str
+) -> None:
+    with pytest.raises(ValueError, match=f"level {level}: {kind} has levels from {bounds}"):
+        STORLET.run(b"", {"format": kind, "level": str(level)})
 
 
 @pytest.mark.parametrize("kind", list(READERS))

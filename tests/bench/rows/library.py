@@ -60,9 +60,9 @@ WORKS: Final = (
     Work("fixity", "SHA-256", ("sha256sum",), {"algorithms": "sha256"}, slack=1.0),
     Work(
         "compress",
-        "zstd, level 1",
-        ("zstd", "-1", "--single-thread", "--check", "-c", "-q"),
-        {"format": "zstd", "policy": "fast"},
+        "zstd, level 3",
+        ("zstd", "-3", "--single-thread", "--check", "-c", "-q"),
+        {"format": "zstd", "policy": "fast", "level": "3"},
         slack=0.02,
     ),
 )

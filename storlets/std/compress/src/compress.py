@@ -29,6 +29,8 @@ LEVELS = {
     "zstd": {"best": 19, "fast": 1},
     "lz4": {"best": 9, "fast": 0},
 }
+#: The least and the highest level that the parameter ``level`` may give.
+LEVEL_BOUNDS = {"gzip": (1, 9), "bz2": (1, 9), "xz": (1, 6), "zstd": (1, 19), "lz4": (1, 12)}
 
 
 class CompressionError(ValueError):
@@ -44,6 +46,7 @@ class Compress:
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         source, target = in_files[0], out_files[0]
         kind, policy = params["format"], params["policy"]
+        level = level_of(kind, policy, int(params["level"]))
         has_table = is_true(params, "seek-table")
         if has_table and kind != "zstd":
             raise CompressionError("seek-table: is of format=zstd only")
@@ -61,22 +64,22 @@ class Compress:
         else:
             target.set_metadata({ITEM: kind})
             if has_table:
-                write_frames(block, source, target, policy)
+                write_frames(block, source, target, level)
                 return
-            encoder = encoder_of(kind, policy)
+            encoder = encoder_of(kind, level)
             while block:
                 target.write(encoder.compress(block))
                 block = source.read(BLOCK_BYTES)
             target.write(encoder.flush())
 
 
-def write_frames(block: bytes, source: Any, target: Any, policy: str) -> None:
+def write_frames(block: bytes, source: Any, target: Any, level: int) -> None:
     """A frame of zstd for each block, at least one, and the table of them."""
     sizes: list[tuple[int, int]] = []
     while block or not sizes:
         if len(sizes) == seek_table.MOST_FRAMES:
             raise CompressionError(f"seek-table: more than {seek_table.MOST_FRAMES} frames")
-        encoder = encoder_of("zstd", policy)
+        encoder = encoder_of("zstd", level)
         frame = encoder.compress(block) + encoder.flush()
         target.write(frame)
         sizes.append((len(frame), len(block)))
@@ -98,17 +101,29 @@ def copy(block: bytes, source: Any, target: Any) -> None:
 
 def pays(kind: str, sample: bytes) -> bool:
     """Whether ``sample`` becomes smaller."""
-    encoder = encoder_of(kind, "fast")
+    encoder = encoder_of(kind, LEVELS[kind]["fast"])
     size = len(encoder.compress(sample)) + len(encoder.flush())
     return size <= len(sample) * (1 - LEAST_SAVING)
 
 
-def encoder_of(kind: str, policy: str) -> Any:
+def level_of(kind: str, policy: str, given: int) -> int:
+    """The level of the format: ``given``, or that of the policy if it is 0.
+
+    :raises CompressionError: the format has no such level.
+    """
+    if not given:
+        return LEVELS[kind]["fast" if policy == "auto" else policy]
+    least, most = LEVEL_BOUNDS[kind]
+    if not least <= given <= most:
+        raise CompressionError(f"level {given}: {kind} has levels from {least} to {most}")
+    return given
+
+
+def encoder_of(kind: str, level: int) -> Any:
     """A new object with ``compress`` and ``flush``.
 
     :raises packages.PackageError: the image does not have the package of the format.
     """
-    level = LEVELS[kind]["fast" if policy == "auto" else policy]
     if kind == "gzip":
         return zlib.compressobj(level, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
     if kind == "bz2":
