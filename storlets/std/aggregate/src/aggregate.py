@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from columns import AggregateError, Compound, Number, csv_values, json_values
+from columns import AggregateError, Compound, csv_values, json_values
+from exact_json import Number
 from figures import MEAN, Figure, Histogram, Total, json_text, number_of, percentile
 from histogram_picture import svg_of
 from histogram_png import png_of

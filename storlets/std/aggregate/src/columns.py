@@ -11,18 +11,13 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from exact_json import DECODER, RepeatedKey
 from parameters import shown
 from utf8_lines import MOST_RECORD_BYTES, Lines
 
 
 class AggregateError(ValueError):
     """The column cannot be aggregated."""
-
-
-class Number(str):
-    """The text of a number in JSON, which differs from a string."""
-
-    __slots__ = ()
 
 
 class Compound(str):
@@ -86,14 +81,6 @@ def is_place(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 8 and int(text) > 0
 
 
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of JSON; the last of two equal keys would silently win."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise AggregateError("a key is there twice")
-    return found
-
-
 def json_values(source: Any, key: str) -> Iterator[tuple[int, str | None]]:
     """The number of each line, and the value of ``key``, or None if it is absent or null.
 
@@ -102,16 +89,13 @@ def json_values(source: Any, key: str) -> Iterator[tuple[int, str | None]]:
     :raises AggregateError: a line is no object of JSON, or an object has a key twice.
     """
     lines = Lines(source)
-    decoder = json.JSONDecoder(
-        parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=unique
-    )
     for line, text in enumerate(lines, 1):
         lines.record = 0
         if not text.strip():
             continue
         try:
-            record = decoder.decode(text)
-        except AggregateError as error:
+            record = DECODER.decode(text)
+        except RepeatedKey as error:
             raise AggregateError(f"line {line}: {error}") from None
         except (ValueError, RecursionError) as error:
             raise AggregateError(f"line {line}: is not JSON: {error}") from error

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from contract import Action, ContractError
+from exact_json import DECODER, Number, RepeatedKey
 from parameters import shown
 from utf8_lines import MOST_RECORD_BYTES, Lines
 
@@ -26,12 +27,6 @@ LINE = "line"
 
 #: Line, column, value -> its new value, or DROPPED.
 Applied = Callable[[int, str, Any], Any]
-
-
-class Number(str):
-    """The text of a number in JSON as it was written."""
-
-    __slots__ = ()
 
 
 def csv_changed(
@@ -111,9 +106,6 @@ def require_columns(header: list[str], contract: dict[str, Action]) -> None:
 
 def json_changed(source: Any, target: Any, contract: dict[str, Action], apply: Applied) -> int:
     """Write the JSON lines with changed values; the number of records."""
-    decoder = json.JSONDecoder(
-        parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=unique
-    )
     output, count = Output(target), 0
     lines = Lines(source)
     for line, text in enumerate(lines, 1):
@@ -121,8 +113,8 @@ def json_changed(source: Any, target: Any, contract: dict[str, Action], apply: A
         if not text.strip():
             continue
         try:
-            record = decoder.decode(text)
-        except ContractError as error:
+            record = DECODER.decode(text)
+        except RepeatedKey as error:
             raise ContractError(f"line {line}: {error}") from None
         except (ValueError, RecursionError):
             raise ContractError(f"line {line}: is not JSON") from None
@@ -165,13 +157,6 @@ def text_changed(source: Any, target: Any, contract: dict[str, Action], apply: A
         output.flush_if_long()
     output.flush()
     return count
-
-
-def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ContractError("a key is there twice")
-    return found
 
 
 def json_text(value: Any) -> str:
