@@ -85,6 +85,17 @@ class Versions:
         history = tuple(each for each in history if each in kept)
         return Versions(number, max(self.last, number), rows, history)
 
+    def limited_to(self, most: int) -> Versions:
+        """``most`` versions: the current one, the previous one, and then the last of the others."""
+        uploaded = [row.number for row in reversed(self.rows)]
+        ranked = dict.fromkeys([self.current, *self.history[-1:], *uploaded])
+        kept = set(list(ranked)[:most])
+        return replace(
+            self,
+            rows=tuple(row for row in self.rows if row.number in kept),
+            history=tuple(number for number in self.history if number in kept),
+        )
+
     def row(self, number: int) -> Row | None:
         """The row of a kept version; 0: of the current one."""
         wanted = number or self.current

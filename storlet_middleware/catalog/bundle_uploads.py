@@ -3,7 +3,7 @@
 ::
 
     client --> upload-... (expires) --> this proxy's disk --> check in a child process
-        lock --> version object --> NAME.storlet (the pointer) --> oldest version removed --> unlock
+        lock --> version object --> NAME.storlet (the pointer) --> old versions removed --> unlock
 
 Everything before the pointer is without effect, and is removed or expires.
 """
@@ -223,11 +223,10 @@ class _Change:
                 row = Row(number, checked.sha256, size, checked.label, time)
             facts = facts_headers({**checked.facts, "metadata": checked.metadata}, row)
             self.objects.put(row.object_of(self.name), packed, facts)
-            kept = self._uploads.store.kept
-            rows = (*(each for each in before.rows if each != row), row)[-kept:]
-            after = before.moved_to(row.number, rows)
+            rows = (*(each for each in before.rows if each != row), row)
+            after = before.moved_to(row.number, rows).limited_to(self._uploads.store.kept)
             answer = self._point(after, packed, facts, checked.metadata, cache)
-            self.objects.prune(after.last, rows)
+            self.objects.prune(after.last, after.rows)
             return answer
 
     def _point(

@@ -60,7 +60,8 @@ class StorletSection:
         COUNT, "14", "days after which records of runs are deleted",
         zero="only their owner deletes them")
     versions_kept: int = option(
-        COUNT, "10", "versions of a bundle that are kept; the oldest is removed", least=1, most=50)
+        COUNT, "10", "versions of a bundle that are kept: the current one, the one that was so"
+        " before, and the newest of the others", least=1, most=50)
     check_seconds: float = option(
         SECONDS, "30", "time of all test cases of a bundle together, in the check of an upload",
         least=1, most=600)

@@ -127,6 +127,40 @@ def test_the_oldest_versions_are_removed(make_proxy: Callable[..., Proxy]) -> No
     ]  # fmt: skip
 
 
+def test_the_version_that_a_rollback_returns_to_is_kept(make_proxy: Callable[..., Proxy]) -> None:
+    proxy = make_proxy(storlet__versions_kept="2")
+    put(proxy, "v1")
+    put(proxy, "v2")
+    assert proxy.call("POST", PATH + "?storlet-version=1").status == 202
+    put(proxy, "v3")
+    assert listed(proxy) == [(3, True), (1, False)]
+    # The current version again is no reason to remove the one before it.
+    put(proxy, "v3")
+    assert listed(proxy) == [(3, True), (1, False)]
+    assert proxy.call("POST", PATH + "?storlet-version=1").status == 202
+    assert listed(proxy) == [(3, False), (1, True)]
+    put(proxy, "v4")
+    assert listed(proxy) == [(4, True), (1, False)]
+
+
+def test_other_versions_are_kept_by_the_time_of_their_upload(
+    make_proxy: Callable[..., Proxy],
+) -> None:
+    proxy = make_proxy(storlet__versions_kept="3")
+    for number in (1, 2, 3):
+        put(proxy, f"v{number}")
+    assert proxy.call("POST", PATH + "?storlet-version=1").status == 202
+    put(proxy, "v4")
+    assert listed(proxy) == [(4, True), (3, False), (1, False)]
+
+
+def test_one_kept_version_is_the_current_one(make_proxy: Callable[..., Proxy]) -> None:
+    proxy = make_proxy(storlet__versions_kept="1")
+    put(proxy, "v1")
+    put(proxy, "v2")
+    assert listed(proxy) == [(2, True)]
+
+
 @pytest.mark.parametrize("name", CORPUS)
 def test_hostile_bundle_leaves_the_current_version(
     proxy: Proxy, swift: FakeSwift, name: str
