@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 
+from exact_json import RepeatedKey, unique
 from parameters import shown
 from sql_check import SqlError
 from sql_types import ZONED
@@ -28,10 +29,10 @@ def types_of(text: str) -> dict[str, str]:
     if not text:
         return {}
     try:
-        given = json.loads(text, object_pairs_hook=_without_repetition)
+        given = json.loads(text, object_pairs_hook=unique)
+    except RepeatedKey:
+        raise SqlError("columns: a column is named twice") from None
     except (ValueError, RecursionError) as error:
-        if isinstance(error, SqlError):
-            raise
         raise SqlError(f"columns: is not JSON: {error}") from None
     if not isinstance(given, dict) or len(given) > MOST_COLUMNS:
         raise SqlError(
@@ -61,10 +62,3 @@ def _type_of(kind: object) -> str | None:
     digits, fraction = int(decimal[1]), int(decimal[2])
     is_valid = 1 <= digits <= MOST_DIGITS and fraction <= digits
     return f"DECIMAL({digits},{fraction})" if is_valid else None
-
-
-def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise SqlError("columns: a column is named twice")
-    return found

@@ -16,8 +16,11 @@ class RepeatedKey(ValueError):
     """An object has a key twice."""
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object; the last of two equal keys would silently win."""
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of ``pairs``, for the decoder; the last of two equal keys would silently win.
+
+    :raises RepeatedKey: there are two equal keys.
+    """
     found = dict(pairs)
     if len(found) < len(pairs):
         raise RepeatedKey("a key is there twice")
@@ -25,5 +28,5 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 DECODER = json.JSONDecoder(
-    parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=_unique
+    parse_float=Number, parse_int=Number, parse_constant=Number, object_pairs_hook=unique
 )

@@ -13,6 +13,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from exact_json import RepeatedKey, unique
 from found_text import Finder
 from parameters import shown
 from text_kinds import KINDS, Kind
@@ -79,18 +80,10 @@ def object_of(parameter: str, member: str, text: str, example: str) -> dict[str,
 
     :raises ContractError: it is none, it is empty, or it has a name twice.
     """
-
-    def without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-        # The second of two equal names would silently win.
-        found = dict(pairs)
-        if len(found) < len(pairs):
-            raise ContractError(f"{parameter}: a {member} is named twice")
-        return found
-
     try:
-        given = json.loads(text, object_pairs_hook=without_repetition)
-    except ContractError:
-        raise
+        given = json.loads(text, object_pairs_hook=unique)
+    except RepeatedKey as error:
+        raise ContractError(f"{parameter}: a {member} is named twice") from error
     except (ValueError, RecursionError) as error:
         raise ContractError(f"{parameter}: is not JSON: {error}") from error
     if not isinstance(given, dict) or not given:

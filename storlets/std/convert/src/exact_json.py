@@ -1,0 +1,1 @@
+../../shared/exact_json.py
