@@ -5,6 +5,7 @@
 ``launcher``         starts an invocation: slot, code, sandbox, worker
 ``storlet_version``  one exact version of a storlet and its dependencies
 ``code_cache``       copies of storlet code on the node
+``fetch_lock``       the lock of one fetch of code
 ``unpack_process``   the child process that unpacks a bundle
 ``sandbox_client``   requests sandboxes from sandboxd and connects to worker groups
 ``invocation``       one run: start and cancel

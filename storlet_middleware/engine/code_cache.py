@@ -15,25 +15,24 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import os
 import shutil
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 from storlet_middleware import child, code_folders, errors, metrics
-from storlet_middleware.concurrency import ProcessEnded, WaitExpired, monotonic, sleep
+from storlet_middleware.concurrency import ProcessEnded, WaitExpired, monotonic
 from storlet_middleware.engine import unpack_process
+from storlet_middleware.engine.fetch_lock import FetchLock
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import InternalError, NodeBusy, Unprocessable
 
 _STALE_TEMP_SECONDS: Final = 3600
 #: The beginning of the name of a lock.
 _LOCK: Final = ".lock-"
-_LOCK_FLAGS: Final = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 #: A bundle of 1 GiB takes 10 s.
 _UNPACK_CPU_SECONDS: Final = 40
 
@@ -51,7 +50,7 @@ class CodeCache:
     :param max_bytes: limit of a storlet with its dependencies.
     """
 
-    def __init__(self, max_bytes: int, logger: metrics.Stats) -> None:
+    def __init__(self, max_bytes: int, logger: Any) -> None:
         self._max_bytes = max_bytes
         self._logger = logger
 
@@ -73,14 +72,16 @@ class CodeCache:
         try:
             self._ensure(home, final, version, fetcher)
         except OSError as error:
+            if final.is_dir():
+                return  # this fetch stalled, and another one that took over was first
             # A full or failing disk is the node's and may pass: another replica or a retry may
             # work.
             text = f"this node cannot keep the storlet's code: {os.strerror(error.errno or 0)}"
             raise NodeBusy(text) from error
 
     def _ensure(self, home: Path, final: Path, version: StorletVersion, fetcher: Fetcher) -> None:
-        lock_path = home / f"{_LOCK}{version.key[:16]}"
-        with self._lock(lock_path):
+        lock = FetchLock(home / f"{_LOCK}{version.key[:16]}", self._logger)
+        with lock.held():
             if final.is_dir():
                 # Another task fetched it meanwhile.
                 metrics.cache_hit(self._logger)
@@ -90,6 +91,7 @@ class CodeCache:
             temp = code_folders.temporary(final)
             temp.mkdir(code_folders.IN_MEMORY)
             began = monotonic()
+            fetcher = _Marked(fetcher, lock)
             try:
                 if version.digest:
                     self._unpack(temp, final, version, fetcher)
@@ -156,36 +158,6 @@ class CodeCache:
         if fault:
             raise InternalError(f"bundle {version.name} cannot be unpacked: {fault}")
 
-    @contextlib.contextmanager
-    def _lock(self, path: Path) -> Iterator[None]:
-        """Hold an exclusive lock among the server processes and green tasks of the node.
-
-        Blocks no other task.  The file is removed in the end: a task that has waited for it, and
-        finds that, waits for the file that is there now.
-        """
-        fd = os.open(path, _LOCK_FLAGS, 0o600)
-        pause = 0.005
-        try:
-            while True:
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    # Hundreds of tasks may wait for one fetch.
-                    sleep(pause)
-                    pause = min(0.2, pause * 1.5)
-                    continue
-                if _is_at(path, fd):
-                    break
-                former, fd = fd, os.open(path, _LOCK_FLAGS, 0o600)
-                os.close(former)
-            try:
-                yield
-            finally:
-                if _is_at(path, fd):
-                    path.unlink()
-        finally:
-            os.close(fd)
-
     def _clear_stale(self, code_dir: Path) -> None:
         """Remove leftovers of crashes: an hour is longer than any fetch in progress."""
         for entry in os.scandir(code_dir):
@@ -198,9 +170,15 @@ class CodeCache:
                     Path(entry.path).unlink()
 
 
-def _is_at(path: Path, fd: int) -> bool:
-    """Whether the open file ``fd`` still has its name."""
-    try:
-        return os.path.samestat(path.lstat(), os.fstat(fd))
-    except FileNotFoundError:
-        return False
+class _Marked:
+    """A fetcher whose progress the lock shows."""
+
+    def __init__(self, fetcher: Fetcher, lock: FetchLock) -> None:
+        self._fetcher = fetcher
+        self._lock = lock
+
+    def fetch(self, account: str, file: CodeFile) -> Iterator[bytes]:
+        """See :class:`Fetcher`."""
+        for chunk in self._fetcher.fetch(account, file):
+            self._lock.mark()
+            yield chunk

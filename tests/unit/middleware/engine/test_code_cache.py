@@ -7,6 +7,7 @@ import errno
 import gc
 import multiprocessing
 import os
+import signal
 import sys
 import time
 from functools import partial
@@ -17,7 +18,7 @@ import eventlet
 import pytest
 
 from storlet_middleware import code_folders, concurrency
-from storlet_middleware.engine import code_cache, unpack_process
+from storlet_middleware.engine import code_cache, fetch_lock, unpack_process
 from storlet_middleware.engine.code_cache import CodeCache
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import InternalError, NodeBusy, StorletError
@@ -234,3 +235,37 @@ def test_server_that_is_killed_while_it_unpacks_leaves_no_partial_version(
     assert len(list((home / wanted.key).rglob("*.py"))) == 401
     if not complete:
         assert left(home) == [wanted.key]
+
+
+def _ensure_slowly(home: str, ended: Connection) -> None:
+    """Fetch the code, as a server process does."""
+    CodeCache(1000, Logger()).ensure(home, version(), Fetcher(pause=0.5))
+    ended.send("ok")
+
+
+def test_server_that_is_stopped_while_it_fetches_delays_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetch_lock, "STALL_SECONDS", 0.2)
+    ours, theirs = _SERVERS.Pipe()
+    server = _SERVERS.Process(target=_ensure_slowly, args=(str(tmp_path), theirs))
+    server.start()
+    assert wait_until(lambda: any(tmp_path.glob(".tmp-*/*")))
+    os.kill(server.pid or 0, signal.SIGSTOP)
+    logger, fetcher = Logger(), Fetcher()
+    cache = CodeCache(1000, logger)
+    before = open_descriptors()
+    try:
+        tasks = [eventlet.spawn(cache.ensure, str(tmp_path), version(), fetcher) for _ in range(20)]
+        for task in tasks:
+            task.wait()
+        assert fetcher.count == 1
+        assert open_descriptors() == before
+        assert logger.text.count("fetch of code stalls") == 1
+    finally:
+        os.kill(server.pid or 0, signal.SIGCONT)
+    # It finds the code complete, which is no failure, and removes its own partial copy.
+    assert ours.poll(10)
+    assert ours.recv() == "ok"
+    server.join()
+    assert left(tmp_path) == [version().key]
