@@ -29,6 +29,7 @@ One sandbox:
 ``container``      its container in Docker
 ``supervisor``     its process 1: hello, connection, pid
 ``control``        the protocol of that connection: numbered requests, loss
+``cpu_share``      the CPU time that its messages may take
 ``worker_groups``  its loaded storlets: load, publish, unload
 ``readback``       the report of its kernel, compared with the plan
 ``mounting``       a tenant's code directory, mounted in a running pre-warmed sandbox
@@ -40,6 +41,7 @@ The node:
 ``paths``          every path that sandboxd makes; ``sandbox_dirs`` and ``code_dirs``: parts of it
 ``filesystem``     directories and listening sockets with a fixed owner and mode
 ``lock``           one sandboxd per node
+``acceptor``       accepts connections, also after descriptors ran out
 ``identity``       (account, trust class) -> uid and gid, persistent, never reused
 ``cgroups``        control groups: totals of the node, limits of single storlets
 ``code_space``     eviction of storlet code; ``code_use``: which code is in use

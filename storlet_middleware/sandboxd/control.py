@@ -1,9 +1,9 @@
 """The control connection to one supervisor, seen from the node: hello, numbered requests, loss.
 
-The peer runs beside a tenant's code, which may control it, so its messages are not trusted: an
-answer without a request is dropped, a malformed message ends the connection, and so does a peer
-that does not read.  The end of the connection is the end of the sandbox, because a container ends
-with its process 1.
+The peer runs beside a tenant's code, which may control it, so its messages are not trusted.  An
+answer without a request is dropped.  A malformed message ends the connection, and so does a peer
+that does not read, or whose messages take more CPU time than its share.  The end of the connection
+is the end of the sandbox, because a container ends with its process 1.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import itertools
 import select
 import socket
 import struct
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
 from storlet_daemon.protocol import framing, messages
+from storlet_middleware.sandboxd.cpu_share import CpuShare
 from storlet_middleware.sandboxd.errors import LoadRefused, SandboxLost
 from storlet_middleware.sandboxd.identity import Identity
 
@@ -29,8 +31,14 @@ ANSWER_SECONDS: Final = 10.0
 CHECK_SECONDS: Final = 75.0
 #: Messages read from one connection before other connections are served.
 BURST: Final = 16
-#: Concurrent moves of one sandbox's workers into control groups; a further one is refused at once.
+#: Workers of one sandbox that wait for their move into control groups; a further one is refused at
+#: once.
 MOVES_MAX: Final = 32
+
+#: Concurrent moves of one sandbox.
+THREADS_MAX: Final = 2
+#: CPU time of the loop for a move: the start of a thread, and the answer.
+_MOVE_CPU_SECONDS: Final = 0.0002
 
 _CREDENTIALS: Final = struct.Struct("3i")
 
@@ -117,6 +125,9 @@ class ControlLink:
         self._on_lost = on_lost
         self._move_worker = move_worker
         self._moving: set[asyncio.Task[None]] = set()
+        #: A sandbox never takes all of the node's threads for moves.
+        self._turns = asyncio.Semaphore(THREADS_MAX)
+        self._share = CpuShare()
         self._loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
         self._waiting: dict[int, asyncio.Future[messages.Message]] = {}
@@ -214,7 +225,17 @@ class ControlLink:
             raise LoadRefused(messages.one_line(message.message))
         raise SandboxLost(f"the supervisor answered with {message.TYPE}")
 
+    def charge(self, seconds: float) -> None:
+        """Note CPU time that a message has taken."""
+        if not self._share.take(seconds):
+            self._lose("the supervisor takes more than its share of sandboxd's CPU time")
+
     def _readable(self) -> None:
+        began = time.thread_time()
+        self._receive()
+        self.charge(time.thread_time() - began)
+
+    def _receive(self) -> None:
         for _ in range(BURST):
             try:
                 received = framing.receive(self._connection)
@@ -252,7 +273,10 @@ class ControlLink:
         task.add_done_callback(self._moving.discard)
 
     async def _move(self, place: messages.Place) -> None:
-        self._reply_placed(messages.Placed(place.pid, await self._move_worker(place)))
+        self.charge(_MOVE_CPU_SECONDS)
+        async with self._turns:
+            directory = await self._move_worker(place)
+        self._reply_placed(messages.Placed(place.pid, directory))
 
     def _reply_placed(self, placed: messages.Placed) -> None:
         if self._end_reason:

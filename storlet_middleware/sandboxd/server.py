@@ -18,6 +18,7 @@ from typing import Final
 
 from storlet_daemon.protocol import framing, messages
 from storlet_middleware.errors import StorletError
+from storlet_middleware.sandboxd.acceptor import Acceptor
 from storlet_middleware.sandboxd.control import Peer, peer_of
 from storlet_middleware.sandboxd.pool import Pool
 from storlet_middleware.sandboxd.wording import shown
@@ -26,7 +27,6 @@ log = logging.getLogger("storlet.sandboxd")
 
 #: More connections than Swift's workers of a node hold; beyond it the idlest one is closed.
 CLIENTS_MAX: Final = 512
-ACCEPTS: Final = 16
 #: More groups than fit into a message: one has at least 150 bytes.
 _GROUPS_MOST: Final = messages.MESSAGE_MAX // 150
 _CUT: Final = (
@@ -115,16 +115,16 @@ class Server:
     def __init__(self, listener: socket.socket, pool: Pool) -> None:
         self._listener = listener
         self._pool = pool
-        self._loop = asyncio.get_running_loop()
         self._clients: set[Client] = set()
+        self._acceptor = Acceptor(listener, self._accepted)
 
     def open(self) -> None:
         """Begin to accept connections."""
-        self._loop.add_reader(self._listener, self._accept)
+        self._acceptor.open()
 
     def close(self) -> None:
         """Accept no more connections; requests under way are still answered."""
-        self._loop.remove_reader(self._listener)
+        self._acceptor.close()
         self._listener.close()
         for client in [client for client in self._clients if not client.is_busy]:
             client.close()
@@ -152,18 +152,13 @@ class Server:
                 error.code, messages.one_line(str(error)), error.retry_after
             )
 
-    def _accept(self) -> None:
-        for _ in range(ACCEPTS):
-            try:
-                connection, _address = self._listener.accept()
-            except OSError:
-                return  # none, or out of descriptors: then connections stay in the backlog
-            connection.setblocking(False)
-            if len(self._clients) >= CLIENTS_MAX:
-                self._close_idlest()
-            client = Client(connection, self)
-            self._clients.add(client)
-            client.listen()
+    def _accepted(self, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        if len(self._clients) >= CLIENTS_MAX:
+            self._close_idlest()
+        client = Client(connection, self)
+        self._clients.add(client)
+        client.listen()
 
     def _close_idlest(self) -> None:
         idle = [client for client in self._clients if not client.is_busy]

@@ -6,11 +6,13 @@ import asyncio
 import contextlib
 import logging
 import socket
+import time
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Final
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.sandboxd import process
+from storlet_middleware.sandboxd.acceptor import Acceptor
 from storlet_middleware.sandboxd.control import ControlLink, peer_of
 from storlet_middleware.sandboxd.errors import EngineUnavailable, SandboxLost
 from storlet_middleware.sandboxd.identity import Identity
@@ -88,11 +90,12 @@ class Supervisor:
         self._key, self._identity = key, identity
         dirs = self._node.paths.sandboxes
         listener = dirs.listen_for_supervisor(key)
-        self._loop.add_reader(listener, self._accept, listener)
+        acceptor = Acceptor(listener, self._accepted)
+        acceptor.open()
         try:
             yield
         finally:
-            self._loop.remove_reader(listener)
+            acceptor.close()
             listener.close()
             dirs.stop_listening_for_supervisor(key)
 
@@ -113,11 +116,7 @@ class Supervisor:
             if end is not None and not self._hello.done():
                 raise SandboxLost(f"the sandbox ended before its supervisor said hello: {end}")
 
-    def _accept(self, listener: socket.socket) -> None:
-        try:
-            connection, _ = listener.accept()
-        except OSError:
-            return  # the client disconnected
+    def _accepted(self, connection: socket.socket) -> None:
         if self._link is not None or self._identity is None:
             connection.close()
             return
@@ -159,7 +158,8 @@ class Supervisor:
         directory = ""
         if self._link is not None and self._pid:  # else it and its control groups are out of sight
             with contextlib.suppress(SandboxLost), self._link.watched() as is_alive:
-                directory = await self._node.moving.call(self.move_worker, place, is_alive)
+                directory, used = await self._node.moving.call(self._timed_move, place, is_alive)
+                self._link.charge(used)
         times = 0 if directory else self._unplaced.times_to_log()
         if times:
             log.warning(
@@ -170,6 +170,11 @@ class Supervisor:
                 times,
             )
         return directory
+
+    def _timed_move(self, place: messages.Place, is_alive: Callable[[], bool]) -> tuple[str, float]:
+        """:meth:`move_worker`, and its CPU seconds."""
+        began = time.thread_time()
+        return self.move_worker(place, is_alive), time.thread_time() - began
 
     def move_worker(self, place: messages.Place, is_alive: Callable[[], bool]) -> str:
         """Move a worker, in a thread; return its control group's directory, or "".

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import struct
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -146,6 +147,21 @@ def write(path: Path, text: str) -> None:
         os.write(descriptor, text.encode())
     finally:
         os.close(descriptor)
+
+
+@contextlib.contextmanager
+def watched(pid: int) -> Iterator[Callable[[], bool]]:
+    """A function that returns whether the process of now has not ended; raises :class:`OSError`.
+
+    While it has not, its number cannot be another process'.
+    """
+    process = os.pidfd_open(pid)
+    try:
+        poll = select.poll()
+        poll.register(process, select.POLLIN)
+        yield lambda: not poll.poll(0)
+    finally:
+        os.close(process)
 
 
 def kill_processes(path: Path) -> int:

@@ -40,23 +40,31 @@ class WorkerCgroups:
         ``sandbox_pid`` is the worker's pid inside the sandbox.  Returns the directory below each
         of the sandbox's own groups, or "" when the worker could not be moved.  A process outside
         this sandbox is never moved.
+
+        The kernel takes a number, which becomes another process' when the worker has ended.  A
+        pidfd shows that it has not, immediately before the write.  Between the two, the worker
+        would have to end, be reaped, and the next process of the host get just its number, which
+        the kernel gives out again only after all others.
         """
-        is_moved = False
         try:
             directory = directory_of(group)
-            for sandbox in self._host.sandbox_groups(supervisor_pid):
-                pid = self._find(sandbox.path, supervisor_pid, sandbox_pid)
-                if pid is None:
-                    return ""
-                if sandbox.is_unified:
-                    self._make_leaf(sandbox)
-                target = sandbox.path / directory
-                self._make_group(sandbox, target, resources)
-                hierarchy.write(target / "cgroup.procs", str(pid))
-                is_moved = True
+            groups = list(self._host.sandbox_groups(supervisor_pid))
+            if not groups:
+                return ""
+            pid = self._find(groups[0].path, supervisor_pid, sandbox_pid)
+            with hierarchy.watched(pid) as is_alive:
+                for sandbox in groups:
+                    if sandbox.is_unified:
+                        self._make_leaf(sandbox)
+                    target = sandbox.path / directory
+                    self._make_group(sandbox, target, resources)
+                    is_same = pid == self._find(sandbox.path, supervisor_pid, sandbox_pid)
+                    if not (is_same and is_alive()):
+                        return ""
+                    hierarchy.write(target / "cgroup.procs", str(pid))
         except (OSError, ValueError):
             return ""
-        return directory if is_moved else ""
+        return directory
 
     def prepare_move(self) -> None:
         """Make a :meth:`move_worker` that follows within 20 milliseconds a fast one.
@@ -131,13 +139,13 @@ class WorkerCgroups:
             return
         raise ValueError(f"{sandbox.path} does not become empty")
 
-    def _find(self, path: Path, supervisor_pid: int, sandbox_pid: int) -> int | None:
-        """The host's pid of a process of this sandbox.
+    def _find(self, path: Path, supervisor_pid: int, sandbox_pid: int) -> int:
+        """The host's pid of a process of this sandbox; raises :class:`ValueError`.
 
         Only the sandbox's own groups are searched, because the supervisor's word is not trusted.
         """
         if sandbox_pid <= 1:
-            return None  # the supervisor itself must not get the limits of a storlet
+            raise ValueError("the supervisor itself must not get the limits of a storlet")
         depth = len(self._host.pids(supervisor_pid))
         for folder in (path, path / INIT, *path.glob(f"{PREFIX}*")):
             with contextlib.suppress(FileNotFoundError):
@@ -145,7 +153,7 @@ class WorkerCgroups:
                     pids = self._host.pids(int(text))
                     if len(pids) == depth and pids[-1] == sandbox_pid:
                         return int(text)
-        return None
+        raise ValueError(f"{path} has no process {sandbox_pid}")
 
 
 def directory_of(group: str) -> str:

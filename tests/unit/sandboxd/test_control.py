@@ -4,10 +4,12 @@ direction."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import socket
 import subprocess
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,10 +18,11 @@ from typing import Any
 import pytest
 
 from storlet_daemon.protocol import framing, messages
-from storlet_middleware.sandboxd import control
+from storlet_middleware.sandboxd import control, cpu_share
 from storlet_middleware.sandboxd.cgroups.workers import WorkerCgroups
 from storlet_middleware.sandboxd.control import MOVES_MAX, ControlLink
 from storlet_middleware.sandboxd.identity import Identity
+from storlet_middleware.sandboxd.node import MOVES_MAX as MOVES_OF_NODE
 from storlet_middleware.sandboxd.supervisor import Supervisor
 
 VERSION = "ab" * 32
@@ -94,6 +97,69 @@ def test_a_slow_placement_delays_nothing_and_excess_requests_are_refused_at_once
         assert answers == [messages.Placed(pid, "group-ab") for pid in range(MOVES_MAX)]
 
     play(scene, place)
+
+
+def test_a_sandbox_takes_a_part_of_the_threads_for_moves_only() -> None:
+    """A tenant may control its supervisor, and moves of other sandboxes would wait."""
+    under_way, most = 0, 0
+
+    async def place(_wanted: messages.Place) -> str:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+        return "group-ab"
+
+    async def scene(_link: ControlLink, supervisor: socket.socket, _lost: list[str]) -> None:
+        for pid in range(8):
+            framing.send(supervisor, messages.Place(VERSION, pid))
+        for pid in range(8):
+            assert await next_message(supervisor) == messages.Placed(pid, "group-ab")
+        assert most < MOVES_OF_NODE
+        assert most == control.THREADS_MAX
+
+    play(scene, place)
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        pytest.param(framing.encode(messages.Place(VERSION, 7)), id="place"),
+        pytest.param(framing.encode(messages.Hello(1, [])), id="hello"),
+        pytest.param(framing.encode(messages.Unloaded(1)), id="answer-without-request"),
+    ],
+)
+def test_supervisor_that_sends_without_end_is_lost_at_its_share(
+    message: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cpu_share, "BURST_SECONDS", 0.02)
+
+    async def scene(_link: ControlLink, supervisor: socket.socket, lost: list[str]) -> None:
+        began = time.thread_time()
+        while not lost:
+            with contextlib.suppress(OSError):
+                for _ in range(16):
+                    supervisor.send(message)
+            with contextlib.suppress(OSError):
+                while supervisor.recv(4096):
+                    pass
+            await asyncio.sleep(0)
+        assert "its share of sandboxd's CPU time" in lost[0]
+        assert time.thread_time() - began < 2
+
+    play(scene, control.no_cgroups)
+
+
+def test_moves_count_as_cpu_time_of_their_sandbox() -> None:
+    async def scene(link: ControlLink, _supervisor: socket.socket, lost: list[str]) -> None:
+        link.charge(cpu_share.BURST_SECONDS / 2)
+        assert link.is_open
+        link.charge(cpu_share.BURST_SECONDS)
+        assert not link.is_open
+        assert len(lost) == 1
+
+    play(scene, control.no_cgroups)
 
 
 def test_an_answer_after_the_end_is_dropped() -> None:

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from storlet_middleware.sandboxd.cgroups import hierarchy
 from tests.unit.sandboxd.cgroups.fake_tree import CONTAINER, FakeTree
 
 
 @pytest.fixture
-def make_tree(tmp_path: Path) -> Callable[[int], FakeTree]:
+def make_tree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], FakeTree]:
+    """The processes are in files only."""
+    monkeypatch.setattr(hierarchy, "watched", lambda _: contextlib.nullcontext(lambda: True))
+
     def make(version: int) -> FakeTree:
         tree = FakeTree(tmp_path, version)
         tree.group("/")

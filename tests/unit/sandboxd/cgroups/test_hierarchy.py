@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,3 +54,14 @@ def test_one_whose_control_groups_are_not_below_ours_is_not(
         engine.bind(str(path))
         engine.listen()
         assert not hierarchy.in_sight(f"unix://{path}", tmp_path)
+
+
+def test_the_end_of_a_watched_process_is_seen() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        with hierarchy.watched(process.pid) as is_alive:
+            assert is_alive()
+            process.kill()
+            process.wait()
+            assert not is_alive()
+        with pytest.raises(ProcessLookupError), hierarchy.watched(process.pid):
+            pass

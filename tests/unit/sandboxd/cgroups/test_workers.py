@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,32 @@ def test_a_worker_is_not_moved_for_an_invalid_request(
     tree.put(CONTAINER, [1000, 1007, 1005])
     assert groups_of(tree).move_worker(supervisor, worker, group, LIMITS) == ""
     assert tree.read("memory", f"{CONTAINER}/cgroup.procs").split() == ["1000", "1007", "1005"]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_worker_that_ends_before_it_is_moved_moves_no_other_process(
+    make_tree: Callable[[int], FakeTree], version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = make_tree(version)
+    monkeypatch.setattr(hierarchy, "watched", lambda _: contextlib.nullcontext(lambda: False))
+    assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == ""
+    assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == ""
+
+
+def test_a_number_that_another_process_gets_during_the_search_is_not_moved(
+    make_tree: Callable[[int], FakeTree], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree = make_tree(1)
+
+    @contextlib.contextmanager
+    def watched(pid: int) -> Iterator[Callable[[], bool]]:
+        assert pid == 1007
+        tree.put(CONTAINER, [1000])
+        yield lambda: True
+
+    monkeypatch.setattr(hierarchy, "watched", watched)
+    assert groups_of(tree).move_worker(1000, 7, GROUP, LIMITS) == ""
+    assert tree.read("memory", f"{CONTAINER}/{DIRECTORY}/cgroup.procs") == ""
 
 
 @pytest.mark.parametrize("path", ["/", "/../../outside", "/not/there"])
