@@ -412,6 +412,36 @@ def test_a_result_in_each_format() -> None:
     assert merged([back, back], output="csv") == b"k,s\na,6\nb,6\n"
 
 
+def test_names_of_columns_differ_as_in_the_engine() -> None:
+    query = 'SELECT sum("ß") AS a, sum(SS) AS b, sum("É") AS c, sum("é") AS d FROM input'
+    lines: list[dict[str, Any]] = [
+        {"ß": 1, "ss": 10, "É": 100, "é": 1000},
+        {"ß": 2, "ss": 20, "É": 200, "é": 2000},
+        {"ß": 3, "É": 300},
+    ]
+    for objects in ([lines[:2], lines[2:]], [lines[2:], lines[:1], lines[1:2]]):
+        parts = [json_part(each, query) for each in objects]
+        assert rows(merged(parts), query) == [{"a": 6, "b": 30, "c": 600, "d": 3000}]
+    # The same names in one group by and one result.
+    data = "ß,ss\n1,2\n1,3\n".encode()
+    with pytest.raises(ERROR, match="must appear in the GROUP BY clause"):
+        part(data, 'SELECT ss FROM input GROUP BY "ß"')
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT sum(v) * 1e3 AS s FROM input",
+        "SELECT sum(d * 1e-3) AS s, 1e0 FROM input",
+        "SELECT v * 1e3 AS g, typeof(g) AS t, sum(d) AS s FROM input GROUP BY g ORDER BY g",
+        "SELECT 1e20::VARCHAR AS t, v FROM input WHERE d < 1e400 ORDER BY v / 1e2",
+    ],
+)
+def test_a_constant_with_an_exponent_keeps_its_type(query: str) -> None:
+    table = [("a", str(n), f"{n}.25", "", "", "") for n in range(4)]
+    require_result(query, [table[:1], table[1:], table[2:]])
+
+
 def test_what_is_no_partial_result_is_refused() -> None:
     query = "SELECT k FROM input"
     good = part(b"k\na\n", query)

@@ -14,7 +14,7 @@ from arrow_messages import END, Messages
 from arrow_types import bare, column_of
 from packages import loaded
 from parameters import shown
-from sql_check import SqlError
+from sql_check import SqlError, folded_name
 from sql_engine import Engine, identifier
 from sql_errors import OBJECT
 
@@ -180,8 +180,8 @@ def _require_names(names: list[str]) -> None:
     for name in names:
         if not name:
             raise SqlError(f"{OBJECT}: a column has no name")
-        if name.casefold() in seen:
+        if folded_name(name) in seen:
             raise SqlError(
                 f"{OBJECT} has two columns {shown(name)}: upper and lower case are equal"
             )
-        seen.add(name.casefold())
+        seen.add(folded_name(name))

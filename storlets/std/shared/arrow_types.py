@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from parameters import shown
-from sql_check import SqlError
+from sql_check import SqlError, folded_name
 from sql_engine import identifier, literal
 from sql_errors import OBJECT
 
@@ -264,7 +264,7 @@ class _Walk:
         self, schema: Any, children: list[Any], value: str, level: int, is_inner: bool
     ) -> tuple[Any, str]:
         names = [str(each.name) for each in children]
-        if not names or "" in names or len({name.casefold() for name in names}) < len(names):
+        if not names or "" in names or len({folded_name(name) for name in names}) < len(names):
             raise refusal(self.name, "a struct without fields, or without different names of them")
         types, values, is_same = [], [], True
         for name, child in zip(names, children):

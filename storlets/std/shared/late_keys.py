@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from parameters import shown
-from sql_check import TABLE, SqlError, nodes_of
+from sql_check import TABLE, SqlError, folded_name, nodes_of
 from sql_input import MOST_LINE_BYTES
 from sql_keys import require_levels
 
@@ -58,7 +58,7 @@ class Known:
         all_keys = {name: known_keys(each) for name, each in types.items()}
         found = {name: all_keys[name] for name in columns}
         self._nested = {name: known for name, known in found.items() if known is not None}
-        self._missing = {name.casefold() for name in missing}
+        self._missing = {folded_name(name) for name in missing}
         self._needs_all = bool(has_all or self._nested or self._missing)
         self._cased = Cased(all_keys, used)
         self.is_empty = not self._needs_all and self._cased.is_empty
@@ -74,7 +74,7 @@ class Known:
         self._cased.require(row, number)
         if self._missing:
             for key in row:
-                if key.casefold() in self._missing:
+                if folded_name(key) in self._missing:
                     raise _unknown(key, "", number)
         for name, known in self._nested.items():
             if row.get(name) is not None:
@@ -90,7 +90,7 @@ class Cased:
 
     def __init__(self, keys: Mapping[str, Any], used: Collection[str] | None) -> None:
         self._keys, self._used = keys, used
-        names = {name for name in _all_names(keys) if used is None or name.casefold() in used}
+        names = {name for name in _all_names(keys) if used is None or folded_name(name) in used}
         self.is_empty = not names
         is_plain = all(name.isascii() and json.dumps(name) == f'"{name}"' for name in names)
         is_searched = is_plain and len(names) <= MOST_SEARCHED
@@ -125,8 +125,8 @@ class Cased:
                 todo += [(each, known[key]) for key, each in value.items() if known.get(key)]
 
     def _require_other(self, key: str, known: Mapping[str, Any], number: int) -> None:
-        folded = key.casefold()
-        same = next((name for name in known if name.casefold() == folded), None)
+        folded = folded_name(key)
+        same = next((name for name in known if folded_name(name) == folded), None)
         if same is not None and (self._used is None or folded in self._used):
             raise SqlError(
                 f"line {number}: the keys {shown(same)} and {shown(key)} are one name in SQL"
@@ -191,18 +191,18 @@ def shown_by(
     :param missing: the keys that are ``NULL``, because the object lacks them.
     :param used: the names in the query, as of ``names_in``.
     """
-    folded = {name.casefold(): name for name in types}
+    folded = {folded_name(name): name for name in types}
     tables = {TABLE}
     paths: list[list[str]] = []
     has_all = False
     for node in nodes_of(tree):
         if "class" not in node:  # a table has none, and an expression has one
             names = [node.get(key) for key in ("alias", "table_name")]
-            tables |= {str(name).casefold() for name in names if name}
+            tables |= {folded_name(str(name)) for name in names if name}
         # The rows of a pivot are grouped by all columns that it does not name.
         has_all |= node.get("class") == "STAR" or node.get("type") == "PIVOT"
         if node.get("class") == "COLUMN_REF":
-            paths.append([str(name).casefold() for name in node["column_names"]])
+            paths.append([folded_name(str(name)) for name in node["column_names"]])
     # The name of a table alone is a value with all columns.
     has_all |= any(len(path) == 1 and path[0] in tables - folded.keys() for path in paths)
     whole = {folded[name] for path in paths for name in _whole_columns(path, folded, types)}
@@ -218,7 +218,7 @@ def _whole_columns(
             known = known_keys(types[folded[name]])
             for key in path[place + 1 :]:
                 inner = known if isinstance(known, dict) else {}
-                known = {each.casefold(): value for each, value in inner.items()}.get(key)
+                known = {folded_name(each): value for each, value in inner.items()}.get(key)
             if known is not None:
                 yield name
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from parameters import shown
-from sql_check import SqlError, nodes_of, place
+from sql_check import SqlError, folded_name, nodes_of, place
 from sql_engine import Engine, identifier
 from sql_input import Format
 from sql_partial import nearest
@@ -40,11 +40,11 @@ def found(engine: Engine, query: str, names: Sequence[str], form: Format) -> dic
     try:
         engine.columns(query)
     except SqlError:
-        given = {name.casefold() for name in missing}
+        given = {folded_name(name) for name in missing}
         kind = _TEXT if form.is_text else ""
         unknown = _unknown(engine, node, names)
-        missing |= {name: kind for name in unknown if name.casefold() not in given}
-    untyped = {name.casefold() for name, kind in missing.items() if not kind}
+        missing |= {name: kind for name in unknown if folded_name(name) not in given}
+    untyped = {folded_name(name) for name, kind in missing.items() if not kind}
     for reference in _uses(node, untyped, names) if untyped else ():
         name = str(_path(reference, node, names)[0])
         near = nearest(name, names)
@@ -60,8 +60,8 @@ def _path(reference: Tree, node: Tree, names: Sequence[str]) -> list[str]:
     """The key and the keys within it that ``a.b.c`` names."""
     path = [str(name) for name in reference["column_names"]]
     table = table_name(node)
-    is_column = any(name.casefold() == table for name in names)
-    return path[1:] if len(path) > 1 and path[0].casefold() == table and not is_column else path
+    is_column = any(folded_name(name) == table for name in names)
+    return path[1:] if len(path) > 1 and folded_name(path[0]) == table and not is_column else path
 
 
 def _unknown(engine: Engine, node: Tree, names: Sequence[str]) -> list[str]:
@@ -71,13 +71,13 @@ def _unknown(engine: Engine, node: Tree, names: Sequence[str]) -> list[str]:
         each.get("class") == "SUBQUERY" for each in nodes_of(node)
     ):
         return []  # such a query is refused with its own reason
-    own = {name.casefold() for name in (*names, *_lambda_names(node), table_name(node))}
+    own = {folded_name(name) for name in (*names, *_lambda_names(node), table_name(node))}
     found: dict[str, str] = {}
     for part, aliases in _parts(node):
         for each in nodes_of(part):
             if each.get("class") == "COLUMN_REF":
                 path = _path(each, node, names)
-                folded = path[0].casefold()
+                folded = folded_name(path[0])
                 is_alias = len(each["column_names"]) == 1 and folded in aliases
                 if folded not in own and not is_alias:
                     found.setdefault(folded, path[0])
@@ -90,7 +90,7 @@ def _parts(node: Tree) -> Iterator[tuple[Any, Collection[str]]]:
     for item in node["select_list"]:
         yield item, seen
         if item["alias"]:
-            seen.add(str(item["alias"]).casefold())
+            seen.add(folded_name(str(item["alias"])))
     yield [value for key, value in node.items() if key != "select_list"], seen
 
 
@@ -112,10 +112,10 @@ def _has_value(engine: Engine, name: str) -> bool:
 
 def _uses(node: Tree, untyped: Collection[str], names: Sequence[str]) -> Iterator[Tree]:
     """The references to keys without a type, where the type counts."""
-    keys, columns = set(untyped), {name.casefold() for name in names}
+    keys, columns = set(untyped), {folded_name(name) for name in names}
     for item in node["select_list"]:
-        if item["class"] == "COLUMN_REF" and _path(item, node, names)[0].casefold() in keys:
-            keys |= {str(item["alias"]).casefold()} - columns - {""}
+        if item["class"] == "COLUMN_REF" and folded_name(_path(item, node, names)[0]) in keys:
+            keys |= {folded_name(str(item["alias"]))} - columns - {""}
     todo: list[tuple[Any, bool]] = [(node, False)]
     while todo:
         part, is_free = todo.pop()
@@ -123,7 +123,7 @@ def _uses(node: Tree, untyped: Collection[str], names: Sequence[str]) -> Iterato
             todo += [(each, False) for each in part]
         elif isinstance(part, dict) and part.get("class") == "COLUMN_REF":
             path = _path(part, node, names)
-            if path[0].casefold() in keys and not (is_free and len(path) == 1):
+            if folded_name(path[0]) in keys and not (is_free and len(path) == 1):
                 yield part
         elif isinstance(part, dict):
             free = {id(each) for each in _free(part)}

@@ -7,7 +7,7 @@ from typing import Any
 
 import csv_table
 import structure
-from sql_check import SqlError
+from sql_check import SqlError, folded_name
 
 #: Types in SQL by kind and size of a field.
 TYPES = {
@@ -31,7 +31,7 @@ class AsCsv:
         self.layout = structure.parse(struct)
         names: dict[str, str] = {}
         for field in self.layout.fields:
-            first = names.setdefault(field.name.casefold(), field.name)
+            first = names.setdefault(folded_name(field.name), field.name)
             if first != field.name:
                 raise SqlError(f"struct: the names {first} and {field.name} are one name in SQL")
         self.columns = [

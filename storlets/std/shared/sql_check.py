@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from parameters import shown
@@ -26,12 +27,18 @@ ENGINE_NAMES = ("duckdb_", "pg_", "pragma_", "sqlite_")
 #: Parts of a query that stand for columns without their names.
 _UNNAMED = ("STAR", "POSITIONAL_REFERENCE", "PIVOT")
 MOST_QUERY_CHARACTERS = 100_000
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _END = re.compile(r"[;\s]+\Z")
 _ONE = "want one SELECT (or WITH ... SELECT); statements that change something are refused"
 
 
 class SqlError(ValueError):
     """The query is wrong, or the object does not fit it."""
+
+
+def folded_name(name: str) -> str:
+    """The name as the engine compares it: only ASCII letters have two cases."""
+    return name.translate(_LOWER)
 
 
 def trimmed(query: str, most_characters: int = MOST_QUERY_CHARACTERS) -> str:
@@ -137,13 +144,13 @@ def names_in(tree: Any) -> frozenset[str] | None:
         if is_by_place or node.get("column_name_alias"):
             return None
         if "sample" in node:
-            tables.add(str(node.get("alias")).casefold())
+            tables.add(folded_name(str(node.get("alias"))))
         names = node.get("column_names")
         if isinstance(names, list):
-            columns.add(str(names[-1]).casefold())
+            columns.add(folded_name(str(names[-1])))
         for value in node.values():
             texts = value if isinstance(value, list) else [value]
-            found.update(each.casefold() for each in texts if isinstance(each, str))
+            found.update(folded_name(each) for each in texts if isinstance(each, str))
     # The name of a table is a value with all of its columns.
     return None if tables & columns else frozenset(found)
 

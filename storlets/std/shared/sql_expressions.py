@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from parameters import shown
-from sql_check import SqlError, nodes_of, place
+from sql_check import SqlError, folded_name, nodes_of, place
 from sql_syntax import Syntax
 
 Tree = dict[str, Any]
@@ -45,12 +45,19 @@ class Expressions:
     def text(self, expression: Tree) -> str:
         """An expression in SQL, with its alias."""
         statement = copy.deepcopy(self._syntax.tree("SELECT 1"))
-        statement["statements"][0]["node"]["select_list"] = [expression]
+        statement["statements"][0]["node"]["select_list"] = [changed(expression, self._with_type)]
         return self._syntax.text_of(statement).removeprefix("SELECT ")
 
     def plain(self, expression: Tree) -> str:
         """An expression in SQL."""
         return self.text({**expression, "alias": ""})
+
+    def _with_type(self, node: Tree) -> Tree | None:
+        """A constant such as ``1e3`` with its type: the engine writes it as the decimal 1000.0."""
+        if node.get("class") != "CONSTANT" or node["value"]["type"]["id"] != "DOUBLE":
+            return None
+        cast = self.parsed(f"CAST('{node['value']['value']!r}' AS DOUBLE)")
+        return {**cast, "alias": node["alias"]}
 
     def parsed(self, text: str) -> Tree:
         """The tree of an expression of ours."""
@@ -68,7 +75,7 @@ class Expressions:
                 return node
             kept = {key: simple(each) for key, each in node.items() if key != "query_location"}
             if node.get("class") == "COLUMN_REF":
-                names = [str(name).casefold() for name in node["column_names"]]
+                names = [folded_name(str(name)) for name in node["column_names"]]
                 if len(names) > 1 and names[0] == self._table and names[0] not in self._names:
                     del names[0]
                 kept["column_names"] = names
@@ -96,10 +103,10 @@ class Expressions:
             if node.get("class") != "COLUMN_REF" or len(node["column_names"]) != 1:
                 return None
             name = str(node["column_names"][0])
-            found = aliases.get(name.casefold())
+            found = aliases.get(folded_name(name))
             if found is None or self.key(found) == self.key(node):
                 return None
-            if name.casefold() in self._names:
+            if folded_name(name) in self._names:
                 if is_clear:
                     return None
                 raise self.refused(

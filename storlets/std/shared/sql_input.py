@@ -25,7 +25,7 @@ from last_line import LastLine
 from object_stream import Inlet
 from parameters import is_true, shown
 from short_lines import ShortLines
-from sql_check import SqlError
+from sql_check import SqlError, folded_name
 from sql_engine import Engine, identifier, literal
 from sql_keys import Keys
 from sql_pipes import Pipes, Sample
@@ -292,7 +292,7 @@ def select_of(
     values = ", ".join(f"{way.value} AS {identifier(name)}" for name, way in found)
     declared = _declared(found)
     text = f"SELECT {values} FROM {head.call(inlet, declared)}"  # noqa: S608
-    names = [identifier(name) for name, _ in declared if used is None or name.casefold() in used]
+    names = [identifier(name) for name, _ in declared if used is None or folded_name(name) in used]
     row = f"SELECT {', '.join(names) or 'count(*)'} FROM {head.call(Inlet(sample.path), declared)}"  # noqa: S608
     return Select(text, row, has_checked_head=bool(by_first))
 
@@ -467,7 +467,7 @@ class _Inference:
         return sql_types.ways(name, "VARCHAR" if is_text else kind, formats, is_csv)
 
     def _is_used(self, name: str) -> bool:
-        return self._used is None or name.casefold() in self._used
+        return self._used is None or folded_name(name) in self._used
 
     def _call(self, declared: Sequence[tuple[str, str]]) -> str:
         return self._head.call(Inlet(self._sample.path), declared)
@@ -476,8 +476,8 @@ class _Inference:
 def _require_columns(form: Format, names: Sequence[str]) -> None:
     unknown = [name for name in form.columns if name not in names]
     if form.may_lack:
-        folded = {name.casefold() for name in names}
-        unknown = [name for name in unknown if name.casefold() in folded]
+        folded = {folded_name(name) for name in names}
+        unknown = [name for name in unknown if folded_name(name) in folded]
     if unknown:
         known = ", ".join(shown(name) for name in names[:20])
         wrong = ", ".join(map(shown, unknown[:20]))

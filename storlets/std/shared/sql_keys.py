@@ -8,7 +8,7 @@ from codecs import BOM_UTF8
 from typing import Any
 
 from parameters import shown
-from sql_check import SqlError
+from sql_check import SqlError, folded_name
 
 #: The inference of types uses the stack of the process for each level.
 MOST_LEVELS = 500
@@ -59,7 +59,7 @@ class Keys:
             if isinstance(value, _Pairs):
                 here = set()
                 for key, each in value:
-                    folded = key.casefold()
+                    folded = folded_name(key)
                     known, child = node.setdefault(folded, (key, {}))
                     if not key or known != key or folded in here:
                         raise SqlError(self._unclear(key, known))

@@ -11,7 +11,7 @@ from typing import Any
 
 import needles
 from needles import UNKNOWN, Needles
-from sql_check import TABLE, nodes_of
+from sql_check import TABLE, folded_name, nodes_of
 
 _TEXT = "VARCHAR"
 _EQUAL = ("COMPARE_EQUAL", "COMPARE_NOT_DISTINCT_FROM")
@@ -66,11 +66,11 @@ def _ends_early(node: Mapping[str, Any]) -> bool:
 
 class _Condition:
     def __init__(self, columns: Mapping[str, str], alias: str, quote: str) -> None:
-        self._first = next(iter(columns), "").casefold()
+        self._first = folded_name(next(iter(columns), ""))
         self._types: dict[str, list[str]] = {}
         for name, kind in columns.items():
-            self._types.setdefault(name.casefold(), []).append(kind)
-        self._alias = alias.casefold()
+            self._types.setdefault(folded_name(name), []).append(kind)
+        self._alias = folded_name(alias)
         self._quote = quote
 
     def needles(self, node: Mapping[str, Any]) -> Needles:
@@ -109,7 +109,7 @@ class _Condition:
         """The column of texts that an expression is; empty: it is none."""
         if node.get("class") != "COLUMN_REF":
             return ""
-        *tables, name = (str(each).casefold() for each in node["column_names"])
+        *tables, name = (folded_name(str(each)) for each in node["column_names"])
         # A column may have parts, and the name of the table.
         if tables and (tables != [self._alias] or self._alias in self._types):
             return ""

@@ -20,7 +20,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from parameters import shown
-from sql_check import TABLE, SqlError
+from sql_check import TABLE, SqlError, folded_name
 from sql_engine import Engine, identifier, literal
 from sql_split import Columns, Plan, column_names, plan_of
 from sql_syntax import once
@@ -188,7 +188,7 @@ def _common_columns(headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:
     types: dict[str, tuple[str, str]] = {}
     for header in headers:
         for name, kind in header.read:
-            first = types.setdefault(name.casefold(), (name, kind))
+            first = types.setdefault(folded_name(name), (name, kind))
             if first[1] != kind:
                 raise SqlError(
                     f"the column {shown(name)} is {first[1]} in one object and {kind} in another"
@@ -196,7 +196,7 @@ def _common_columns(headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:
                 )
     # A name that only some objects take for a column has another meaning in the others.
     listed = [
-        {name.casefold() for name, _ in (*header.read, *header.missing)} for header in headers
+        {folded_name(name) for name, _ in (*header.read, *header.missing)} for header in headers
     ]
     if any(each != listed[0] for each in listed):
         raise SqlError(_OTHERS)
@@ -208,8 +208,8 @@ def completed(engine: Engine, header: Header) -> Header:
 
     :raises SqlError: the query cannot be split with these columns.
     """
-    names = {name.casefold() for name, _ in header.read}
-    is_known = all(name.casefold() in names for name, _ in header.missing)
+    names = {folded_name(name) for name, _ in header.read}
+    is_known = all(folded_name(name) in names for name, _ in header.missing)
     if header.result or not header.has_rows or not is_known:
         return header
     table = identifier(TABLE)

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from parameters import shown
-from sql_check import TABLE, nodes_of
+from sql_check import TABLE, folded_name, nodes_of
 from sql_engine import Engine, identifier
 from sql_expressions import Expressions, Tree, changed, refusal, whole
 
@@ -74,7 +74,7 @@ def plan_of(engine: Engine, query: str, names: Sequence[str], columns: Columns) 
 
 def table_name(node: Tree) -> str:
     """The name of the table in a query, as qualified names of columns have it."""
-    return str(node["from_table"]["alias"] or TABLE).casefold()
+    return folded_name(str(node["from_table"]["alias"] or TABLE))
 
 
 def _require_simple(query: str, node: Tree) -> None:
@@ -165,13 +165,13 @@ class _Splitter:
     """The split of one query."""
 
     def __init__(self, engine: Engine, query: str, names: Sequence[str], columns: Columns) -> None:
-        self._names = {name.casefold() for name in names}
+        self._names = {folded_name(name) for name in names}
         self._columns = columns
         self._node = node = engine.syntax.tree(query)["statements"][0]["node"]
         _require_simple(query, node)
         self._table = table_name(node)
         read = set(self._read_names())
-        self._used = tuple(name for name in names if name.casefold() in read)
+        self._used = tuple(name for name in names if folded_name(name) in read)
         self._has_all = any(map(self._is_all, nodes_of(node)))
         self._expressions = Expressions(engine.syntax, query, self._table, self._names)
         self._select: list[Tree] = node["select_list"]
@@ -179,7 +179,7 @@ class _Splitter:
 
     def _is_all(self, node: Tree) -> bool:
         """Whether an expression has all columns of the object."""
-        names = [str(name).casefold() for name in node.get("column_names", ())]
+        names = [folded_name(str(name)) for name in node.get("column_names", ())]
         return bool(node.get("class") == "STAR" or names == [self._table])
 
     def _read_names(self) -> Iterator[str]:
@@ -188,7 +188,7 @@ class _Splitter:
             if self._is_all(node):
                 yield from self._names
             elif node.get("class") == "COLUMN_REF":
-                yield from (str(name).casefold() for name in node["column_names"])
+                yield from (folded_name(str(name)) for name in node["column_names"])
 
     def plan(self) -> Plan:
         """The parts of the query."""
@@ -276,7 +276,7 @@ class _Splitter:
         for item, (name, _) in zip(self._select, self._columns):
             plain = self._expressions.without_aliases(item, seen, is_clear=True)
             if item["alias"]:
-                seen.setdefault(str(item["alias"]).casefold(), plain)
+                seen.setdefault(folded_name(str(item["alias"])), plain)
             items.append(f"{self._expressions.plain(partial.merged(plain))} AS {identifier(name)}")
         having = ""
         if node["having"]:
@@ -349,7 +349,7 @@ class _Splitter:
         for item in self._select:
             if item["alias"]:
                 plain = self._expressions.without_aliases(item, found, is_clear=True)
-                found.setdefault(str(item["alias"]).casefold(), plain)
+                found.setdefault(folded_name(str(item["alias"])), plain)
         return found
 
     def _ordinal(self, expression: Tree) -> int | None:
@@ -362,9 +362,9 @@ class _Splitter:
                 )
             return value
         if expression["class"] == "COLUMN_REF" and len(expression["column_names"]) == 1:
-            name = str(expression["column_names"][0]).casefold()
+            name = folded_name(str(expression["column_names"][0]))
             places = [
-                n for n, item in enumerate(self._select, 1) if item["alias"].casefold() == name
+                n for n, item in enumerate(self._select, 1) if folded_name(item["alias"]) == name
             ]
             has_star = any(item["class"] == "STAR" for item in self._select)
             if len(places) > 1:

@@ -12,7 +12,7 @@ import sql_run
 from column_types import types_of
 from last_line import LastLine
 from parameters import shown
-from sql_check import TABLE, SqlError, names_in
+from sql_check import TABLE, SqlError, folded_name, names_in
 from sql_engine import Engine, identifier
 from sql_pipes import Feeder, Pipes, Sample
 from sql_syntax import once
@@ -116,7 +116,7 @@ class Table:
         if self._used is None:
             return self._select
         names = [name for name, _ in self.engine.columns(self._select)]
-        used = [name for name in names if name.casefold() in self._used] or names[:1]
+        used = [name for name in names if folded_name(name) in self._used] or names[:1]
         return f"SELECT {', '.join(map(identifier, used))} FROM ({self._select})"  # noqa: S608
 
     @property
