@@ -17,6 +17,7 @@ with each released version of the server.
 ``operations``  the requests of each operation, without any input or output of their own
 ``diagnosis``   checks of login, cluster, clock, account, storlets, grants and single objects
 ``overview``    the storlets of an account with versions, limits, access and runs
+``limits``      declared limits as numbers
 ``records``     records of one length, read one at a time
 ``structure``   the description of such records, shared with the storlet std:records
 ``replay``      repetition of a recorded run, and its comparison with the record

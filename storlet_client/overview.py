@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from storlet_client import operations
+from storlet_client import limits, operations
 from storlet_client.errors import Refused
 from storlet_client.exchange import Call, Flow, together
 from storlet_client.operations import Info, Storlet
@@ -76,12 +76,12 @@ class Row:
 
     @property
     def document(self) -> dict[str, Any]:
-        """All values, for programs."""
+        """All values, for programs: limits are numbers, and what is not known is ``None``."""
         return {
             **asdict(self.storlet),
             "version": self.version,
             "number": self.number,
-            "limits": dict(self.limits),
+            "limits": limits.numbers(self.limits),
             "readers": list(self.readers),
             "grants": [asdict(each) for each in self.grants],
             "runs": self.counts.runs,
@@ -90,21 +90,26 @@ class Row:
         }
 
     @property
-    def cells(self) -> dict[str, Any]:
-        """The values of :data:`COLUMNS`, for a table."""
+    def columns(self) -> dict[str, Any]:
+        """The values of :data:`ALL_COLUMNS`, for programs."""
         granted = [f"{each.user} on {each.container}" for each in self.grants]
+        return {**self.document, "access": [*self.readers, *granted]}
+
+    @property
+    def cells(self) -> dict[str, Any]:
+        """The same for a table, which people read."""
         number = f" @{self.number}" if self.number else ""
         return {
-            **self.document,
+            **self.columns,
             **self.counts.cells,
             "version": self.version + number,
-            "access": [*self.readers, *granted],
+            "limits": dict(self.limits),
         }
 
 
 #: The columns of a list, and those of a list that need not fit a terminal.
 COLUMNS = ("name", "language", "version", "size", "limits", "access", "runs", "failures")
-ALL_COLUMNS = (*COLUMNS, "main", "dependencies", "modified")
+ALL_COLUMNS = (*COLUMNS, "main", "dependencies", "modified", "number", "counts_are_minimum")
 
 
 @dataclass(frozen=True)

@@ -46,11 +46,12 @@ def declare(group: Group) -> None:
         """
         with working("list"):
             found = storlets.overview()
-        rows = [row.document if form in {"json", "yaml"} else row.cells for row in found.rows]
-        columns: Sequence[str] = ALL_COLUMNS if form == "csv" else COLUMNS
+        columns: Sequence[str] = ALL_COLUMNS
         if form == "table":  # which has units
-            rows = [{**row, "bytes": row["size"]} for row in rows]
+            rows = [{**row.cells, "bytes": row.storlet.size} for row in found.rows]
             columns = ["bytes" if each == "size" else each for each in COLUMNS]
+        else:
+            rows = [row.columns if form == "csv" else row.document for row in found.rows]
         empty = "no storlets: deploy one with 'storlet deploy FILE'"
         show_rows(rows, columns, form, empty, _failures_red)
         _show_notes(found)
@@ -63,7 +64,9 @@ def declare(group: Group) -> None:
         """Show one storlet with version, limits, access, and runs of the last 24 hours."""
         with working(f"show {name}"):
             found = storlets.overview(name)
-        show_one(found.rows[0].document, form)
+        row = found.rows[0]
+        texts = {"limits": dict(row.limits)} if form == "table" else {}
+        show_one({**row.document, **texts}, form)
         _show_notes(found)
 
     @group.example(

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 import click
+from cliff.columns import FormattableColumn
 from osc_lib import exceptions
 from osc_lib.command import command
 
@@ -33,22 +34,59 @@ from storlet_client.storlets import Storlets
 Rows = tuple[Sequence[str], Iterable[tuple[Any, ...]]]
 
 
-def _plain(value: Any) -> Any:
-    """A value that every formatter prints."""
+class _Column(FormattableColumn[Any]):
+    """A value that programs get as it is, and the text of it that a table shows."""
+
+    def __init__(self, value: Any, text: str) -> None:
+        super().__init__(value)
+        self._text = text
+
+    def human_readable(self) -> str:
+        return self._text
+
+    def machine_readable(self) -> Any:
+        return list(self._value) if isinstance(self._value, tuple) else self._value
+
+
+def _text_of(value: Any) -> str:
+    """A value in a table."""
     if isinstance(value, Mapping):
-        return ", ".join(f"{key}={_plain(each)}" for key, each in value.items())
+        return ", ".join(f"{key}={_text_of(each)}" for key, each in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(str(_plain(each)) for each in value)
-    return value
+        return ", ".join(map(_text_of, value))
+    return str(value)
 
 
-def _rows(found: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Rows:
-    rows = [tuple(_plain(each.get(column)) for column in columns) for each in map(zoned, found)]
-    return [column.capitalize() for column in columns], rows
+def _shown(value: Any, cell: Any) -> Any:
+    """The value of a column; ``cell`` is that of a table."""
+    if value is None:
+        return None
+    text = _text_of(cell)
+    is_plain = isinstance(value, (str, int, float)) and str(value) == text
+    return value if is_plain else _Column(value, text)
 
 
-def _one(values: Mapping[str, Any]) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    return tuple(values), tuple(_plain(value) for value in zoned(values).values())
+def _rows(
+    found: Iterable[Mapping[str, Any]],
+    columns: Sequence[str],
+    cells: Iterable[Mapping[str, Any]] | None = None,
+) -> Rows:
+    """The rows of a list; ``cells`` are those of a table, if it has other values."""
+    values = [zoned(each) for each in found]
+    shown = values if cells is None else [zoned(each) for each in cells]
+    rows = [
+        tuple(_shown(row.get(column), texts.get(column)) for column in columns)
+        for row, texts in zip(values, shown)
+    ]
+    return [column.replace("_", " ").capitalize() for column in columns], rows
+
+
+def _one(
+    values: Mapping[str, Any], cells: Mapping[str, Any] | None = None
+) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """One thing; ``cells`` are the values of a table that differ."""
+    shown = {**zoned(values), **(cells or {})}
+    return tuple(values), tuple(_shown(zoned(values)[name], shown[name]) for name in values)
 
 
 class _Plugin(command.Command):
@@ -101,13 +139,15 @@ class _List(_About, command.Lister):
     def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
         raise NotImplementedError
 
+    def rows(self, storlets: Storlets, given: argparse.Namespace) -> Rows:
+        return _rows(self.found(storlets, given), self.columns)
+
     def take_action(self, parsed_args: argparse.Namespace) -> Rows:
         try:
             with ended():
-                rows = self.found(self.storlets(), parsed_args)
+                return self.rows(self.storlets(), parsed_args)
         except StorletsError as error:
             raise _failure(error) from error
-        return _rows(rows, self.columns)
 
 
 class ListStorlets(_List):
@@ -115,8 +155,13 @@ class ListStorlets(_List):
 
     columns = ALL_COLUMNS
 
-    def found(self, storlets: Storlets, given: argparse.Namespace) -> Iterable[Mapping[str, Any]]:
-        return [row.cells for row in storlets.overview().rows]
+    def rows(self, storlets: Storlets, given: argparse.Namespace) -> Rows:
+        overview = storlets.overview()
+        for note in overview.notes:
+            self.log.warning(note)
+        # The number of a version has a column of its own.
+        cells = [{**row.cells, "version": row.version} for row in overview.rows]
+        return _rows([row.columns for row in overview.rows], self.columns, cells)
 
 
 class ListVersions(_List):
@@ -187,10 +232,13 @@ class _Show(_About, command.ShowOne):
     def found(self, storlets: Storlets, given: argparse.Namespace) -> Mapping[str, Any]:
         raise NotImplementedError
 
+    def values(self, storlets: Storlets, given: argparse.Namespace) -> Any:
+        return _one(self.found(storlets, given))
+
     def take_action(self, parsed_args: argparse.Namespace) -> Any:
         try:
             with ended():
-                return _one(self.found(self.storlets(), parsed_args))
+                return self.values(self.storlets(), parsed_args)
         except StorletsError as error:
             raise _failure(error) from error
 
@@ -200,8 +248,12 @@ class ShowStorlet(_Show):
 
     subject = ("name", "Name of the storlet")
 
-    def found(self, storlets: Storlets, given: argparse.Namespace) -> Mapping[str, Any]:
-        return storlets.overview(given.name).rows[0].document
+    def values(self, storlets: Storlets, given: argparse.Namespace) -> Any:
+        overview = storlets.overview(given.name)
+        for note in overview.notes:
+            self.log.warning(note)
+        row = overview.rows[0]
+        return _one(row.document, {"limits": row.limits})
 
 
 class ShowInfo(_Show):

@@ -163,10 +163,7 @@ def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     assert "provided by the storlet-client plugin" in openstack("enable", "--help")
     openstack("doctor")
     openstack("deploy", str(SAMPLE / "csv_filter.py"), "--limit", "memory=128M")
-    (row,) = json.loads(openstack("list", "-f", "json"))
-    assert (row["Name"], row["Language"]) == ("csv_filter.py", "python")
-    assert openstack("list", "-f", "value", "-c", "Main") == "csv_filter.CsvFilter\n"
-    assert json.loads(openstack("show", "csv_filter.py", "-f", "json"))["language"] == "python"
+    show_the_storlet(openstack)
     openstack("upload", str(SAMPLE / "input.csv"), "samples/input.csv")
     run_it = ("invoke", "csv_filter.py", "samples/input.csv", "-p", "columns=station")
     assert openstack(*run_it).splitlines()[:2] == ["station", "Basel"]
@@ -209,6 +206,19 @@ def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     assert "write" in openstack("run", "list", "--since", "yesterday", code=1)
     openstack("delete", "csv_filter.py")
     assert json.loads(openstack("list", "-f", "json")) == []
+
+
+def show_the_storlet(openstack: Callable[..., str]) -> None:
+    (row,) = json.loads(openstack("list", "-f", "json"))
+    assert (row["Name"], row["Language"]) == ("csv_filter.py", "python")
+    # Numbers, and null for runs, which the account does not record.
+    assert (row["Limits"], row["Number"]) == ({"memory": 128 << 20}, None)
+    assert (row["Runs"], row["Failures"]) == (None, 0)
+    assert "memory=128M" in openstack("list")
+    assert openstack("list", "-f", "value", "-c", "Main") == "csv_filter.CsvFilter\n"
+    shown = json.loads(openstack("show", "csv_filter.py", "-f", "json"))
+    assert (shown["language"], shown["limits"]) == ("python", row["Limits"])
+    assert "memory=128M" in openstack("show", "csv_filter.py")
 
 
 def use_local_commands(openstack: Callable[..., str], tmp_path: Path) -> None:

@@ -69,6 +69,11 @@ def test_a_plain_storlet_and_a_bundle_are_described(server: Server, storlets: St
     assert plain.counts == Counts(2, 1)
     assert bundle.counts == Counts(2, 1)
     assert bundle.cells["version"] == "1.0 @3"
+    assert (bundle.columns["version"], bundle.columns["number"]) == ("1.0", 3)
+    assert (plain.cells["limits"], plain.document["limits"]) == (
+        {"memory": "64M"},
+        {"memory": 64 << 20},
+    )
     assert plain.cells["access"] == ["x:ada", ".r:*", "x:ada on c", "y:bob on d"]
     assert sum("storlet-runs" in call for call in server.calls()) == 1
 
@@ -89,7 +94,7 @@ def test_one_storlet_is_described_alike(storlets: Storlets) -> None:
 def test_runs_that_are_not_recorded_are_not_counted(storlets: Storlets, counts: Counts) -> None:
     (row,) = storlets.overview("a.py").rows
     assert row.counts == counts
-    assert row.cells["runs"] == "-"
+    assert (row.cells["runs"], row.columns["runs"]) == ("-", None)
 
 
 def test_the_wish_of_a_storlet_replaces_that_of_the_account(
@@ -107,7 +112,8 @@ def test_more_records_than_a_page_are_a_minimum(server: Server, storlets: Storle
     server.on("GET", "", as_json([]), as_json(RECORDS, **{"X-Storlet-Runs-Next": "marker"}))
     (row,) = storlets.overview("a.py").rows
     assert (row.cells["runs"], row.cells["failures"]) == ("2+", "1+")
-    assert row.document["counts_are_minimum"]
+    numbers = ("runs", "failures", "counts_are_minimum")
+    assert [row.columns[each] for each in numbers] == [2, 1, True]
 
 
 def test_a_server_without_records_counts_nothing(server: Server, storlets: Storlets) -> None:

@@ -90,7 +90,8 @@ def test_storlets_are_listed_and_shown(server: Server, command: Command) -> None
     for method, path in (("HEAD", ""), ("GET", ""), ("HEAD", "/storlet")):
         server.on(method, path, Reply(body=b"[]"))
     assert "a.py  python" in command("list").out
-    assert "memory=64M" in command("list", "-f", "csv").out
+    assert "memory=64M" in command("list").out
+    assert ",0,memory=67108864,,,0,a.A," in command("list", "-f", "csv").out
     (row,) = json.loads(command("list", "-f", "json").out)
     assert json.loads(command("show", "a.py", "-f", "json").out) == row
     assert row["declared"] == {"memory": "64M"}
