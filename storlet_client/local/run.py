@@ -307,5 +307,7 @@ def _code_of(error: BaseException) -> str:
 
 
 def _failure(code: str, error: BaseException) -> Outcome:
+    if failure_text.hides_traceback(error):
+        return Outcome(code, failure_text.summary(error))
     traceback = failure_text.traceback_text(error, _OUR_FOLDER)
     return Outcome(code, failure_text.summary(error), traceback)

@@ -22,6 +22,11 @@ def summary(error: BaseException) -> str:
     return f"{name}: {text}" if text else name
 
 
+def hides_traceback(error: BaseException) -> bool:
+    """True if the class of ``error`` says that its message is enough for the user."""
+    return getattr(type(error), "hides_traceback", False) is True
+
+
 def traceback_text(error: BaseException, engine: str) -> str:
     """The traceback without the frames of files whose path begins with ``engine``."""
     internal = (engine, *_OUTER_FRAMES)

@@ -114,6 +114,11 @@ def traceback_text(error: BaseException, redaction: Redaction = _NOTHING_HIDDEN)
     return messages.cut_middle(text)
 
 
+def rest_of(text: str) -> str:
+    """All of a message in place of its traceback, if one line cannot hold it; else nothing."""
+    return "" if messages.one_line(text) == text else messages.cut_middle(text)
+
+
 def log_error(log: author.LogFile | None, main: str, text: str) -> None:
     """Write an error into the invocation's log, if there is one."""
     if log is not None:

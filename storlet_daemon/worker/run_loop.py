@@ -276,9 +276,11 @@ class _Worker:
             # Before both texts are cut, which would leave a part of a value.
             redaction = Redaction(secrets.values())
             text = redaction.text(failure_text.summary(error)) + explanation
-            done = Done.error(code, text, failures.traceback_text(error, redaction))
-            failures.log_error(log, config.main, done.traceback or "")
-            return done
+            traceback = failures.traceback_text(error, redaction)
+            failures.log_error(log, config.main, traceback)
+            if failure_text.hides_traceback(error):
+                traceback = failures.rest_of(text)
+            return Done.error(code, text, traceback)
         finally:
             if streams.services is not None:
                 streams.services.end()

@@ -230,6 +230,15 @@ def test_levels_of_the_log_are_in_its_lines(probe: Storlet) -> None:
     ]
 
 
+def test_a_refusal_has_its_traceback_in_the_log_only(probe: Storlet) -> None:
+    result = probe.run(do="refuse", text="no such column", log_limit=10000)
+    assert (result.done.message, result.done.traceback) == ("Refusal: no such column", "")
+    assert "Traceback" in result.log.decode()
+    text = "\n".join(["a long list of faults"] * 60)
+    long = probe.run(do="refuse", text=text)
+    assert long.done.traceback == f"Refusal: {text}"
+
+
 def test_a_traceback_has_the_authors_frames_only(probe: Storlet) -> None:
     result = probe.run(do="raise", log_limit=10000)
     traceback = result.done.traceback or ""

@@ -155,6 +155,8 @@ def test_compressed_objects(kind: Any) -> None:
     packed = kind.compress(text)
     name = {"gzip": "gzip", "bz2": "bz2", "lzma": "xz"}[kind.__name__]
     found = output(packed, pattern="7777$", compression=name, byte_offsets=True)
+    assert output(packed, pattern="7777$", byte_offsets=True) == found
+    assert output(packed, pattern="7777$", compression="none") == b""
     assert found == b"".join(
         b"%d:%s" % (text.index(line), line)
         for line in (
@@ -162,7 +164,14 @@ def test_compressed_objects(kind: Any) -> None:
         )
     )
     with pytest.raises(ValueError, match="the object is cut"):
-        output(packed[:-9], pattern="7777$", compression=name)
+        output(packed[:-9], pattern="7777$")
+    with pytest.raises(ValueError, match="the object is cut"):
+        output(packed[:7], pattern="7777$")
+
+
+@pytest.mark.parametrize("text", [b"", b"BZh9 is no bz2\n", b"\x1f\n", b"x" * 99_999 + b"\n"])
+def test_text_that_begins_like_a_format_is_searched_as_it_is(text: bytes) -> None:
+    assert output(text, pattern=".") == text
 
 
 SLOW = b"a" * 200 + b"\n"

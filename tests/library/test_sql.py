@@ -165,6 +165,7 @@ def test_compressed_objects(compression: str, compress: Any) -> None:
     packed = compress(b"a\n" + b"17\n" * 400_000)
     query = "SELECT sum(a) AS s FROM input"
     assert output(packed, query, compression=compression) == b"s\n6800000\n"
+    assert output(packed, query) == b"s\n6800000\n"
     cut = failure(packed[: len(packed) // 2], query, compression=compression)
     assert "the object is" in cut
     assert "the object is" in failure(b"a\n1\n", query, compression=compression)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import itertools
 import random
@@ -261,3 +262,8 @@ def test_only_the_bytes_of_the_part_are_read() -> None:
     assert abs(int(count) - 2 * mebibyte // 19) <= 1
     assert min(read) >= 8 * mebibyte
     assert max(read) <= 13 * mebibyte
+
+
+def test_a_compressed_object_has_no_parts() -> None:
+    with pytest.raises(ERROR, match="the object is gzip, which has no parts"):
+        part(gzip.compress(b"a,b\n1,2\n"), 0)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+from refusal import Refusal
 
 MOST_LINE_BYTES = 64 * 1024
 _PLAIN = re.compile(r"(\\?)([0-9a-fA-F]+)[ \t]+\*?(.+)")
@@ -30,7 +31,7 @@ DIGITS = {
 _USUAL = {32: "md5", 40: "sha1", 64: "sha256", 128: "sha512"}
 
 
-class ManifestError(ValueError):
+class ManifestError(Refusal):
     """A list of digests is not valid, or does not have the object."""
 
 

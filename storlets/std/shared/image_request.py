@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from refusal import Refusal
 
 MILLION = 1_000_000
 
 
-class ImageError(ValueError):
+class ImageError(Refusal):
     """The parameters conflict, or the object is no picture that can be changed so."""
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from refusal import Refusal
 
 BLOCK_BYTES = 256 * 1024
 MOST_LINE_BYTES = 8 << 20
 
 
-class LineError(ValueError):
+class LineError(Refusal):
     """A line is too long."""
 
 

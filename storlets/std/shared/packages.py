@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
+from refusal import Refusal
 
 #: A part of the standard library from Python 3.14 on.
 ZSTD = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
@@ -19,7 +20,7 @@ _REASON = (
 )
 
 
-class PackageError(ValueError):
+class PackageError(Refusal):
     """The image does not have a package."""
 
 

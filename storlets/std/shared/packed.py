@@ -14,9 +14,12 @@ import zlib
 from typing import Any
 
 import packages
+from refusal import Refusal
 
 #: Small, because the rest of a block is copied for each member.
 INPUT_BYTES = 64 * 1024
+#: The magic of each format, and the first block of bz2.
+SIGN_BYTES = 10
 #: This much output is within the ratio for any input.
 FREE_BYTES = 16 << 20
 #: xz -9 needs 65 MiB.
@@ -27,12 +30,16 @@ MAGIC = {
     "gzip": b"\x1f\x8b", "bz2": b"BZh", "xz": b"\xfd7zXZ\0", "zstd": b"\x28\xb5\x2f\xfd",
     "lz4": b"\x04\x22\x4d\x18",
 }  # fmt: skip
+#: The bytes after the magic and the level of bz2: of a block, or of the end of no data.
+BZ2_BLOCKS = (b"1AY&SY", b"\x17rE8P\x90")
+#: The format of the first bytes, or none.
+AUTO = "auto"
 #: Formats that may have zero bytes after a member, in multiples of this.
 PADDING = {"gzip": 1, "xz": 4}
 WRONG = (zlib.error, lzma.LZMAError, OSError, EOFError, ValueError, RuntimeError)
 
 
-class PackedError(ValueError):
+class PackedError(Refusal):
     """The object is not valid in its format, or exceeds the ratio."""
 
 
@@ -41,10 +48,49 @@ def kind_of(start: bytes) -> str:
     return next((kind for kind, magic in MAGIC.items() if start.startswith(magic)), "")
 
 
+def kind_of_text(start: bytes) -> str:
+    """As :func:`kind_of`, but text that begins with BZh is not bz2."""
+    kind, block = kind_of(start), start[4:SIGN_BYTES]
+    if kind == "bz2" and not any(known.startswith(block) for known in BZ2_BLOCKS):
+        return ""
+    return kind
+
+
+def opened(source: Any, compression: str, *, is_text: bool = True) -> Any:
+    """A file of the data of ``source``.
+
+    :param compression: a format, ``none``, or ``auto``: by the first bytes, which no text has.
+    :param is_text: False: the data can begin with any bytes, and ``auto`` is ``none``.
+    """
+    if compression == "none" or (compression == AUTO and not is_text):
+        return source
+    if compression != AUTO:
+        return Unpacked(source, compression)
+    start = b""
+    while len(start) < SIGN_BYTES and (block := bytes(source.read(INPUT_BYTES))):
+        start += block
+    kind = kind_of_text(start)
+    return Unpacked(source, kind, start) if kind else Begun(source, start)
+
+
 def require_ratio(packed: int, plain: int, max_ratio: int) -> None:
     """Raise :class:`PackedError` if ``plain`` bytes of data are too many for ``packed`` ones."""
     if plain > FREE_BYTES + packed * max_ratio:
         raise PackedError(f"{packed} bytes become more than {max_ratio} times as many (max-ratio)")
+
+
+class Begun:
+    """A file whose first bytes are read already."""
+
+    def __init__(self, source: Any, start: bytes) -> None:
+        self._source, self._start = source, start
+
+    def read(self, size: int) -> bytes:
+        """Up to ``size`` bytes, and none only at the end."""
+        if not self._start:
+            return bytes(self._source.read(size))
+        data, self._start = self._start[:size], self._start[size:]
+        return data
 
 
 class Unpacked:

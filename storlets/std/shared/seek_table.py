@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from typing import Any
+from refusal import Refusal
 
 #: The head of a skippable frame, an entry, and the end of the table.
 HEAD, ENTRY, FOOT = struct.Struct("<II"), struct.Struct("<II"), struct.Struct("<IBI")
@@ -19,7 +20,7 @@ CHECKSUM_BYTES = 4
 MOST_FRAMES = 1 << 20
 
 
-class SeekTableError(ValueError):
+class SeekTableError(Refusal):
     """The object has no seek table, or a wrong one."""
 
 

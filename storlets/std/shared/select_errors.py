@@ -1,12 +1,13 @@
 """Errors of a query, with the codes of S3's documentation."""
 
 from __future__ import annotations
+from refusal import Refusal
 
 #: So begins the text of an error that the query itself raises, before its code.
 MARK = "S3:"
 
 
-class SelectError(ValueError):
+class SelectError(Refusal):
     """The query is wrong, or the object does not fit it.
 
     :ivar code: the code of S3, such as ``CastFailed``.

@@ -13,6 +13,7 @@ from string import ascii_lowercase, ascii_uppercase
 from typing import Any
 
 from parameters import shown
+from refusal import Refusal
 
 TABLE = "input"
 #: Table functions that read nothing; all others are refused.
@@ -32,7 +33,7 @@ _END = re.compile(r"[;\s]+\Z")
 _ONE = "want one SELECT (or WITH ... SELECT); statements that change something are refused"
 
 
-class SqlError(ValueError):
+class SqlError(Refusal):
     """The query is wrong, or the object does not fit it."""
 
 

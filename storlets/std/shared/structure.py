@@ -67,6 +67,9 @@ Selection = Callable[[Block], Iterable[bool]]
 class StructureError(ValueError):
     """The description or the selection is not valid."""
 
+    #: Its message is enough: see ``refusal`` of the system library.
+    hides_traceback = True
+
 
 @dataclass(frozen=True)
 class Field:

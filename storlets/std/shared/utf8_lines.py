@@ -8,13 +8,14 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from typing import Any
+from refusal import Refusal
 
 BLOCK_BYTES = 256 * 1024
 #: Bound of one record; a record of CSV may have several lines.
 MOST_RECORD_BYTES = 1 << 20
 
 
-class LineError(ValueError):
+class LineError(Refusal):
     """The text is not UTF-8, or a line is too long."""
 
 

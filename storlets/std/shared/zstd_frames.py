@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import packed
+from refusal import Refusal
 
 OUTPUT_BYTES = 1 << 20
 #: Most data of a frame that is held in memory; std:compress makes frames of 1 MiB.
 MOST_BYTES = 16 << 20
 
 
-class FrameError(ValueError):
+class FrameError(Refusal):
     """A frame is not as the seek table says."""
 
 

@@ -14,9 +14,10 @@ from typing import Any
 from exact_json import DECODER, RepeatedKey
 from parameters import shown
 from utf8_lines import MOST_RECORD_BYTES, Lines
+from refusal import Refusal
 
 
-class AggregateError(ValueError):
+class AggregateError(Refusal):
     """The column cannot be aggregated."""
 
 

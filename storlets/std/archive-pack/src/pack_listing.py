@@ -9,12 +9,13 @@ from typing import Any
 
 from parameters import shown
 from storlet import services
+from refusal import Refusal
 
 MOST_MEMBERS = 100_000
 DIGEST_BYTES = 16
 
 
-class PackError(ValueError):
+class PackError(Refusal):
     """The objects cannot be packed."""
 
 

@@ -10,13 +10,14 @@ import os
 from typing import Any
 
 from packed import Unpacked
+from refusal import Refusal
 
 #: Bound of one read: of the directory of a ZIP, or of one header of a TAR.
 MOST_READ_BYTES = 4 << 20
 BLOCK_BYTES = 64 * 1024
 
 
-class ArchiveError(ValueError):
+class ArchiveError(Refusal):
     """The archive is not valid, exceeds a limit, or has no such member."""
 
 

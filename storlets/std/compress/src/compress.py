@@ -14,6 +14,7 @@ from typing import Any
 import packages
 import seek_table
 from parameters import is_true
+from refusal import Refusal
 
 BLOCK_BYTES = 1 << 20
 ITEM = "Compression"
@@ -33,7 +34,7 @@ LEVELS = {
 LEVEL_BOUNDS = {"gzip": (1, 9), "bz2": (1, 9), "xz": (1, 6), "zstd": (1, 19), "lz4": (1, 12)}
 
 
-class CompressionError(ValueError):
+class CompressionError(Refusal):
     """The object cannot be compressed."""
 
 

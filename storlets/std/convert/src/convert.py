@@ -15,6 +15,7 @@ import converted
 import csv_table
 import line_feeds
 import object_stream
+import packed
 import record_input
 import sql_input
 import sql_run
@@ -23,7 +24,6 @@ from converted import RECORDS, ConvertEngine
 from json_documents import AsLines, path_of
 from last_line import LastLine
 from line_check import Checked
-from packed import Unpacked
 from sql_check import TABLE, SqlError
 from sql_engine import identifier
 from sql_pipes import Sample, opened_pipes
@@ -43,9 +43,8 @@ class Convert:
             engine = stack.enter_context(
                 ConvertEngine(int(params["memory-mib"]), few_rows_wait=few)
             )
-            form, source, compression = params["format"], in_files[0], params["compression"]
-            if compression != "none":
-                source = Unpacked(source, compression)
+            form = params["format"]
+            source = packed.opened(in_files[0], params["compression"], is_text=form != RECORDS)
             if form == "json":
                 source, form = AsLines(source, path_of(params["rows"])), "jsonl"
             pipes = stack.enter_context(opened_pipes("input", "output"))

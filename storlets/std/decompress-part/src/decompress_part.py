@@ -6,11 +6,12 @@ from typing import Any
 
 import seek_table
 import zstd_frames
+from refusal import Refusal
 
 ITEM = "Compression"
 
 
-class PartError(ValueError):
+class PartError(Refusal):
     """The part is not in the data, or the object has other frames."""
 
 

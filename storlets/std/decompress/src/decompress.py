@@ -14,6 +14,7 @@ import packed
 import seek_table
 import zstd_frames
 from parameters import is_true
+from refusal import Refusal
 
 OUTPUT_BYTES = 1 << 20
 ITEM = "Compression"
@@ -22,7 +23,7 @@ PLAIN = "none"
 REMOVED = {ITEM: ""}
 
 
-class DecompressionError(ValueError):
+class DecompressionError(Refusal):
     """The format of the object is unknown."""
 
 

@@ -16,13 +16,14 @@ from storlet import secrets
 import envelope
 import output_range
 from aes_gcm import TAG_BYTES, Opener
+from refusal import Refusal
 
 
 #: An empty value removes the item.
 REMOVED = {envelope.ITEM: "", envelope.KEY_ITEM: ""}
 
 
-class DecryptionError(ValueError):
+class DecryptionError(Refusal):
     """The object is not the one that was encrypted, or the secret is another one."""
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+from refusal import Refusal
 
 BLOCK_BYTES = 1 << 20
 #: Bound of the data set before its pixels, which is kept in memory.
@@ -18,7 +19,7 @@ MOST_TRAILER_BYTES = 9
 Read = Callable[[int], bytes]
 
 
-class DicomError(ValueError):
+class DicomError(Refusal):
     """The object is no valid DICOM, or it cannot be de-identified safely.
 
     No message has a value of the object.

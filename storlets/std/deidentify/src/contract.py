@@ -17,6 +17,7 @@ from exact_json import RepeatedKey, unique
 from found_text import Finder
 from parameters import shown
 from text_kinds import KINDS, Kind
+from refusal import Refusal
 
 KEEP, DROP, HMAC = "keep", "drop", "hmac"
 #: Actions for free text, with the names of kinds after a colon.
@@ -31,7 +32,7 @@ MOST_COLUMNS = 1000
 Change = Callable[[str], str]
 
 
-class ContractError(ValueError):
+class ContractError(Refusal):
     """The contract, or the data, do not allow a safe result."""
 
 

@@ -9,11 +9,12 @@ from storlet import secrets
 
 import envelope
 from aes_gcm import Sealer
+from refusal import Refusal
 
 LEAST_SECRET_BYTES = 32
 
 
-class EncryptionError(ValueError):
+class EncryptionError(Refusal):
     """The object cannot be encrypted."""
 
 

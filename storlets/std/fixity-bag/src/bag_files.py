@@ -13,6 +13,7 @@ from typing import Any
 import digest_manifest
 from digest_manifest import DIGITS
 from parameters import shown
+from refusal import Refusal
 
 #: Other names of the same algorithms in names of manifests.
 ALIASES = {"blake2b512": "blake2b"}
@@ -33,7 +34,7 @@ _OXUM = re.compile(
 Digests = dict[str, dict[str, str]]
 
 
-class BagError(ValueError):
+class BagError(Refusal):
     """The object is no bag, or its bag cannot be checked."""
 
 

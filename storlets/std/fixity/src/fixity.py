@@ -18,6 +18,7 @@ from typing import Any
 
 import digest_manifest
 import packages
+from refusal import Refusal
 
 BLOCK_BYTES = 1 << 20
 HASHES = ("md5", "sha1", "sha256", "sha512", "blake2b")
@@ -26,7 +27,7 @@ DIGITS = {**digest_manifest.DIGITS, "crc32": 8, "crc32c": 8}
 HEXADECIMAL = re.compile(r"[0-9a-f]+")
 
 
-class FixityError(ValueError):
+class FixityError(Refusal):
     """The object is not the expected one."""
 
 

@@ -14,6 +14,7 @@ import packed
 import report
 from line_time import Clock
 from parameters import is_true
+from refusal import Refusal
 
 
 class Grep:
@@ -32,9 +33,7 @@ class Grep:
         target = out_files[0]
         target.set_metadata({"Content-Type": "text/plain; charset=utf-8"})
         is_inverted = is_true(params, "invert")
-        source, at = in_files[0], 0
-        if params["compression"] != "none":
-            source = packed.Unpacked(source, params["compression"])
+        source, at = packed.opened(in_files[0], params["compression"]), 0
         with Clock(int(params["line-seconds"])) as clock:
             for block in line_blocks.whole_lines(source):
                 spans = clock.limited(search, block, at)
@@ -70,7 +69,7 @@ def sink_of(params: dict[str, str]) -> report.Sink:
     given = [name for name, value in places.items() if value]
     if is_true(params, "count"):
         if given:
-            raise ValueError(f"count has no lines: leave out {', '.join(given)}")
+            raise Refusal(f"count has no lines: leave out {', '.join(given)}")
         return report.Number(most)
     if given:
         return report.Places(most, before, after, is_numbered=is_numbered, has_offsets=has_offsets)

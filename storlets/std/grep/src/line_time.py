@@ -17,6 +17,7 @@ from itertools import islice
 from typing import Any
 
 from matching import Search, Spans, by_lines
+from refusal import Refusal
 
 #: The timer is that of the process in user mode: a slow client, or other processes, do not count.
 TIMER, SIGNAL = signal.ITIMER_VIRTUAL, signal.SIGVTALRM
@@ -28,7 +29,7 @@ FEW = 256
 LONG_LINE_BYTES = 64 * 1024
 
 
-class LineTimeError(ValueError):
+class LineTimeError(Refusal):
     """The search of one line has taken too long."""
 
 

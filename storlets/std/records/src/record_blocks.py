@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple, Union
 
 from structure import Block
+from refusal import Refusal
 
 #: About this much is taken at a time: the loop of Python costs little, and it fits into the second
 #: cache of a processor.
@@ -47,7 +48,7 @@ def parts(source: Any, size: int, *, is_searched: bool) -> Iterator[Part]:
         count = len(part.memory) - part.start
         total += count
         if count % size:
-            raise ValueError(
+            raise Refusal(
                 f"the object has {total} bytes, which is no multiple of {size}, the length of a"
                 " record"
             )

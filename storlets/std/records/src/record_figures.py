@@ -14,6 +14,7 @@ from fractions import Fraction
 from typing import Any
 
 from structure import Block, Field, Structure, StructureError
+from refusal import Refusal
 
 MOST_FIGURES = 64
 _WANTED = re.compile(r"(\w+)\s*(?:\(\s*(\w+)\s*\))?")
@@ -145,14 +146,14 @@ class Figures:
             try:
                 figure.add(columns[field.name])
             except OverflowError:
-                raise ValueError(f"{key}: the sum is too large") from None
+                raise Refusal(f"{key}: the sum is too large") from None
 
     def _values(self, field: Field, records: Block) -> list[Any]:
         values = list(self._layout.column(field, records))
         if field.kind == "s":
             return [value.rstrip(b"\0") for value in values]
         if field.kind == "f" and not all(map(math.isfinite, values)):
-            raise ValueError(
+            raise Refusal(
                 f"{field.name}: a selected record has no finite number: a condition such as"
                 f" {field.name} < 1e308 and {field.name} > -1e308 leaves it out"
             )
@@ -178,4 +179,4 @@ def shown(value: Any, field: Field | None) -> Any:
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise ValueError(f"{field.name}: a text is not UTF-8: a field bN has bytes") from None
+        raise Refusal(f"{field.name}: a text is not UTF-8: a field bN has bytes") from None

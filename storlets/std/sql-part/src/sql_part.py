@@ -10,8 +10,10 @@ from codecs import BOM_UTF8
 from typing import Any
 
 import csv_lines
+import packed
 import sql_query
 from line_feeds import LineFeeds
+from sql_check import SqlError
 from sql_engine import Engine
 from sql_pipes import BLOCK_BYTES, Feeder, Pipes
 from sql_table import Table
@@ -31,6 +33,10 @@ class SqlPart:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         source = in_files[0]
+        kind = packed.kind_of_text(source.read(packed.SIGN_BYTES))
+        if kind:
+            raise SqlError(f"the object is {kind}, which has no parts: std:sql reads all of it")
+        source.seek(0)
         scan_range = csv_lines.range_of(params["scan-range"], source.size)
 
         def opened(engine: Engine, pipes: Pipes) -> Table:

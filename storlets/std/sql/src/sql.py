@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import packed
 import sql_query
 import sql_run
 from sql_check import SqlError
@@ -25,11 +26,8 @@ class Sql:
         require_sense(params)
 
         def opened(engine: Engine, pipes: Pipes) -> Table:
-            source, compression = in_files[0], params["compression"]
-            if compression != "none":
-                from packed import Unpacked
-
-                source = Unpacked(source, compression)
+            is_text = params["format"] != RECORDS
+            source = packed.opened(in_files[0], params["compression"], is_text=is_text)
             if params["format"] == "json":
                 from json_documents import AsLines, path_of
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from typing import Any
+from refusal import Refusal
 
 NUMBER = re.compile(rb"[+-]?[0-9]{1,1000}")
 
@@ -34,7 +35,7 @@ def parsed(line: bytes, place: int, number: int) -> tuple[bytes, int]:
     """Key and number of a line."""
     key, tab, value = line.rstrip(b"\r\n").rpartition(b"\t")
     if not NUMBER.fullmatch(value):
-        raise ValueError(f"input {place}, line {number}: want key, TAB and a whole number")
+        raise Refusal(f"input {place}, line {number}: want key, TAB and a whole number")
     return key + tab, int(value)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import line_blocks
 from parameters import is_true
+from refusal import Refusal
 
 #: Bound of the lines that ``sort``, ``tail`` and ``sample`` keep.
 MOST_KEPT_BYTES = 32 << 20
@@ -39,7 +40,7 @@ HALF = re.compile("[\ud800-\udfff]")
 CONTINUATIONS = bytes(range(0x80, 0xC0))
 
 
-class TextError(ValueError):
+class TextError(Refusal):
     """The text cannot be processed."""
 
 

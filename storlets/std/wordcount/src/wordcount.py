@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from parameters import is_true
+from refusal import Refusal
 
 CHUNK_BYTES = 256 * 1024
 LONGEST_WORD_BYTES = 64 * 1024
@@ -39,6 +40,6 @@ def whole_words(source: Any) -> Iterator[bytes]:
         words = text.rsplit(maxsplit=1) if not text[-1:].isspace() else [text, b""]
         rest = words[-1]
         if len(rest) > LONGEST_WORD_BYTES:
-            raise ValueError(f"a word of more than {LONGEST_WORD_BYTES} bytes: this is not text")
+            raise Refusal(f"a word of more than {LONGEST_WORD_BYTES} bytes: this is not text")
         yield b"".join(words[:-1])
     yield rest

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+from refusal import Refusal
 
 #: Of one read; the numbers of this length stay in the CPU's cache.
 BLOCK_BYTES = 256 * 1024
@@ -37,7 +38,7 @@ def key_of(text: str) -> bytes:
     """The bytes of hexadecimal digits."""
     if not KEY.fullmatch(text) or len(text) > 2 * MOST_KEY_BYTES:
         # The text itself is not shown: it may be secret.
-        raise ValueError(f"key: want pairs of hexadecimal digits, 1 to {MOST_KEY_BYTES} bytes")
+        raise Refusal(f"key: want pairs of hexadecimal digits, 1 to {MOST_KEY_BYTES} bytes")
     return bytes.fromhex(text)
 
 

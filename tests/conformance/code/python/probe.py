@@ -14,6 +14,10 @@ RUNS = 0
 kept = []
 
 
+class Refusal(Exception):
+    hides_traceback = True
+
+
 class Probe:
     def __init__(self, logger):
         self.logger = logger
@@ -47,6 +51,9 @@ class Probe:
                     continue
                 data = source.read(length)
                 out.write(b"|%d %s" % (source.tell(), data))
+
+    def do_refuse(self, in_files, out, params):
+        raise Refusal(params["text"])
 
     def do_nothing(self, in_files, out, params):
         pass

@@ -19,6 +19,20 @@ def test_an_exception_without_text_is_named() -> None:
     assert "Sly" in failure_text.traceback_text(Sly(), ENGINE)
 
 
+def test_only_a_class_can_hide_tracebacks() -> None:
+    class Refusal(ValueError):
+        hides_traceback = True
+
+    class Vague(ValueError):
+        hides_traceback = "yes"
+
+    assert failure_text.hides_traceback(Refusal())
+    error = ValueError()
+    error.hides_traceback = True  # type: ignore[attr-defined]
+    assert not failure_text.hides_traceback(error)
+    assert not failure_text.hides_traceback(Vague())
+
+
 def test_an_exit_is_named_with_its_code() -> None:
     for code, shown in ((None, 0), (3, 3), ("why", 1)):
         text = f"storlet exited with code {shown} before it was done"

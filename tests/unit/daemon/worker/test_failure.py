@@ -99,3 +99,9 @@ def test_without_a_child_another_worker_was_killed(tmp_path: Path) -> None:
     limits = classifier(tmp_path, kills=1)
     limits.begin_run()
     assert limits.explain(ValueError())[0] == messages.FAILED
+
+
+def test_a_message_replaces_its_traceback_only_if_a_line_cannot_hold_it() -> None:
+    assert failure.rest_of("one line") == ""
+    assert failure.rest_of("two\nlines") == "two\nlines"
+    assert len(failure.rest_of("x" * 100_000)) <= messages.TRACEBACK_MAX
