@@ -27,6 +27,8 @@ OK = "ok"
 _CONDITION = 412
 #: The storlet failed, or exceeded a limit; any other error is none of its outcomes.
 _FAILED = 422
+#: The MD5 of no object.
+_NO_ETAG = "0"
 _VERSION_HEADER, _RESOURCES_HEADER = "X-Storlet-If-Version", "X-Storlet-If-Resources"
 #: The fields of a request that a repetition has, too.
 _REPEATED = ("byte_range", "resources", "limits", "if_match", "if_version", "if_resources")
@@ -144,12 +146,34 @@ def _name(storlets: Storlets, record: Mapping[str, Any]) -> str:
     return f"{ran['name']}@{version.number}"
 
 
+def is_current(storlets: Storlets, invocation: Invocation) -> bool:
+    """Whether the version of ``invocation`` is the current one of its storlet.
+
+    The cluster compares them.  Nothing runs, because no object has the ETag of the request.
+    """
+    try:
+        with storlets.run(
+            invocation.storlet,
+            invocation.path,
+            if_match=_NO_ETAG,
+            if_version=invocation.if_version,
+        ) as stream:
+            raise BrokenAnswer(f"{stream.invocation}: the cluster ignored If-Match")
+    except Refused as error:
+        if error.status != _CONDITION:
+            raise
+        return _VERSION_HEADER not in error.message
+
+
 def gone(record: Mapping[str, Any]) -> NotRepeatable:
     """The error for a version that is not there any more."""
-    name = record["storlets"][0]["name"]
+    ran = record["storlets"][0]
+    if ran.get("sha256"):
+        text = f"the version of {ran['name']} that ran is not kept any more"
+    else:
+        text = f"{ran['name']} has changed since the run, and only bundles have earlier versions"
     return NotRepeatable(
-        f"{record['id']}: the version of {name} that ran is not kept any more; --any-version"
-        " repeats the run with the current one"
+        f"{record['id']}: {text}; --any-version repeats the run with the current one"
     )
 
 

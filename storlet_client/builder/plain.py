@@ -7,7 +7,7 @@ the code and the entry point that the upload would have, and with any parameters
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,13 +107,19 @@ def places(folder: Path, given: Sequence[str]) -> list[Path]:
 
 
 def bundle(
-    file: Path, out: Path, given: str | None, main: str | None, needed: Sequence[str]
+    file: Path,
+    out: Path,
+    given: str | None,
+    main: str | None,
+    needed: Sequence[str],
+    declared: Mapping[str, Any] | None = None,
 ) -> Path:
     """The bundle of a file and its dependencies, in the folder ``out``.
 
     :param given: its language; by its suffix if it is ``None``.
     :param main: its entry point; see :func:`entry_point`.
     :param needed: see :func:`dependencies`.
+    :param declared: more values of the manifest, such as its limits.
     :raises ConfigurationError: with all faults of the bundle.
     """
     code = file.read_bytes()
@@ -146,6 +152,7 @@ def bundle(
         "inputs": {"min": 1, "max": _MOST},
         "outputs": {"count": 1, "max": _MOST},
         **({"files": sorted(files)} if spoken == "native" else {}),
+        **(declared or {}),
     }
     wrong = [f"{file}: {fault}" for fault in manifest.faults_of(document)]
     if wrong:

@@ -43,8 +43,8 @@ def declare(group: Group) -> None:
     @click.option(
         "--local",
         is_flag=True,
-        help="In a sandbox of this machine, as 'storlet run'. Bundles only: of a plain file, no"
-        " earlier version is kept.",
+        help="In a sandbox of this machine, as 'storlet run'. A plain file must be the one that"
+        " ran: no earlier version of it is kept.",
     )
     @click.option("-o", "--output", type=OUTPUT, help="File for the output.")
     @format_option

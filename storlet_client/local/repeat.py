@@ -1,4 +1,8 @@
-"""Repetition of a recorded run in a sandbox of this machine."""
+"""Repetition of a recorded run in a sandbox of this machine.
+
+A bundle has the version that ran.  Of a plain file there is the current one only, which the cluster
+compares with the record after it was fetched: an earlier one never becomes current again.
+"""
 
 from __future__ import annotations
 
@@ -10,10 +14,12 @@ from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 from storlet_client import replay
+from storlet_client.builder import plain
+from storlet_client.bundle import manifest
 from storlet_client.errors import NotRepeatable, Refused
 from storlet_client.local.run import Input
 from storlet_client.local.sandbox import LocalNode
-from storlet_client.operations import LIBRARY, Invocation
+from storlet_client.operations import LIBRARY, Invocation, Storlet
 from storlet_client.replay import Passing, Ran, unwatched
 from storlet_client.storlets import Storlets
 
@@ -22,6 +28,8 @@ _BY_CLUSTER = "replay it on the cluster, without --local"
 _CONDITION = 412
 _METADATA = "x-object-meta-"
 _DECLARED = "x-object-meta-storlet-"
+_LANGUAGE_VERSION = "language-version"
+_PERMISSIONS, _DEFAULT_MODE = f"{_DECLARED}dependency-permissions", "0600"
 
 
 def here(
@@ -37,9 +45,7 @@ def here(
     """
     ran = record["storlets"][0]
     faults = []
-    if not ran.get("sha256"):
-        faults.append(f"{ran['name']} is a plain file, and only bundles run here")
-    elif ran["name"].startswith(LIBRARY):
+    if ran["name"].startswith(LIBRARY):
         faults.append(f"{ran['name']} is of the library, which only the cluster has")
     if invocation.byte_range:
         faults.append("it read a part of its object, which only a cluster does")
@@ -47,8 +53,8 @@ def here(
         raise NotRepeatable(f"{record['id']}: {'; '.join(faults)}: {_BY_CLUSTER}")
     # First: a machine without sandboxes fetches nothing.
     with LocalNode(output.fileno(), _BY_CLUSTER) as node, TemporaryDirectory() as folder:
-        bundle = Path(folder, "bundle")
-        _fetch_bundle(storlets, record, invocation, bundle, passing)
+        fetch = _fetch_bundle if ran.get("sha256") else _fetch_file
+        bundle = fetch(storlets, record, invocation, Path(folder), passing)
         places = [invocation.path, *invocation.resources]
         etags = [invocation.if_match, *(invocation.if_resources or [""] * (len(places) - 1))]
         inputs = [
@@ -69,9 +75,10 @@ def _fetch_bundle(
     storlets: Storlets,
     record: Mapping[str, Any],
     invocation: Invocation,
-    place: Path,
+    folder: Path,
     passing: Passing,
-) -> None:
+) -> Path:
+    place = folder / "bundle"
     name = invocation.storlet.partition("@")[0]
     versions = storlets.versions(name)
     version = replay.kept_version(record, versions)
@@ -81,6 +88,52 @@ def _fetch_bundle(
         raise replay.gone(record)
     with storlets.download_version(name, version) as stream:
         _write(passing(stream, name), place)
+    return place
+
+
+def _fetch_file(
+    storlets: Storlets,
+    record: Mapping[str, Any],
+    invocation: Invocation,
+    folder: Path,
+    passing: Passing,
+) -> Path:
+    """The bundle of a plain file and its dependencies, with what its metadata declares."""
+    stored = storlets.show(invocation.storlet)
+    if stored.name != invocation.storlet:
+        raise NotRepeatable(f"{record['id']}: {stored.name} is a bundle now: {_BY_CLUSTER}")
+    code = folder / "code"
+    code.mkdir()
+    file = _in(code, record, stored.name)
+    with storlets.download(stored.name) as stream:
+        _write(passing(stream, stored.name), file)
+    container, needed = storlets.info().dependency_container, []
+    for name in stored.dependencies:
+        place = _in(code, record, name)
+        with storlets.read(f"{container}/{name}") as stream:
+            _write(passing(stream, name), place)
+            mode = stream.headers.get(_PERMISSIONS, _DEFAULT_MODE)
+            needed.append(f"{name}:{mode.replace('0o', '')}")
+    if invocation.if_version and not replay.is_current(storlets, invocation):
+        raise replay.gone(record)
+    return plain.bundle(file, folder, stored.language, stored.main, needed, _declared(stored))
+
+
+def _declared(stored: Storlet) -> dict[str, Any]:
+    """The values of a manifest that the metadata of a plain file has."""
+    known = manifest.schema()["properties"]["limits"]["properties"]
+    limits = {name: text for name, text in stored.declared.items() if name in known}
+    found: dict[str, Any] = {"limits": limits} if limits else {}
+    if stored.language == "python" and _LANGUAGE_VERSION in stored.declared:
+        found[_LANGUAGE_VERSION] = stored.declared[_LANGUAGE_VERSION]
+    return found
+
+
+def _in(folder: Path, record: Mapping[str, Any], name: str) -> Path:
+    """The place of a file, whose name comes from the cluster."""
+    if name in {"", ".", ".."} or "/" in name:
+        raise NotRepeatable(f"{record['id']}: {name!r} is no name of a file: {_BY_CLUSTER}")
+    return folder / name
 
 
 def _fetch(

@@ -186,20 +186,42 @@ def test_a_version_that_is_gone_is_not_replaced_unless_any_version_will_do(
     assert account.replay(run, "--any-version").code == 1
 
 
-def test_a_plain_storlet_that_was_replaced_is_not_run(account: Account) -> None:
-    manifest = Manifest("plain.Tool", "python")
-    account.storlets.deploy("plain.py", b"VERSION = b'one '" + SOURCE, manifest, check=False)
+def deploy_plain(storlets: Storlets, version: bytes) -> None:
+    """A plain file with a program beside it, and a limit."""
+    source = b"import os, subprocess\n" + SOURCE.replace(b"VERSION", b"said()")
+    source += b"""
+def said():
+    return subprocess.check_output([os.path.join(os.path.dirname(__file__), "tool.sh")])
+"""
+    program = b"#!/bin/sh\necho " + version + b" $(ulimit -n)\n"
+    manifest = Manifest("plain.Tool", "python", ["tool.sh"], limits={"open-files": "77"})
+    storlets.deploy("plain.py", source, manifest, {"tool.sh": (program, "0700")}, check=False)
+
+
+def test_a_plain_storlet_is_repeated_until_it_is_replaced(account: Account) -> None:
+    deploy_plain(account.storlets, b"one")
     with account.storlets.run("plain.py", "samples/input", {"how": "ok"}) as stream:
-        assert stream.read() == b"one apple1"
+        assert stream.read() == b"one 77\napple1"
     run = stream.invocation
-    assert account.replay(run).code == 0
-    refused = account.replay(run, "--local").err
-    assert "a plain file, and only bundles run here: replay it on the cluster" in refused
-    account.storlets.deploy("plain.py", b"VERSION = b'two '" + SOURCE, manifest, check=False)
-    done = account.replay(run)
-    assert (done.code, "is not kept any more" in done.err) == (4, True), done.err
-    done = account.replay(run, "--any-version")
-    assert done.code == 1, done.err
+    for where in ((), ("--local",)):
+        done = account.replay(run, *where, "-f", "json")
+        assert done.code == 0, done.out + done.err
+        assert [row["same"] for row in json.loads(done.out)] == [True] * 3
+    # Of the version, too: only its dependency is another one.
+    deploy_plain(account.storlets, b"two")
+    for where in ((), ("--local",)):
+        done = account.replay(run, *where)
+        assert (done.code, done.out) == (4, "")
+        assert "plain.py has changed since the run" in done.err
+        assert "--any-version repeats the run with the current one" in done.err
+        done = account.replay(run, *where, "--any-version", "-f", "csv")
+        assert done.code == 1, done.out + done.err
+        assert "bytes,13,13,True" in done.out
+    account.storlets.delete("plain.py")
+    for where in ((), ("--local",), ("--local", "--any-version")):
+        done = account.replay(run, *where)
+        assert (done.code, done.out) == (4, "")
+        assert "there is no storlet plain.py" in done.err
 
 
 def test_a_failure_after_the_first_byte_is_compared_by_its_record(account: Account) -> None:

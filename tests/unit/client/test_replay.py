@@ -185,3 +185,27 @@ def test_the_request_has_range_and_further_inputs() -> None:
     repeat(account, record)
     assert account.ran[0][3]["if_resources"] == ["e2"]
     assert replay.faults_of(record, any_version=False) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_current"),
+    [("", True), ("X-Storlet-If-Version: storlet up.py is another version", False)],
+)
+def test_the_cluster_compares_a_version_without_a_run(text: str, *, is_current: bool) -> None:
+    account = Account(refused(412, "precondition.failed", text))
+    call = Invocation("up.py", "c/o", {"a": "b"}, if_match="e1", if_version="5f")
+    assert replay.is_current(cast(Storlets, account), call) is is_current
+    assert account.ran == [("up.py", "c/o", {"if_match": "0", "if_version": "5f"})]
+
+
+def test_a_comparison_of_versions_that_fails_is_no_answer() -> None:
+    call = Invocation("up.py", "c/o", {}, if_version="5f")
+    with pytest.raises(Refused):
+        replay.is_current(cast(Storlets, Account(refused(404, "", "no"))), call)
+    with pytest.raises(BrokenAnswer, match="ignored If-Match"):
+        replay.is_current(cast(Storlets, Account()), call)
+
+
+def test_a_plain_storlet_that_was_replaced_is_named() -> None:
+    text = "up.py has changed since the run, and only bundles have earlier versions; --any-version"
+    assert text in str(replay.gone({"id": "tx1-1", "storlets": [{"name": "up.py", "hash": "5f"}]}))
