@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import lru_cache
 from pathlib import Path
 from threading import Thread
 from typing import Any, TypeVar, Union
@@ -237,21 +238,34 @@ def _opened(kind: Callable[..., C], verify: bool | str) -> C:
 _PROXIES = frozenset(("http_proxy", "https_proxy", "all_proxy"))
 
 
-def _certificates(place: str) -> ssl.SSLContext | bool:
+def _certificates(place: str) -> ssl.SSLContext:
     """The trusted certificates of a file or a folder; of the variables of OpenSSL, if it is empty.
 
     :raises ConfigurationError: there are none.
     """
     named = place or os.environ.get("SSL_CERT_FILE") or os.environ.get("SSL_CERT_DIR")
     if not named:
-        return True
+        return _usual_certificates()
     try:
         if Path(named).is_dir():
             return ssl.create_default_context(capath=named)
-        return ssl.create_default_context(cafile=named)
+        state = Path(named).stat()
+        return _certificates_of(named, (state.st_ino, state.st_size, state.st_mtime_ns))
     except OSError as error:  # also an SSLError
         reason = error.strerror or str(error)
         raise ConfigurationError([f"{named}: no trusted certificates: {reason}"]) from error
+
+
+@lru_cache(maxsize=1)
+def _usual_certificates() -> ssl.SSLContext:
+    """Those of httpx, for all clients of the process: OpenSSL needs 25 ms to read them."""
+    return httpx.create_ssl_context()
+
+
+@lru_cache(maxsize=4)
+def _certificates_of(file: str, state: tuple[int, ...]) -> ssl.SSLContext:
+    """Those of a file, for all clients until its ``state`` is another one."""
+    return ssl.create_default_context(cafile=file)
 
 
 class _Part:

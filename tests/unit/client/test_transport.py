@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import re
+import shutil
 import socket
 import sys
 import threading
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+import certifi
 import pytest
 
 from storlet_client import (
@@ -133,6 +135,16 @@ def test_certificates_that_are_not_there_are_named(
         with pytest.raises(ConfigurationError, match=f"(?i){expected}"):
             Storlets(token)
         Storlets(token, verify=False).close()
+
+
+def test_a_file_of_certificates_is_read_again_when_it_changes(tmp_path: Path) -> None:
+    place, token = tmp_path / "trusted", Token("https://host/v1/A", "t")
+    shutil.copyfile(certifi.where(), place)
+    for _ in range(2):
+        Storlets(token, verify=str(place)).close()
+    place.write_text("no certificate")
+    with pytest.raises(ConfigurationError, match="no trusted certificates"):
+        Storlets(token, verify=str(place))
 
 
 def test_connections_are_kept(server: Server, storlets: Storlets) -> None:
