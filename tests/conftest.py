@@ -26,7 +26,10 @@ from tests.support.accounts import users_of
 from tests.support.cluster import LOG_LINES, Cluster, attach, close_commands, fork_servers
 from tests.support.http import Client
 from tests.support.own_cluster import in_memory, own_cluster
+from tests.support.reports import pytest_runtest_protocol
 from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_libraries
+
+__all__ = ["pytest_runtest_protocol"]
 
 #: Workers take modules in this order, by the begin of their paths; of two that fit the later one
 #: counts.  Long modules first and short ones last: workers then end together.  The attacks come
@@ -116,9 +119,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     )
 
 
-def pytest_collection_finish() -> None:
+@pytest.hookimpl(hookwrapper=True)
+def pytest_collection() -> Generator[None]:
     """Leave the tests out of garbage collections, each of which would look at ten thousand."""
+    gc.disable()
+    yield
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

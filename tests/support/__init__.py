@@ -21,6 +21,7 @@
 :mod:`.own_cluster`    a cluster that ends with its session
 :mod:`.property_tests` profiles of hypothesis: how many examples a property test has
 :mod:`.proxies`        further proxies and memcached servers of a cluster
+:mod:`.reports`        hook of pytest: a worker sends one report of a test that passes
 :mod:`.second_node`    a node of its own for one object server of a cluster
 :mod:`.storlets`       storlets of the tests: build, upload, run, read what they return
 :mod:`.streams`        the streams between servers and workers, from the kernel's tables

@@ -69,7 +69,8 @@ class Brief:
             self._end_module(worker)
             module = self._modules[worker] = _Module(name, report.start, report.stop)
         module.ended = report.stop
-        module.tests += report.when == "setup"
+        # A worker sends no setup that passed (tests/support/reports.py).
+        module.tests += report.when == "call" or (report.when == "setup" and not report.passed)
 
     def _end_module(self, worker: str) -> None:
         module = self._modules.pop(worker, None)

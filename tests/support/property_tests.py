@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 #: An example of a test of a database engine takes 30 to 100 ms.
 BRIEF: Final = 15
@@ -27,6 +28,11 @@ settings.register_profile("thorough", max_examples=20 * BRIEF, derandomize=False
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the default: hypothesis itself loads the profile of its option."""
+    """Choose the default: hypothesis itself loads the profile of its option.
+
+    Some examples are constants of the modules that are imported.  ``brief`` has none of them: they
+    differ with the tests that are collected, and each worker would parse all modules.
+    """
     if not config.getoption("--hypothesis-profile"):
         settings.load_profile("brief")
+        providers.is_local_module_file = lambda _path: False
