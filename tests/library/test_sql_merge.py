@@ -58,6 +58,7 @@ QUERIES = [
     "SELECT 1 AS one FROM input HAVING count(*) > 3",
     "SELECT 5 AS five FROM input GROUP BY ()",
     "SELECT k FROM input GROUP BY k ORDER BY sum(v) DESC, k LIMIT 2",
+    "SELECT NULL AS x, 1, CASE WHEN count(*) > 1 THEN max(k) ELSE NULL END AS m FROM input GROUP BY x, 2",
 ]
 
 
@@ -368,6 +369,13 @@ def test_types_in_a_hostile_partial_result_run_no_sql() -> None:
     for kind in (b"BIGINT) AS v, (SELECT 7", b"nosuch", b""):
         with pytest.raises(ERROR):
             merged([parts[0].replace(b'"BIGINT"', b'"%s"' % kind), parts[1]])
+
+
+def test_a_name_in_another_case_in_one_object_is_an_error() -> None:
+    query = "SELECT sum(v) AS s FROM input"
+    parts = [part(b"k,v\na,1\n", query), part(b"K,V\na,1\n", query)]
+    with pytest.raises(ERROR, match="the column 'v' of one object is 'V' in another one"):
+        merged(parts)
 
 
 def test_a_column_with_another_type_in_one_object_is_an_error() -> None:

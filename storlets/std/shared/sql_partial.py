@@ -189,6 +189,11 @@ def _common_columns(headers: Sequence[Header]) -> tuple[tuple[str, str], ...]:
     for header in headers:
         for name, kind in header.read:
             first = types.setdefault(folded_name(name), (name, kind))
+            if first[0] != name:
+                raise SqlError(
+                    f"the column {shown(first[0])} of one object is {shown(name)} in another one:"
+                    " want one name, also in the case of letters"
+                )
             if first[1] != kind:
                 raise SqlError(
                     f"the column {shown(name)} is {first[1]} in one object and {kind} in another"
