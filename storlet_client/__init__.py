@@ -18,6 +18,7 @@ with each released version of the server.
 ``diagnosis``   checks of login, cluster, clock, account, storlets, grants and single objects
 ``overview``    the storlets of an account with versions, limits, access and runs
 ``limits``      declared limits as numbers
+``queries``     SQL over one object or many, with the system library
 ``records``     records of one length, read one at a time
 ``structure``   the description of such records, shared with the storlet std:records
 ``replay``      repetition of a recorded run, and its comparison with the record

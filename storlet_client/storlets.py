@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 
 from typing_extensions import Self
 
-from storlet_client import operations, records
+from storlet_client import operations, queries, records
 from storlet_client.content import Content
 from storlet_client.diagnosis.account import diagnose
 from storlet_client.diagnosis.check import Check
@@ -30,6 +30,7 @@ from storlet_client.operations import (
 )
 from storlet_client.output import AsyncOutput, Output, Record
 from storlet_client.overview import Overview, overview
+from storlet_client.queries import SqlQuery
 from storlet_client.records import RecordQuery
 from storlet_client.session import Session
 from storlet_client.transport import AsyncTransport, Event, Transport, Watch
@@ -212,6 +213,29 @@ class Storlets(_Account[Transport]):
     def _records(self, query: RecordQuery) -> Iterator[Record]:
         with self._http.stream(records.run(self._session, query)) as output:
             yield from output.records_of(query.layout)
+
+    def sql(
+        self,
+        query: str,
+        path: str,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        output: str = "csv",
+        suffix: str = "",
+        glob: str = "",
+    ) -> AbstractContextManager[Output]:
+        """The result of one ``SELECT`` from the table ``input``, as a stream.
+
+        It runs where the data are, by the storlets ``std:sql`` and ``std:sql-parquet``.
+
+        :param path: ``container/object``; a container, or a prefix that ends with a slash, is all
+            the objects in it, of which ``suffix`` and ``glob`` select some.
+        :param parameters: of the storlet; ``format`` is by the suffix of the name if it is missing.
+        :param output: ``csv``, ``jsonl``, ``parquet`` or ``arrow``.
+        :raises ConfigurationError: one of these is not valid, or the objects have several formats.
+        """
+        asked = SqlQuery(query, path, parameters or {}, output, suffix, glob)
+        return self._http.stream(queries.run(self._session, asked))
 
     def library(self) -> Sequence[Mapping[str, Any]]:
         """The storlets that every account has, with versions and parameters."""
@@ -474,6 +498,20 @@ class AsyncStorlets(_Account[AsyncTransport]):
         async with self._http.stream(records.run(self._session, query)) as output:
             async for record in output.records_of(query.layout):
                 yield record
+
+    def sql(
+        self,
+        query: str,
+        path: str,
+        parameters: Mapping[str, str] | None = None,
+        *,
+        output: str = "csv",
+        suffix: str = "",
+        glob: str = "",
+    ) -> AbstractAsyncContextManager[AsyncOutput]:
+        """The result of one ``SELECT`` from the table ``input``, as a stream."""
+        asked = SqlQuery(query, path, parameters or {}, output, suffix, glob)
+        return self._http.stream(queries.run(self._session, asked))
 
     async def library(self) -> Sequence[Mapping[str, Any]]:
         """The storlets that every account has, with versions and parameters."""

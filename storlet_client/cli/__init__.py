@@ -10,6 +10,7 @@
 ``runs``      ``runs`` and ``show-run``
 ``replay``    ``replay``
 ``flows``     ``library`` and ``distribute``
+``query``     ``query``
 ``access``    ``grants``, ``grant``, ``revoke`` and ``rules``
 ``account``   ``doctor``, ``enable`` and ``info``
 ``account_secrets``  ``secret set``, ``secret list`` and ``secret delete``

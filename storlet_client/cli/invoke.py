@@ -214,11 +214,4 @@ def _summary(headers: Mapping[str, str], began: float, text: str) -> None:
         click.echo(legible(text))
     if headers.get("x-storlet-log-lost"):
         click.echo("warning: the log could not be stored", err=True)
-    place, rule = (headers.get(f"x-storlet-{name}", "") for name in ("ran-on", "rule"))
-    facts = [
-        f"ran on the {place} node" if place else "",
-        f"rule {rule}" if rule else "",
-        *summary.usage_of(headers.get("x-storlet-usage", "")),
-        headers.get("x-storlet-invocation", ""),
-    ]
-    summary.show(time.monotonic() - began, facts)
+    summary.show(time.monotonic() - began, summary.facts_of(headers))

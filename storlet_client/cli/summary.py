@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import click
 from rich.filesize import decimal
@@ -29,6 +29,17 @@ def show(seconds: float, facts: Sequence[str]) -> None:
         else:
             lines.append(fact)
     click.secho("\n".join(lines), err=True, dim=True)
+
+
+def facts_of(headers: Mapping[str, str]) -> list[str]:
+    """Place, rule, usage and id of a run, each empty if it is not known."""
+    place, rule = (headers.get(f"x-storlet-{name}", "") for name in ("ran-on", "rule"))
+    return [
+        f"ran on the {place} node" if place else "",
+        f"rule {rule}" if rule else "",
+        *usage_of(headers.get("x-storlet-usage", "")),
+        headers.get("x-storlet-invocation", ""),
+    ]
 
 
 def usage_of(header: str) -> list[str]:

@@ -328,6 +328,10 @@ class Invoke(Passed):
     name = "invoke"
 
 
+class Query(Passed):
+    name = "query"
+
+
 class Upload(Passed):
     name = "upload"
 

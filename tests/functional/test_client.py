@@ -5,6 +5,7 @@ It runs as its wheel installs it, with the oldest and the newest Python of this 
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -264,6 +265,7 @@ BAD = (
     ("logs fruit nosuch", 4, "no log nosuch"),
     ("library -f xml", 2, "'xml'"),
     ("distribute std:grep", 3, "give a container"),
+    ("query SELECT samples/input --glob *.csv", 3, "leave out the object"),
     ("runs --outcome nosuch", 4, "outcome"),
     ("show-run nosuch", 4, "no record of nosuch"),
     ("replay nosuch", 4, "no record of nosuch"),
@@ -699,3 +701,39 @@ def test_a_storlet_of_the_library_runs_on_many_objects(shell: Shell, tmp_path: P
     found = shell.run("invoke", "std:sequence", "texts/2.txt", "-p", f"steps={steps}")
     assert found == "2\t1\nnumber\t1\n"
     assert "missing" in shell.run("distribute", "std:grep", "texts", code=4)
+
+
+def test_a_query_runs_on_one_object_or_many(shell: Shell, tmp_path: Path) -> None:
+    shell.run("enable")
+    rows = [(number % 3, number) for number in range(3000)]
+    text = "".join(f"{key},{number}\n" for key, number in rows)
+    (tmp_path / "a.csv").write_text(f"key,number\n{text}")
+    (tmp_path / "b.csv.gz").write_bytes(gzip.compress(b"number,key\n7,1\n"))
+    (tmp_path / "c.jsonl").write_text('{"key": 1, "number": 2}\n')
+    for file in tmp_path.iterdir():
+        shell.run("upload", str(file), f"tables/2026/{file.name}")
+    query = "SELECT key, count(*) AS n, sum(number) AS s FROM input GROUP BY key ORDER BY key"
+    sums = [sum(number for key, number in rows if key == each) for each in range(3)]
+    assert shell.run("query", query, "tables/2026/a.csv").splitlines() == [
+        "key,n,s", *(f"{key},1000,{total}" for key, total in enumerate(sums))
+    ]  # fmt: skip
+    assert shell.run("query", query, "tables/2026/c.jsonl", "-f", "jsonl") == (
+        '{"key":1,"n":1,"s":2}\n'
+    )
+    assert "several formats" in shell.run("query", query, "tables/2026/", code=3)
+    found = shell.run("query", query, "tables/2026/", "--glob", "*.csv*", "-f", "table")
+    assert [line.split() for line in found.splitlines()] == [
+        ["KEY", "N", "S"],
+        ["0", "1000", str(sums[0])],
+        ["1", "1001", str(sums[1] + 7)],
+        ["2", "1000", str(sums[2])],
+    ]
+    target = tmp_path / "result.parquet"
+    shell.run("query", query, "tables/2026/a.csv", "-f", "parquet", "-o", str(target))
+    shell.run("upload", str(target), "tables/result.parquet")
+    assert shell.run("query", "SELECT max(s) AS s FROM input", "tables/result.parquet") == (
+        f"s\n{max(sums)}\n"
+    )
+    refused = shell.run("query", "SELECT nothing FROM input", "tables/2026/a.csv", code=4)
+    assert 'Candidate bindings: "number"' in refused
+    assert "Traceback" not in refused

@@ -172,6 +172,23 @@ def test_compressed_objects(compression: str, compress: Any) -> None:
 
 
 @pytest.mark.parametrize(
+    ("start", "text"),
+    [
+        (b"PAR1\x15\x04", "the object is Parquet: std:sql-parquet"),
+        (b"ARROW1\0\0", "the object is Arrow: format=arrow"),
+        (gzip.compress(b"a\n1\n"), "the object is gzip: compression=gzip"),
+    ],
+)
+def test_an_object_that_is_no_text_is_named(start: bytes, text: str) -> None:
+    for form in ("csv", "jsonl"):
+        assert text in failure(start, "SELECT 1 FROM input", format=form, compression="none")
+
+
+def test_a_name_of_a_column_may_be_like_the_begin_of_parquet() -> None:
+    assert output(b"PAR1,b\n1,2\n", 'SELECT "PAR1" FROM input') == b"PAR1\n1\n"
+
+
+@pytest.mark.parametrize(
     ("data", "parameters", "expected"),
     [
         (b"1;x\n2;y\n", {"header": "false", "delimiter": ";"}, b"column0,column1\n1,x\n2,y\n"),

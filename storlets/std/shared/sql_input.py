@@ -34,6 +34,13 @@ from thread_starts import ThreadStarts
 
 #: Types are inferred from this much, which also bounds the first line.
 HEAD_BYTES = 1 << 20
+#: Begins of objects that are no text, each with its name and the storlet or parameter to use.
+BINARY = {
+    b"PAR1\x15": "Parquet: std:sql-parquet and std:convert-parquet read it",
+    b"ARROW1\0\0": "Arrow: format=arrow reads it",
+    b"\xff\xff\xff\xff": "Arrow: format=arrow reads it",
+    b"\x1f\x8b\x08": "gzip: compression=gzip reads it",
+}
 #: Types that the first rows show, and that fit the rest of the head, are those of all of it.
 FIRST_BYTES = 64 * 1024
 FIRST_LINES = 200
@@ -119,6 +126,13 @@ def head_of(source: Any) -> bytes:
         parts.append(part)
         left -= len(part)
     return b"".join(parts)
+
+
+def require_text(head: bytes) -> None:
+    """Raise :class:`SqlError` for the first bytes of an object that is no text at all."""
+    found = next((hint for magic, hint in BINARY.items() if head.startswith(magic)), "")
+    if found:
+        raise SqlError(f"the object is {found}")
 
 
 def line_too_long() -> SqlError:

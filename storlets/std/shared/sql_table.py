@@ -64,6 +64,8 @@ class Table:
             may_lack = params["output"] == sql_run.PARTIAL and not form_of.is_csv
             self._form = replace(form_of, may_lack=may_lack)
         self.start: bytes = self._made.head if self._made else sql_input.head_of(self._source)
+        if self._form is not None:
+            sql_input.require_text(self.start)
         self.head = self.start
         # The interpreter searches faster for one byte than for two.
         has_cr = b"\r" in self.head and b"\r\n" in self.head

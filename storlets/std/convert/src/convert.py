@@ -61,6 +61,7 @@ class Convert:
             else:
                 lines = sql_input.format_of(params, types)
                 head = sql_input.head_of(source)
+                sql_input.require_text(head)
                 source, head, lines = line_feeds.unified(source, head, lines)
                 sample = stack.enter_context(Sample())
                 formed = sql_input.Head(head, lines)

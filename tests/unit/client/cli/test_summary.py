@@ -20,6 +20,13 @@ def test_usage_has_units() -> None:
     assert summary.usage_of("") == []
 
 
+def test_facts_of_an_answer() -> None:
+    headers = {"x-storlet-ran-on": "object", "x-storlet-usage": "in=1", "x-storlet-invocation": "t"}
+    facts = ["ran on the object node", "", "in 1 byte", "t"]
+    assert summary.facts_of(headers) == facts
+    assert not any(summary.facts_of({}))
+
+
 @pytest.mark.parametrize(
     ("columns", "shown"),
     [
