@@ -523,6 +523,34 @@ def test_the_place_of_a_late_key_is_that_after_unchecked_lines(small_head: int) 
         watched.read(9)
 
 
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "arrow", "partial"])
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [("decimal(38,0)", "6" + "0" * 37), ("decimal(38,2)", "6" + "0" * 35 + ".50")],
+)
+def test_a_sum_with_more_digits_than_its_type_is_an_error(form: str, kind: str, value: str) -> None:
+    given = {"columns": json.dumps({"v": kind}), "output": form}
+    long = f"v\n{value}\n{value}\n".encode()
+    query = "SELECT sum(v) AS s FROM input"
+    fault = ": a decimal has more than 38 digits: CAST the values AS DOUBLE"
+    assert fault in failure(long, query, **given)
+    assert STORLET.run(f"v\n{value}\n3\n-{value}\n".encode(), {"query": query, **given}).output
+    if form != "partial":
+        nested = "SELECT [{'x': sum(v)}] AS s FROM input"
+        assert f"column 's'{fault}" in failure(long, nested, **given)
+
+
+def test_a_sum_of_decimals_without_digits_before_the_point_has_no_other_digits() -> None:
+    data = b"v\n" + b"0.%s\n" % (b"4" * 38) * 3
+    columns = '{"v": "decimal(38,38)"}'
+    for form in ("csv", "parquet", "arrow", "partial"):
+        found = failure(data, "SELECT sum(v) AS s FROM input", columns=columns, output=form)
+        assert "a decimal has more than 38 digits" in found
+    assert output(data[:-41], "SELECT sum(v) AS s FROM input", columns=columns) == (
+        b"s\n.%s\n" % (b"8" * 38)
+    )
+
+
 def test_letters_outside_ascii_have_no_case_in_names(small_head: int) -> None:
     line = '{"é": 1, "É": 10, "c": {"é": 1, "É": 10}}\n'
     late = '{"é": 2, "É": 20, "Ö": 5, "c": {"é": 2, "É": 20}}\n'

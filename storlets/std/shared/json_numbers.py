@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import re
 
-from absent_values import Absent, found
+from absent_values import Absent
 from sql_check import SqlError
-from sql_engine import Engine, identifier, literal
 
 #: Decimals without a digit before the point; those of fewer digits are written as a ``DOUBLE``.
 FULL = re.compile(r"DECIMAL\((1[6-9]|[23][0-9]),\1\)")
@@ -34,7 +33,7 @@ ROUNDED = Absent(
     f"CASE WHEN {_WRITTEN} = {_TEXT} THEN false WHEN NOT regexp_matches({_TEXT}, {_LONG})"
     f" THEN false ELSE len(list_filter({_NUMBERS}, lambda n: {_DIFFERENT})) > 0 END",
 )
-_ADVICE = "take another output, or CAST it AS VARCHAR"
+FAULT = f"output=jsonl has no {ROUNDED.name}: take another output, or CAST it AS VARCHAR"
 
 
 def wider(decimal: str) -> str:
@@ -46,31 +45,3 @@ def wider(decimal: str) -> str:
     if digits == MOST_DIGITS:
         raise SqlError(f"query: output=jsonl has no exact form of {decimal}: CAST it AS VARCHAR")
     return f"DECIMAL({digits + 1},{digits})"
-
-
-def checked(engine: Engine, query: str) -> str:
-    """The query with an error for each value of ``JSON`` that JSON lines would not keep.
-
-    :raises SqlError: the engine refuses the query, or a column has a type without a name.
-    """
-    columns = engine.columns(query)
-    # The query may give two columns the same name.
-    names = [f"column{number}" for number in range(len(columns))]
-    values = [
-        _checked(engine, name, column, kind) if "JSON" in kind else name
-        for name, (column, kind) in zip(names, columns)
-    ]
-    if values == names:
-        return query
-    shown = ", ".join(
-        f"{value} AS {identifier(column)}" for value, (column, _) in zip(values, columns)
-    )
-    return f"SELECT {shown} FROM ({query}\n) AS result({', '.join(names)})"  # noqa: S608
-
-
-def _checked(engine: Engine, name: str, column: str, kind: str) -> str:
-    condition = found(ROUNDED, name, engine.type_of_column(column, kind))
-    if not condition:
-        return name
-    message = literal(f"column {column!r}: output=jsonl has no {ROUNDED.name}: {_ADVICE}")
-    return f"CASE WHEN coalesce({condition}, false) THEN error({message}) ELSE {name} END"

@@ -32,6 +32,9 @@ OPTIONS = {
     PARTIAL: r"FORMAT csv, HEADER false, FORCE_QUOTE *, NULLSTR '\N', USE_TMP_FILE false",
 }
 
+#: So begins the type of a sum of decimals.
+_SUMS = "DECIMAL(38,"
+_LONG_SUM = "a decimal has more than 38 digits: CAST the values AS DOUBLE"
 #: Both types that the writer of Parquet rounds, and Arrow does not have.
 _HUGE = re.compile("U?HUGEINT")
 
@@ -60,7 +63,7 @@ class Work(threading.Thread):
         try:
             if self._kept:
                 self._engine.keep(self._kept)
-            query = self._query
+            query = self._checked()
             if self._output in ("parquet", ARROW):
                 query = with_types(self._engine, query, _HUGE, _decimal_of)
             elif self._output == JSON_LINES:
@@ -68,7 +71,6 @@ class Work(threading.Thread):
 
                 full, wider = json_numbers.FULL, json_numbers.wider
                 query = with_types(self._engine, query, full, wider)
-                query = json_numbers.checked(self._engine, query)
             if self._output == ARROW:
                 import arrow_output
 
@@ -81,6 +83,24 @@ class Work(threading.Thread):
             # The main thread sees the end of the output, and the feeder that no more is read.
             self._pipes.close("output_writer")
             self._pipes.close("input_reader")
+
+    def _checked(self) -> str:
+        """The query with an error for each value that the output would change.
+
+        :raises sql_check.SqlError: the engine refuses the query.
+        """
+        kinds = [kind for _, kind in self._engine.columns(self._query)]
+        has_json = self._output == JSON_LINES and any("JSON" in kind for kind in kinds)
+        if not has_json and not any(_SUMS in kind for kind in kinds):
+            return self._query
+        import absent_values
+
+        faults = dict.fromkeys(absent_values.long_decimals(kinds), _LONG_SUM)
+        if has_json:
+            import json_numbers
+
+            faults[json_numbers.ROUNDED] = json_numbers.FAULT
+        return absent_values.checked(self._engine, self._query, faults)
 
     def end(self) -> None:
         """End the query: its writes fail, and its statement is interrupted."""
