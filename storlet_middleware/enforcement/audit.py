@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 from rules.engine import Compiled
 from rules.facts import Facts
@@ -30,7 +31,7 @@ def record(evaluation: Evaluation, hits: RuleHits, logger: Any) -> None:
             hits.count(path.account, rule)
     except StorletError as error:
         logger.warning(
-            "audited rules of %s are not evaluated: %s", evaluation.subject.account, error
+            "audited rules of %s are not evaluated: %s", quote(evaluation.subject.account), error
         )
 
 

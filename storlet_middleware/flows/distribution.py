@@ -256,7 +256,7 @@ class _Parser:
 
     def _one_of(self, key: str, default: str, known: tuple[str, ...]) -> str:
         value = self._document.get(key, default)
-        if value not in {default, *known}:
+        if value not in (default, *known):  # a value of JSON need not be hashable
             self._faults.append(fault(key, str(value), f"want {' or '.join(known)}"))
         return str(value)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fnmatch
 import io
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from storlet_middleware.flows.caller_requests import CallerRequests
 from storlet_middleware.flows.distribution import Distribution, Selection, path_of
 from storlet_middleware.flows.sequence import joined, read_object
 from storlet_middleware.wsgi.bodies import read_bounded
-from storlet_middleware.wsgi.own_requests import PAGE_ENTRIES
+from storlet_middleware.wsgi.own_requests import PAGE_ENTRIES, entries_of
 from storlet_middleware.wsgi.storlet_request import ObjectPath
 
 #: Swift's longest name has 1,024 bytes, that of a container 256.
@@ -130,8 +129,7 @@ def _page(container: str, requests: CallerRequests, query: dict[str, str]) -> li
         raise StorletError(f"there is no container {container}", code=errors.INPUT_NOT_FOUND)
     if status // 100 != 2:
         raise BackendFailed(f"the container {container} cannot be listed: {answer.status}")
-    entries: list[dict[str, Any]] = json.loads(body) if body else []
-    return entries
+    return entries_of(status, body)
 
 
 def has_metadata(wanted: Selection, requests: CallerRequests, path: ObjectPath) -> bool:

@@ -20,6 +20,7 @@ from typing import Any
 from swift.common.swob import Request, Response
 
 from storlet_middleware import errors, names
+from storlet_middleware.concurrency import Pace
 from storlet_middleware.config import Config
 from storlet_middleware.errors import AccessDenied, StorletError
 from storlet_middleware.records import query
@@ -99,10 +100,14 @@ def _of_one(environ: dict[str, Any], asked: Query, page: Page) -> Response:
 
 
 def _of_page(environ: dict[str, Any], asked: Query, page: Page) -> Response:
+    pace, rows = Pace(), []
+    for record in page.records:
+        rows.append(json.dumps(record))
+        pace.pause()
     if asked.media_type == query.LINES:
-        text = "".join(json.dumps(record) + "\n" for record in page.records)
+        text = "".join(f"{row}\n" for row in rows)
     else:
-        text = json.dumps(page.records) + "\n"
+        text = f"[{', '.join(rows)}]\n"
     return _response(environ, asked, text, page)
 
 

@@ -26,6 +26,9 @@ PREFIX: Final = ".runs/"
 LINES_PREFIX: Final = ".lines/"
 CONTENT_TYPE: Final = "application/jsonl"
 SPAN_SECONDS: Final = 5.0
+#: Memory of the records of an object.  A character takes up to twelve bytes of JSON, and readers
+#: take 32 MiB.
+MOST_BYTES: Final = 1 << 20
 #: The part of a name after the prefix and before the suffix.
 KEY: Final = re.compile(r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9a-f]{12}", re.ASCII)
 _SUFFIX: Final = ".jsonl"
@@ -63,13 +66,15 @@ class Batch:
 def batches_of(place: Place, records: Sequence[Record]) -> Iterator[Batch]:
     """``records`` as objects; usually one."""
     ordered = sorted(records, key=lambda record: record.time)
-    begin = 0
+    begin = size = 0
     for index in range(1, len(ordered) + 1):
         is_end = index == len(ordered)
-        if is_end or ordered[index].time - ordered[begin].time > SPAN_SECONDS:
+        size += ordered[index - 1].size_bytes
+        is_full = size > MOST_BYTES
+        if is_end or is_full or ordered[index].time - ordered[begin].time > SPAN_SECONDS:
             part = tuple(ordered[begin:index])
             yield Batch(place, new_name(part[-1].time), part)
-            begin = index
+            begin, size = index, 0
 
 
 def new_name(seconds: float, prefix: str = PREFIX) -> str:

@@ -21,13 +21,15 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
+from swift.common import constraints
+
 from storlet_middleware.concurrency import has_hung_up, monotonic, sleep
 from storlet_middleware.config import Config
 from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
 from storlet_middleware.records import followed
 from storlet_middleware.records.batches import LINES_PREFIX, PREFIX, SPAN_SECONDS, Place, name_at
 from storlet_middleware.records.query import Query, seconds_of
-from storlet_middleware.records.reader import MAX_OBJECTS, RecordReader
+from storlet_middleware.records.reader import RecordReader
 from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
 from storlet_middleware.wsgi.disconnect import client_socket
@@ -44,6 +46,9 @@ _MOST_POLL_SECONDS: Final = 3.0
 _SHARE: Final = 0.01
 #: New objects that are read for each second since the poll before.
 _OBJECTS: Final = 20
+#: Objects that a poll lists.  It looks back :data:`_LATE_SECONDS`, in which an account has about
+#: ten objects of each process that serves it.  A stream misses those above this number.
+_LISTED: Final = 1000
 _MARK_SECONDS: Final = 5.0
 _OF_ACCOUNT: Final = 4
 _OF_ALL: Final = 32
@@ -216,7 +221,9 @@ class _Unseen:
     def names(self, environ: dict[str, Any], place: Place, begin: float) -> list[str]:
         """The new objects since ``begin``, newest first."""
         bounds = {"reverse": "true", "end_marker": name_at(begin, self._prefix)}
-        self._listed = self._store.names(environ, place, bounds, MAX_OBJECTS)
+        # Swift refuses a limit above its own.
+        most = min(_LISTED, constraints.CONTAINER_LISTING_LIMIT)
+        self._listed = self._store.names(environ, place, bounds, most)
         return [name for name in self._listed if name not in self._seen]
 
     def commit(self) -> None:

@@ -233,7 +233,8 @@ class Record:
         given = (text for pair in (self.parameters or {}).items() for text in pair)
         texts = (
             self.object, self.target, *self.outputs, *self.resources, *self.resource_etags,
-            *given, self.message, self.traceback, self.log,
+            *given, self.range, self.caller, *(storlet.name for storlet in self.storlets),
+            self.message, self.traceback, self.log,
         )
         return _FIXED_BYTES + sum(map(len, texts))
 

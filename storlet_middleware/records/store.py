@@ -31,6 +31,8 @@ _DAY_SECONDS: Final = 86_400
 _LINES_SECONDS: Final = 600
 #: A page of 1,000 entries; an object is smaller than the bound of a queue, and JSON escapes.
 _MAX_LISTING_BYTES: Final = 4 << 20
+#: Pages that are read because objects of others are on them.
+_MAX_PAGES: Final = 8
 _MAX_BATCH_BYTES: Final = 32 << 20
 
 
@@ -60,15 +62,24 @@ class RecordStore:
     def names(
         self, environ: dict[str, Any], place: Place, bounds: Mapping[str, str], limit: int
     ) -> list[str]:
-        """The names of up to ``limit`` objects.
+        """The names of up to ``limit`` objects; fewer only if there are no more.
+
+        The container may have others with the prefix, from before the filter.
 
         :param bounds: ``marker``, ``end_marker`` and ``reverse`` of Swift's listings.
+        :raises BackendFailed: Swift cannot list them, or others are too many.
         """
         query = {"prefix": self._prefix, "limit": str(limit), **bounds}
         container = self._path(place, "")
-        entries = own_requests.listing(self._app, environ, container, query, _MAX_LISTING_BYTES)
-        listed = [str(entry.get("name", "")) for entry in entries or ()]
-        return [name for name in listed if key_of_name(name, self._prefix) is not None]
+        found: list[str] = []
+        for _ in range(_MAX_PAGES):
+            page = own_requests.listing(self._app, environ, container, query, _MAX_LISTING_BYTES)
+            listed = [str(entry.get("name", "")) for entry in page or ()]
+            found += [name for name in listed if key_of_name(name, self._prefix) is not None]
+            if len(listed) < limit or len(found) >= limit:
+                return found[:limit]
+            query["marker"] = listed[-1]
+        raise BackendFailed(f"{self._container}/{self._prefix} has too many other objects")
 
     def read(self, environ: dict[str, Any], place: Place, name: str) -> bytes:
         """The content of an object; empty if it was deleted, or is not the system's.

@@ -25,6 +25,7 @@ _LISTING_BYTES: Final = 16 << 20
 #: Entries of a page where all pages are read.
 PAGE_ENTRIES: Final = 2000
 NEWEST: Final = {"X-Newest": "true"}
+_NO_CONTENT: Final = 204
 
 
 class Readable(Protocol):
@@ -99,7 +100,25 @@ def listing(
         return None
     if answer.status_int // 100 != 2:
         raise BackendFailed(f"a container cannot be listed: Swift answered {answer.status_int}")
-    entries: list[dict[str, Any]] = json.loads(body) if body else []
+    length = answer.content_length
+    if length is not None and length != len(body):
+        raise BackendFailed(f"Swift gave {len(body)} of {length} bytes of a listing")
+    return entries_of(answer.status_int, body)
+
+
+def entries_of(status: int, body: bytes) -> list[dict[str, Any]]:
+    """The entries in the body of a listing in JSON, of a successful answer.
+
+    :raises BackendFailed: it is no list.  A body that has broken off must not look like its end.
+    """
+    if status == _NO_CONTENT and not body:
+        return []
+    try:
+        entries = json.loads(body)
+    except (ValueError, RecursionError) as error:
+        raise BackendFailed(f"Swift gave a listing that is no JSON: {error}") from error
+    if not isinstance(entries, list):
+        raise BackendFailed("Swift gave a listing that is no list")
     return entries
 
 

@@ -48,3 +48,11 @@ def test_names_of_other_objects_have_no_key() -> None:
     assert key_of_name(name_of_key(key)) == key
     for name in ("up.py/tx.log", ".runs/", f".runs/{key}", f"x/{key}.jsonl", f"{key}.jsonl"):
         assert key_of_name(name) is None
+
+
+def test_records_of_one_moment_that_are_large_together_are_several_objects() -> None:
+    records = [record(number, NOON, log="\x01" * 4096) for number in range(600)]
+    batches = list(batches_of(PLACE, records))
+    assert sum(len(batch.records) for batch in batches) == 600
+    assert len(batches) == 4
+    assert max(len(batch.body()) for batch in batches) < 16 << 20

@@ -264,3 +264,13 @@ def test_a_poll_that_fails_after_the_records_repeats_them(
         stream.poll(Query(lines=True))
     del swift.hooks["GET", path]
     assert new(stream, lines=True) == ["tx-1", record(2, NOON + 1).id]
+
+
+def test_a_stream_misses_none_of_an_account_that_many_processes_serve(
+    store: RecordStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(follow, "_OBJECTS", 200)
+    stream = following(stores)
+    for number in range(150):
+        write(store, record(number, NOON + 1 + number / 100))
+    assert new(stream) == [record(number, NOON + 1 + number / 100).id for number in range(150)]

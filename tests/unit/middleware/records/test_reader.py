@@ -143,3 +143,19 @@ def test_a_damaged_object_is_an_error_and_no_shorter_page(store: RecordStore, li
     assert store.write({}, PLACE, batch.name, batch.body() + line) == 201
     with pytest.raises(BackendFailed):
         list(pages(store, Query()))
+
+
+def test_objects_of_others_shorten_no_page(
+    store: RecordStore, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MAX_OBJECTS", 2)
+    records = [record(number, NOON + number * 10) for number in range(4)]
+    for each in records:
+        write(store, each)
+    for name in (".runs/20261123T190015-mine", ".runs/mine"):
+        swift.put("storletlog", name, b"{}")
+    assert sorted(ids(store, Query())) == sorted(each.id for each in records)
+    for number in range(20):
+        swift.put("storletlog", f".runs/a{number}", b"{}")
+    with pytest.raises(BackendFailed, match="too many other objects"):
+        ids(store, Query())

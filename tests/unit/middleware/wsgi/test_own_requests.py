@@ -79,3 +79,20 @@ def test_a_listing_that_fails_raises(swift: FakeSwift) -> None:
     swift.hooks["GET", f"/v1/{ACCOUNT}/c"] = lambda request: Response(status=500, request=request)
     with pytest.raises(BackendFailed, match="500"):
         own_requests.listing(swift, {}, CONTAINER, {})
+
+
+@pytest.mark.parametrize("body", [b"", b'[{"name": "a"', b'{"name": "a"}', b"<html>"])
+def test_a_listing_that_has_broken_off_is_an_error_and_no_shorter_one(
+    swift: FakeSwift, body: bytes
+) -> None:
+    swift.put("c", "o")
+    swift.hooks["GET", CONTAINER.rstrip("?")] = lambda request: Response(
+        status=200, request=request, app_iter=[body]
+    )
+    with pytest.raises(BackendFailed, match="Swift gave a listing"):
+        own_requests.listing(swift, {}, CONTAINER, {})
+    swift.hooks["GET", CONTAINER.rstrip("?")] = lambda request: Response(
+        status=200, request=request, app_iter=[b"[]"], headers={"Content-Length": "200"}
+    )
+    with pytest.raises(BackendFailed, match="2 of 200 bytes"):
+        own_requests.listing(swift, {}, CONTAINER, {})
