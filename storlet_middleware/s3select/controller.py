@@ -19,7 +19,7 @@ from swift.common.middleware.s3api.acl_handlers import ObjectAclHandler
 from swift.common.middleware.s3api.controllers.base import Controller, object_operation
 from swift.common.middleware.s3api.etree import XMLSyntaxError, fromstring
 from swift.common.middleware.s3api.s3request import SigV4Mixin
-from swift.common.middleware.s3api.s3response import AccessDenied, HTTPOk
+from swift.common.middleware.s3api.s3response import AccessDenied, HTTPOk, PreconditionFailed
 from swift.common.utils import public
 
 from storlet_middleware import names
@@ -67,22 +67,42 @@ class SelectController(Controller):
         _require_plain(req)
         select = _request_of(req)
         start, end = select.start, select.end
-        seen = None
-        if select.last is not None:
-            seen = self._described(req, select)
-            start = max(seen.length - select.last, 0)
-        body = SelectBody(self._get(req, select, start, end), wants_progress=select.wants_progress)
+        if select.last is None:
+            answer = self._get(req, select, start, end)
+        else:
+            answer = self._get_last(req, select, select.last)
+        body = SelectBody(answer, wants_progress=select.wants_progress)
         try:
             body.begin()
-            if seen is not None:
-                self._require_same(req, seen)
         except BaseException:
             body.close()
             raise
         return HTTPOk(app_iter=body, content_type=_CONTENT_TYPE)
 
-    def _get(self, req: Any, select: select_xml.SelectRequest, start: int, end: int | None) -> Any:
-        """The answer of the run over the records that begin between two offsets."""
+    def _get_last(self, req: Any, select: select_xml.SelectRequest, last: int) -> Any:
+        """The answer of the run over the records that begin in the last bytes of the object.
+
+        :raises SelectFault: the object was replaced: the offset would be one of the former object.
+        """
+        seen = self._described(req, select)
+        try:
+            return self._get(req, select, max(seen.length - last, 0), None, seen.etag)
+        except PreconditionFailed as error:
+            text = "the object was replaced: repeat the request"
+            raise SelectFault("InternalError", text) from error
+
+    def _get(
+        self,
+        req: Any,
+        select: select_xml.SelectRequest,
+        start: int,
+        end: int | None,
+        etag: str = "",
+    ) -> Any:
+        """The answer of the run over the records that begin between two offsets.
+
+        :param etag: of the version that the run must read; empty: any.
+        """
         # Only the controllers of Swift's filter and this one can set it.
         req.environ[s3_request.SELECT] = True
         headers = {
@@ -92,6 +112,8 @@ class SelectController(Controller):
         if start and not select.is_parquet:
             # One byte more shows whether a record begins at the first offset.
             headers[names.RANGE] = f"bytes={start - 1}-"
+        if etag:
+            headers["If-Match"] = f'"{etag}"'
         return req.get_response(self.app, "GET", headers=headers, body=b"")
 
     def _described(self, req: Any, select: select_xml.SelectRequest) -> _Described:
@@ -99,9 +121,9 @@ class SelectController(Controller):
 
         :raises SelectFault: its length is not known: a rule makes the data, or it is dynamic.
         """
-        head = self._head(req)
+        head = req.get_response(self.app, "HEAD", body=b"")
         seen = _Described.of(head)
-        if seen.length and names.RULE not in head.sw_headers:
+        if seen.length and seen.etag and names.RULE not in head.sw_headers:
             return seen
         # The refusal of a rule is the answer if there is one.
         _close(self._get(req, select, 0, 0))
@@ -110,17 +132,12 @@ class SelectController(Controller):
             "ScanRange: End alone requires an object whose length is known: give Start, too",
         )
 
-    def _require_same(self, req: Any, seen: _Described) -> None:
-        """Raise if the object was replaced: the offset of the run is one of the former object."""
-        if _Described.of(self._head(req)) != seen:
-            raise SelectFault("InternalError", "the object was replaced: repeat the request")
-
-    def _head(self, req: Any) -> Any:
-        return req.get_response(self.app, "HEAD", body=b"")
-
 
 class _Described(NamedTuple):
-    """An object by its HEAD; another one of the same name differs."""
+    """An object by its HEAD.
+
+    :param etag: Swift's, without quotes, of which a multipart upload has another one for S3.
+    """
 
     length: int
     etag: str
@@ -128,7 +145,8 @@ class _Described(NamedTuple):
     @classmethod
     def of(cls, head: Any) -> _Described:
         # Swift's filter gives 0 where the answer has no length.
-        return cls(int(head.headers.get("Content-Length", 0)), head.headers.get("ETag", ""))
+        etag = str(head.sw_headers.get("Etag") or "").strip('"')
+        return cls(int(head.headers.get("Content-Length", 0)), etag)
 
 
 def _require_plain(req: Any) -> None:

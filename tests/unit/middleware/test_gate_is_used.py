@@ -32,7 +32,7 @@ CALLS: Final = {
     "wsgi/grant_changes.py answer": "adds a header to the answer, which the gate has taken",
     "wsgi/s3_headers.py __call__": "keeps headers of answers that have passed this filter",
     "s3select/controller.py _get": "left of the filter: enters it as the caller's own request",
-    "s3select/controller.py _head": "the same; a length for a range of the run",
+    "s3select/controller.py _described": "the same; a length for a range of the run",
     "enforcement/request_facts.py look_up_object": OWN,
     "enforcement/segments.py send_preauthorised": OWN,
     "enforcement/sums.py _pages": OWN,

@@ -235,7 +235,7 @@ def test_a_scan_range_reads_from_one_byte_before_it(
 ) -> None:
     def answer(request: Request) -> Response:
         if request.method == "HEAD":
-            return Response(headers={"Content-Length": "100"})
+            return Response(headers={"Content-Length": "100", "ETag": '"e"'})
         return Response(app_iter=[END])
 
     app = Application(answer)
@@ -244,18 +244,20 @@ def test_a_scan_range_reads_from_one_byte_before_it(
     assert request.headers.get("X-Storlet-Range") == sent
     value = unquote(request.headers["X-Storlet-Parameter-1"]).partition(":")[2]
     assert json.loads(value)["start"] == start
+    assert request.headers.get("If-Match") == (None if b"<Start>" in given else '"e"')
 
 
 def test_the_end_of_an_object_is_not_that_of_another_one() -> None:
-    body, etags = Closing([ROWS, END]), iter(["old", "new"])
+    """Also if a replica that answers the GET has another version than the one of the HEAD."""
 
     def answer(request: Request) -> Response:
         if request.method == "HEAD":
-            return Response(headers={"Content-Length": "100", "ETag": next(etags)})
-        return Response(app_iter=body)
+            return Response(headers={"Content-Length": "100", "ETag": "old"})
+        return Response(status=200 if request.headers.get("If-Match") != '"old"' else 412)
 
-    assert code(send(Application(answer), SCAN % b"<End>30</End>")) == (500, "InternalError")
-    assert body.is_closed
+    app = Application(answer)
+    assert code(send(app, SCAN % b"<End>30</End>")) == (500, "InternalError")
+    assert [request.method for request in app.requests] == ["HEAD", "GET"]
 
 
 @pytest.mark.parametrize(
