@@ -22,6 +22,13 @@ from storlet_middleware.errors import BadRequest
 #: The client sends control characters other than these.
 _VALUE: Final = re.compile(r"[^\0\r\n\u0100-\U0010ffff]*")
 _NAME: Final = re.compile("[!-9;-~][ -9;-~]*")
+#: The same as the client has it.
+_SENT_NAME: Final = re.compile(r"[^:\s\u0100-\U0010ffff][^:\r\n\u0100-\U0010ffff]*", re.ASCII)
+
+
+def can_send(name: str, value: str) -> bool:
+    """Whether Swift's HTTP client sends a header that is not of this filter alone."""
+    return bool(_SENT_NAME.fullmatch(name) and _VALUE.fullmatch(value))
 
 
 def require_sendable(headers: Mapping[str, str]) -> None:

@@ -10,8 +10,9 @@ stops using the node, for all tenants.  So the invariant is:
 Swift's proxy does not ensure that.  It checks the headers in memory, but the object server checks
 the headers that it parsed from the connection.  There, white space around values is removed, a name
 outside of ASCII ends Python's header parser, and the number and the total size of headers are
-limited. :func:`require_storable` therefore writes the request as the proxy would, reads it with the
-HTTP parser of Swift's servers, and applies the object server's own checks to the parsed request.
+limited.  The proxy's HTTP client raises for a line break in a name, which that parser takes.
+:func:`require_storable` therefore writes the request as the proxy would, reads it with the HTTP
+parser of Swift's servers, and applies the object server's own checks to the parsed request.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from swift.proxy.controllers.obj import check_content_type
 
 from storlet_middleware import errors, names
 from storlet_middleware.errors import BadRequest, Unprocessable
+from storlet_middleware.wsgi import sent_headers
 from storlet_middleware.wsgi.strings import wsgi
 
 #: Space left for the headers that Swift adds on the way to an object server: its own, and with
@@ -129,6 +131,9 @@ def _refusal_of(request: Any) -> str | None:
         "Referer": request.as_referer(),
         "X-Timestamp": "0000000001.00000",
     }
+    unsendable = [key for key, value in sent.items() if not sent_headers.can_send(key, value)]
+    if unsendable:
+        return f"HTTP cannot carry the header {unsendable[0]!r}, or its value"
     received = _sent_and_parsed(HeaderKeyDict(sent | _SWIFTS_HEADERS))
     if received is None:
         return "there are too many headers, or their names and values are too long"

@@ -61,6 +61,7 @@ def test_headers_that_an_object_server_accepts_pass(metadata: dict[str, str]) ->
         ({"Content-Type": "a/b; swift_bytes=9"}, "failed", "swift_ are reserved"),
         ({"Content-Type": "a\nb/c"}, "failed", "Content-Type"),
         ({"a:b": "5"}, "failed", ""),
+        ({"a\rb": "5"}, "failed", "HTTP cannot carry"),
         ({"a": "one\r\nX-Delete-After: 1"}, "failed", ""),
     ],
 )
