@@ -361,7 +361,9 @@ class InvocationSection:
     max_inflight_per_tenant: int = option(
         COUNT, "256", "invocations of an account in one server process", least=1)
     buffer_bytes_per_tenant: int = option(
-        BYTES, "256M", "memory of a proxy process for an account's results that wait to be stored",
+        BYTES, "256M",
+        "memory of a proxy process for an account's results that wait to be stored, and unread"
+        " listings",
         least=16 << 20)
     buffer_bytes: int = option(
         BYTES, "1G", "the same, for all accounts together", least=16 << 20)

@@ -1,4 +1,5 @@
 """Memory of results that wait to be stored: the bytes in the buffers of an account's withheld PUTs.
+Pages of listings that its storlets have asked for, and have not read, count as well.
 
 A withheld PUT keeps up to a megabyte back (:mod:`~.withheld_put`), with erasure coding several.  An
 account may have hundreds of runs in a process, with several results each, so their sum is bounded:
@@ -48,14 +49,15 @@ class Buffers:
         used = self._used.get(account, 0) + count
         if used > self._account_bytes:
             raise TenantBusy(
-                "results of the account that wait to be stored fill their"
-                f" {self._account_bytes // _MIB} MiB of memory at this server"
+                "results of the account that wait to be stored, or listings that its storlets have"
+                f" not read, fill their {self._account_bytes // _MIB} MiB of memory at this server"
                 " (buffer_bytes_per_tenant); retry with fewer runs at a time"
             )
         if self._sum + count > self._process_bytes:
             raise NodeBusy(
-                f"results that wait to be stored fill their {self._process_bytes // _MIB} MiB of"
-                " memory at this server (buffer_bytes); retry later"
+                "results that wait to be stored, or listings that storlets have not read, fill"
+                f" their {self._process_bytes // _MIB} MiB of memory at this server"
+                " (buffer_bytes); retry later"
             )
         self._used[account] = used
         self._sum += count

@@ -64,7 +64,8 @@ class RunServices:
         reserved = reserved_containers(proxy.config)
         creations = Creations(asked, reserved, self._outputs, limits.creations)
         self._outputs.may_grow |= CreateObject.SERVICE in declared
-        operations = Operations(asked, reserved, creations)
+        memory = proxy.buffers.share(request.account)
+        operations = Operations(asked, reserved, creations, memory)
         return Channel(operations, declared, limits, proxy.logger, nesting.pace)
 
     def end(self) -> None:

@@ -39,10 +39,11 @@ from storlet_middleware.services.requests import (
     container_path,
     object_path,
 )
-from storlet_middleware.wsgi.bodies import read_bounded
+from storlet_middleware.wsgi.bodies import read_backend
 
 #: A page has at most ``messages.PAGE_MAX`` names of 1,024 bytes.
 _PAGE_BYTES: Final = 4 << 20
+_NO_CONTENT: Final = 204
 
 
 class Body(Protocol):
@@ -53,6 +54,16 @@ class Body(Protocol):
     def abandon(self) -> None: ...
 
     def close(self) -> None: ...
+
+
+class Memory(Protocol):
+    """Bytes that a process keeps for an account."""
+
+    def add(self, count: int) -> None:
+        """Count ``count`` more bytes; raises :class:`StorletError` above a limit."""
+
+    def remove(self, count: int) -> None:
+        """Reverse of :meth:`add`."""
 
 
 _NO_FACTS: Final = Facts()
@@ -72,12 +83,18 @@ class Operations:
 
     :param reserved: the containers that no storlet may write.
     :param creations: of the run.
+    :param memory: of the account.
     """
 
     def __init__(
-        self, requests: StoreRequests, reserved: frozenset[str], creations: Creations
+        self,
+        requests: StoreRequests,
+        reserved: frozenset[str],
+        creations: Creations,
+        memory: Memory,
     ) -> None:
         self._requests = requests
+        self._memory = memory
         self.creations = creations
         changes = Changes(requests, reserved)
         self._calls = Calls(requests, reserved)
@@ -163,38 +180,69 @@ class Operations:
         }
         given = {key: value for key, value in query.items() if value}
         answer = self._requests.send("GET", path, query=given)
-        page = read_bounded(answer.app_iter, _PAGE_BYTES, BackendFailed("a long listing"))
-        length = answer.content_length
-        if answer.status_int == 200 and length is not None and length != len(page):
-            raise BackendFailed(f"Swift gave {len(page)} of {length} bytes of a listing")
-        return Stream(Page(page or b"[]"), has_more=_entries_in(page) >= limit)
-
-
-def _entries_in(page: bytes) -> int:
-    """How many entries a page has, a list in JSON; Swift answers an empty one without a body.
-
-    Each entry has one of two keys.  Within a name the quotes have a backslash.  To parse a page
-    would occupy the hub for milliseconds, and a storlet may list often.
-    """
-    if page and not (page.startswith(b"[") and page.rstrip().endswith(b"]")):
-        raise BackendFailed("Swift's listing is no JSON")
-    return page.count(b'"name":') + page.count(b'"subdir":')
+        page = Page(self._memory)
+        try:
+            page.read(answer)
+            return Stream(page, has_more=page.count_entries() >= limit)
+        except BaseException:
+            page.close()
+            raise
+        finally:
+            answer.close()
 
 
 class Page:
-    """A page of a listing, as a body."""
+    """A page of a listing, as a body.
 
-    def __init__(self, page: bytes) -> None:
-        self._page = page
+    A storlet that lists, and reads no page, has one in each of its open files.
+
+    :param memory: of the account, for as long as the page is not read.
+    """
+
+    def __init__(self, memory: Memory) -> None:
+        self._memory = memory
+        self._pieces: list[bytes] = []
+        self._size = 0
+
+    def read(self, answer: StoreAnswer) -> None:
+        """Take the page of ``answer``.
+
+        :raises StorletError: it is not complete, or there is no memory for it.
+        """
+        for piece in read_backend(answer.app_iter):
+            self._memory.add(len(piece))
+            self._size += len(piece)
+            if self._size > _PAGE_BYTES:
+                raise BackendFailed("a long listing")
+            self._pieces.append(piece)
+        length = answer.content_length
+        if answer.status_int == _NO_CONTENT:
+            self._pieces = [b"[]"]
+        elif length is not None and length != self._size:
+            raise BackendFailed(f"Swift gave {self._size} of {length} bytes of a listing")
+
+    def count_entries(self) -> int:
+        """How many entries it has, a list in JSON.
+
+        Each entry has one of two keys.  Within a name the quotes have a backslash.  To parse a page
+        would occupy the hub for milliseconds, and a storlet may list often.
+        """
+        page = b"".join(self._pieces)
+        if not (page.startswith(b"[") and page.rstrip().endswith(b"]")):
+            raise BackendFailed("Swift's listing is no JSON")
+        return page.count(b'"name":') + page.count(b'"subdir":')
 
     def __iter__(self) -> Iterator[bytes]:
-        yield self._page
+        yield from self._pieces
 
     def abandon(self) -> None:
         """Nothing to do: it was read."""
 
     def close(self) -> None:
-        """Nothing to do: it was read."""
+        """Give the memory back; may be called twice."""
+        self._pieces = []
+        size, self._size = self._size, 0
+        self._memory.remove(size)
 
 
 def _range_of(request: OpenObject) -> str:

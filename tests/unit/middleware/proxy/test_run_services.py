@@ -11,6 +11,7 @@ import pytest
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.engine.task import ServiceLimits
 from storlet_middleware.errors import StorletError
+from storlet_middleware.proxy.buffers import Buffers
 from storlet_middleware.proxy.run_services import RunServices
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.services.nesting import Nesting, nesting_of
@@ -33,7 +34,13 @@ def outputs() -> Any:
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Any:
-    return SimpleNamespace(config=make_config(tmp_path), app=None, front=None, logger=Logger())
+    return SimpleNamespace(
+        config=make_config(tmp_path),
+        app=None,
+        front=None,
+        logger=Logger(),
+        buffers=Buffers(1 << 20, 1 << 20),
+    )
 
 
 def step_of(*services: str) -> Step:

@@ -85,6 +85,14 @@ def refuse_to_send_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(framing, "send_bytes", refuse)
 
 
+class NoMemory:
+    """Memory without a bound."""
+
+    def add(self, count: int) -> None: ...
+
+    def remove(self, count: int) -> None: ...
+
+
 class Asking:
     """The peers of a channel: a store, and a worker."""
 

@@ -14,6 +14,7 @@ from storlet_middleware.services.calls import CalledResult
 from storlet_middleware.services.creations import Creations
 from storlet_middleware.services.operations import Operations, Stream
 from storlet_middleware.services.requests import StoreAnswer, StoreRefusal
+from tests.unit.middleware.services.asking import NoMemory
 
 #: No test creates objects.
 NONE = Creations(None, frozenset(), None, 0)  # type: ignore[arg-type]
@@ -58,7 +59,7 @@ def answer(body: Any = (), **headers: str) -> StoreAnswer:
 
 
 def perform(store: Store, request: CallStorlet) -> Any:
-    return Operations(store, frozenset({"storlet"}), NONE).perform(request)  # type: ignore[arg-type]
+    return Operations(store, frozenset({"storlet"}), NONE, NoMemory()).perform(request)  # type: ignore[arg-type]
 
 
 def test_a_call_is_a_request_of_a_client_for_the_storlet() -> None:
@@ -153,7 +154,7 @@ def test_a_long_answer_of_a_copy_is_a_failure() -> None:
 
 
 def call_on(store: Store, data: Data, **more: Any) -> Any:
-    operations = Operations(store, frozenset({"storlet"}), NONE)  # type: ignore[arg-type]
+    operations = Operations(store, frozenset({"storlet"}), NONE, NoMemory())  # type: ignore[arg-type]
     return operations.call_on(CallStorlet(1, "a.py", **more), data)  # type: ignore[arg-type]
 
 

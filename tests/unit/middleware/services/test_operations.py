@@ -9,10 +9,12 @@ import pytest
 from swift.common.header_key_dict import HeaderKeyDict
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.errors import BackendFailed
+from storlet_middleware.errors import BackendFailed, TenantBusy
+from storlet_middleware.proxy.buffers import Buffers, BufferShare
 from storlet_middleware.services.creations import Creations
 from storlet_middleware.services.operations import Operations, Stream
 from storlet_middleware.services.requests import StoreAnswer, StoreRefusal
+from tests.unit.middleware.services.asking import NoMemory
 
 
 class Store:
@@ -34,9 +36,13 @@ class Store:
         return answer.app_iter
 
 
-def perform(store: Store, request: messages.ServiceRequest) -> Any:
+def perform(
+    store: Store, request: messages.ServiceRequest, memory: BufferShare | None = None
+) -> Any:
     creations = Creations(store, frozenset(), None, 8)  # type: ignore[arg-type]
-    operations = Operations(store, frozenset({"storlet"}), creations)  # type: ignore[arg-type]
+    operations = Operations(
+        store, frozenset({"storlet"}), creations, memory or NoMemory()  # type: ignore[arg-type]
+    )  # fmt: skip
     return operations.perform(request)
 
 
@@ -130,6 +136,30 @@ def test_entries_are_counted_whatever_their_names_are() -> None:
 def test_a_listing_that_is_cut_is_a_failure(page: bytes, length: str) -> None:
     with pytest.raises(BackendFailed):
         perform(Store(200, page, Content_Length=length), messages.ListContainer(1, "c"))
+
+
+def test_pages_that_a_storlet_does_not_read_are_memory_of_its_account() -> None:
+    """Sixteen of four megabytes in each of hundreds of runs would end the proxy server."""
+    page = json.dumps([{"name": "n" * 1000}] * 200).encode()
+    buffers = Buffers(len(page) * 5 // 2, len(page) * 4)
+    request = messages.ListContainer(1, "c")
+
+    def listed(account: str = "AUTH_a") -> Any:
+        return perform(Store(200, page), request, buffers.share(account)).body
+
+    unread = [listed(), listed()]
+    with pytest.raises(TenantBusy):
+        listed()
+    other = listed("AUTH_b")
+    unread.pop().close()
+    again = listed()
+    assert b"".join(again) == page
+    again.close()
+    with pytest.raises(BackendFailed):
+        perform(Store(200, page[:-1]), request, buffers.share("AUTH_a"))
+    for body in (*unread, other, again):
+        body.close()
+    buffers.share("AUTH_a").add(len(page) * 5 // 2)
 
 
 @pytest.mark.parametrize("name", ["", "a/b", "a\0"])

@@ -22,7 +22,7 @@ from storlet_middleware.services.requests import Place, StoreRefusal, StoreReque
 from storlet_middleware.wsgi import deferred_put
 from storlet_middleware.wsgi.storlet_request import ON_DATA
 from tests.unit.middleware import support
-from tests.unit.middleware.services.asking import NewObjects
+from tests.unit.middleware.services.asking import NewObjects, NoMemory
 from tests.unit.middleware.support import FakeSwift
 
 CLIENT = {
@@ -240,6 +240,7 @@ def require_sendable(environ: dict[str, Any]) -> None:
 @example(record={"type": "open", "path": "/c/o", "etag": "a\nb"})
 @example(record={"type": "open", "path": "/c/o", "etag": "\u6f22"})
 @example(record={"type": "create", "path": "/c/o", "metadata": {"a": "b\r\nc"}})
+@example(record={"type": "create", "path": "/c/o", "metadata": {"a\r": "b"}})
 def test_swift_can_send_the_headers_of_all_that_a_storlet_requests(record: dict[str, Any]) -> None:
     sent: list[str] = []
 
@@ -253,4 +254,4 @@ def test_swift_can_send_the_headers_of_all_that_a_storlet_requests(record: dict[
     creations = Creations(requests, frozenset(), NewObjects(), 9)
     request = messages.parse({"id": 1, **record}, messages.SERVICE_REQUESTS)
     with contextlib.suppress(StoreRefusal, BadRequest):
-        Operations(requests, frozenset(), creations).perform(request)
+        Operations(requests, frozenset(), creations, NoMemory()).perform(request)
