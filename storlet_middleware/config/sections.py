@@ -96,7 +96,7 @@ class LibrarySection:
     distributed_spool_total_bytes: int = option(
         BYTES, "1G",
         "intermediate results of all such requests of a proxy process; an account may have half of"
-        " it",
+        " what others leave",
         least=2)
     distributed_spool_dir: str = option(
         TEXT, "",

@@ -4,8 +4,11 @@ A file has no name from its beginning, so it ends with its last descriptor, also
 killed.  Three bounds hold, the first of them at the request, the others at the server process::
 
     Budget of a request    [library] distributed_spool_bytes
-    share of an account    half of the space
+    share of an account    half of the space that others leave
     Space of the process   [library] distributed_spool_total_bytes
+
+A client that reads its result slowly keeps it here.  As each account takes half of what others
+leave, no number of such clients of a few accounts takes all of it.
 
 A disk that is full, or a directory that cannot be used, is an error of the node.
 """
@@ -26,7 +29,7 @@ from storlet_middleware.errors import InternalError, NodeBusy, TenantBusy, Unpro
 
 _MEMORY_BYTES: Final = 16 << 10
 _CHUNK: Final = 64 << 10
-#: An account may use this fraction of the space.
+#: An account may use this fraction of the space that others leave.
 _OF_SPACE: Final = 2
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
@@ -58,16 +61,17 @@ class Space:
     def take(self, account: str, size: int) -> None:
         """Count ``size`` more bytes.
 
-        :raises TenantBusy: the account has its share.
-        :raises NodeBusy: the space is used up.
+        :raises TenantBusy: the account has its share of the whole space.
+        :raises NodeBusy: others leave less.
         """
-        own, share = self._used.get(account, 0) + size, self._most_bytes // _OF_SPACE
+        used = self._used.get(account, 0)
+        own, share = used + size, self._most_bytes // _OF_SPACE
         if own > share:
             raise TenantBusy(
                 f"intermediate results of the account's distributions have more than {share} bytes"
                 " in this server process: retry later, or lower concurrency"
             )
-        if self.used_bytes + size > self._most_bytes:
+        if own > (self._most_bytes - (self.used_bytes - used)) // _OF_SPACE:
             raise NodeBusy("this server process has no space for more intermediate results")
         self._used[account] = own
 
