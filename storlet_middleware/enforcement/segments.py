@@ -150,7 +150,9 @@ class Manifests:
         marker = ""
         for _ in range(_MAX_LISTING_PAGES):
             entries = self._listed(container, prefix, marker)
-            for entry in entries or ():
+            if entries is None:
+                raise BackendFailed("cannot list the segments of a large object for the rules")
+            for entry in entries:
                 if "slo_etag" in entry:
                     rule = self.covering_rule_of_large(
                         container.sibling(container.container, entry["name"])
@@ -237,7 +239,10 @@ class Manifests:
     def _listed(
         self, container: SwiftPath, prefix: str, marker: str
     ) -> list[dict[str, Any]] | None:
-        """One page of a container listing; ``None`` if Swift refuses it."""
+        """One page of a container listing; empty if there is no container.
+
+        ``None`` if Swift refuses it.
+        """
         path = (
             f"{container.path}format=json&limit={_LISTING_PAGE_ENTRIES}"
             f"&prefix={quote(prefix)}&marker={quote(marker)}"
@@ -245,7 +250,7 @@ class Manifests:
         answer = send_preauthorised(self._app, self._environ, "GET", path)
         if answer.status_int // 100 != 2:
             drain_and_close(answer)
-            return None
+            return [] if answer.status_int == 404 else None
         return _entries(answer)
 
     def _covering_rule_of_part(self, part: SwiftPath) -> str | None:

@@ -6,6 +6,7 @@ import pytest
 from swift.common.swob import Request, Response
 
 from storlet_middleware.enforcement import segments
+from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 from tests.unit.middleware.rules_pipeline import (
     COVERED,
@@ -191,3 +192,15 @@ def test_the_content_of_another_account_is_unknown(location: str | None, is_know
     found = segments.look_up(store, Request.blank(read.path).environ, read)
     assert (found.content is not None) is is_known
     assert (found.end is not None) is (location is not None)
+
+
+def test_segments_that_cannot_be_listed_are_not_taken_for_uncovered_ones() -> None:
+    """Swift's own listing for the same request may succeed a moment later."""
+    store, status = FakeSwift(), 503
+    store.hooks["GET", "/v1/AUTH_a/open"] = lambda request: Response(status=status, request=request)
+    checked = segments.Manifests(store, {}, OnePathRule(COVERED))
+    container = SwiftPath("v1", "AUTH_a", "open", None)
+    with pytest.raises(BackendFailed, match="cannot list the segments"):
+        checked.covering_rule_of_listed(container, "")
+    status = 404
+    assert checked.covering_rule_of_listed(container, "") is None
