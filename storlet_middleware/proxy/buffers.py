@@ -1,5 +1,5 @@
 """Memory of results that wait to be stored: the bytes in the buffers of an account's withheld PUTs.
-Pages of listings that its storlets have asked for, and have not read, count as well.
+Pages of listings that its storlets have requested, and have not read, count as well.
 
 A withheld PUT keeps up to a megabyte back (:mod:`~.withheld_put`), with erasure coding several.  An
 account may have hundreds of runs in a process, with several results each, so their sum is bounded:

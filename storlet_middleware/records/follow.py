@@ -8,8 +8,9 @@ includes, or an empty line, which shows that the stream lives.  A record comes s
 after its run, and a line of a log some six after it was written (:mod:`~.lines`).  The stream ends
 after :data:`MAX_SECONDS`; the client requests another.
 
-The work is bounded.  Of more than :data:`_OBJECTS` new objects in a second the newest are read, and
-a line ``{"skipped_objects": NUMBER}`` counts the rest.  An account has at most :data:`_OF_ACCOUNT`
+The work is bounded.  Of more than :data:`_OBJECTS` new objects in a second, or more bytes than one
+request for records reads, the newest are read, and a line ``{"skipped_objects": NUMBER}`` counts
+the rest.  An account has at most :data:`_OF_ACCOUNT`
 such requests in a process, and all have :data:`_OF_ALL`.
 """
 
@@ -172,11 +173,12 @@ class Follow:
             self._stores.mark(environ, self._place)
             self._next_mark = monotonic() + _MARK_SECONDS
         reader = RecordReader(self._stores.records, environ, self._place, self._viewer)
-        found = self._new(environ, self._records, lambda name: reader.views(name, query))
+        found = self._new(environ, self._records, reader, lambda name: reader.views(name, query))
         if query.lines:
             of_logs = RecordReader(self._stores.lines, environ, self._place, self._viewer)
             # Lines first: those of a run come before its record.
-            found = self._new(environ, self._lines, lambda name: of_logs.rows(name, query)) + found
+            lines = self._new(environ, self._lines, of_logs, lambda name: of_logs.rows(name, query))
+            found = lines + found
         # Only now: a failed poll is repeated.
         for unseen in (self._records, self._lines):
             unseen.commit()
@@ -186,26 +188,31 @@ class Follow:
         self,
         environ: dict[str, Any],
         unseen: _Unseen,
+        reader: RecordReader,
         views: Callable[[str], Iterator[dict[str, Any]]],
     ) -> list[bytes]:
         """The JSON lines of new objects, oldest first.
 
-        :param views: the rows of an object that are for this stream, newest first.
+        :param views: the rows of an object that are for this stream, newest first, of ``reader``.
         """
         begin = max(self._began - SPAN_SECONDS, self._now() - _LATE_SECONDS)
         new = unseen.names(environ, self._place, begin)
         most = int(_OBJECTS * max(self._interval.seconds, 1.0))
-        lines: list[bytes] = []
-        for name in reversed(new[:most]):
+        newest_first: list[bytes] = []
+        count = 0
+        for name in new[:most]:
+            if reader.is_spent:
+                break
+            count += 1
             # Encoded one by one: the reader pauses between rows.
-            found = [
+            newest_first += (
                 json.dumps(view).encode() + b"\n"
                 for view in views(name)
                 if _time(view) >= self._began
-            ]
-            lines += reversed(found)
-        if new[most:]:
-            lines.append(json.dumps({"skipped_objects": len(new) - most}).encode() + b"\n")
+            )
+        lines = newest_first[::-1]
+        if new[count:]:
+            lines.append(json.dumps({"skipped_objects": len(new) - count}).encode() + b"\n")
         return lines
 
 

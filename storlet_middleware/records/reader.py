@@ -50,6 +50,11 @@ class RecordReader:
         self._viewer = viewer
         self._bytes = 0
 
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has read as much as one request may."""
+        return self._bytes > MAX_BYTES
+
     def page(self, query: Query) -> Page:
         """The records that match ``query``, from its marker on."""
         names = self._store.names(self._environ, self._place, _bounds(query), MAX_OBJECTS)
@@ -59,7 +64,7 @@ class RecordReader:
                 found.append(view)
                 if len(found) == query.limit:
                     return Page(_newest_first(found), Marker(name, older))
-            if self._bytes > MAX_BYTES:
+            if self.is_spent:
                 return Page(_newest_first(found), Marker(name, 0))
         is_complete = len(names) < MAX_OBJECTS
         return Page(_newest_first(found), None if is_complete else Marker(names[-1], 0))
@@ -93,7 +98,7 @@ class RecordReader:
                 if record.get("id") == query.id:
                     view = self._viewer.view(record)
                     return Page([] if view is None else [view], None)
-            if self._bytes > MAX_BYTES:
+            if self.is_spent:
                 return Page([], Marker(name, 0))
         return Page([], None if len(names) < MAX_OBJECTS else Marker(names[-1], 0))
 

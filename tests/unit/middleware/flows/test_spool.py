@@ -77,7 +77,7 @@ def test_an_account_has_half_of_the_space_that_others_leave(tmp_path: Path) -> N
     others[0].write(b"x" * 7)
     with pytest.raises(NodeBusy, match="no space for more"):
         others[0].write(b"x")
-    # Others may have something, whatever some accounts have.
+    # Half of the rest is never nothing.
     others[1].write(b"x" * 3)
     for spool in (first, second, *others):
         spool.close()

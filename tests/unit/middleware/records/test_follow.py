@@ -12,7 +12,7 @@ import pytest
 from swift.common.swob import Response
 
 from storlet_middleware.errors import BackendFailed, NodeBusy, TenantBusy
-from storlet_middleware.records import follow
+from storlet_middleware.records import follow, reader
 from storlet_middleware.records.batches import Place
 from storlet_middleware.records.follow import Follow, Followers, Interval, Stores
 from storlet_middleware.records.query import Query
@@ -274,3 +274,14 @@ def test_a_stream_misses_none_of_an_account_that_many_processes_serve(
     for number in range(150):
         write(store, record(number, NOON + 1 + number / 100))
     assert new(stream) == [record(number, NOON + 1 + number / 100).id for number in range(150)]
+
+
+def test_the_bytes_of_a_poll_are_bounded(
+    store: RecordStore, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reader, "MAX_BYTES", 1500)
+    stream = following(stores)
+    for number in range(5):
+        write(store, record(number, NOON + 1 + number, log="x" * 1000))
+    newest = [record(number, NOON + 1 + number).id for number in (3, 4)]
+    assert new(stream) == [*newest, {"skipped_objects": 3}]
