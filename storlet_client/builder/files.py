@@ -16,6 +16,8 @@ from storlet_client.builder import rights
 #: A folder that may be written but not listed can be opened with ``O_PATH`` only (Linux).
 _FOLDER = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_UNNAMED = getattr(os, "O_TMPFILE", 0) | os.O_WRONLY | os.O_CLOEXEC
+_MODE = 0o666
 
 
 def make_folder(folder: Path) -> None:
@@ -41,25 +43,62 @@ def replacement(place: Path) -> Iterator[BinaryIO]:
     """
     with _named(place):
         folder = os.open(place.parent, _FOLDER)
+    name = ""
     try:
-        name = f".storlet-{secrets.token_hex(8)}"  # without the name, which may be of any length
         with _named(place):
-            handle = os.open(name, _NEW, 0o666, dir_fd=folder)
-        try:
-            with os.fdopen(handle, "wb") as file:
-                _give(handle, folder)
-                with _named(place):
-                    _protect(handle, place.name, folder)
-                yield file
+            handle, name = _new(folder)
+        with os.fdopen(handle, "wb") as file:
+            _give(handle, folder)
             with _named(place):
-                os.replace(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
-        except BaseException as error:
+                _protect(handle, place.name, folder)
+            yield file
+            file.flush()
+            if not name:
+                with _named(place):
+                    name = _link(handle, folder)
+        with _named(place):
+            os.replace(name, place.name, src_dir_fd=folder, dst_dir_fd=folder)
+    except BaseException as error:
+        if name:
             os.unlink(name, dir_fd=folder)
-            if isinstance(error, OSError) and error.filename is None:  # of a write
-                error.filename = str(place)
-            raise
+        if isinstance(error, OSError) and error.filename is None:  # of a write
+            error.filename = str(place)
+        raise
     finally:
         os.close(folder)
+
+
+def _new(folder: int) -> tuple[int, str]:
+    """A new file, and its temporary name.
+
+    The name is empty if the file system and the kernel have files without one, of which a process
+    that is killed leaves nothing.
+    """
+    if hasattr(os, "O_TMPFILE"):
+        with contextlib.suppress(OSError):
+            handle = os.open(".", _UNNAMED, _MODE, dir_fd=folder)
+            if _path_of(handle).exists():
+                return handle, ""
+            os.close(handle)
+    name = _temporary_name()
+    return os.open(name, _NEW, _MODE, dir_fd=folder), name
+
+
+def _link(file: int, folder: int) -> str:
+    """Give a file without a name a temporary one."""
+    name = _temporary_name()
+    # A link does not replace a file; a rename does.
+    os.link(_path_of(file), name, dst_dir_fd=folder)
+    return name
+
+
+def _path_of(file: int) -> Path:
+    return Path("/proc/self/fd", str(file))
+
+
+def _temporary_name() -> str:
+    """A name without that of the file, which may be of any length."""
+    return f".storlet-{secrets.token_hex(8)}"
 
 
 def _give(file: int, folder: int) -> None:

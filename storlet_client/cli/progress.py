@@ -10,6 +10,7 @@ and the display ends when a debugger or another prompt begins.
 
 from __future__ import annotations
 
+import errno
 import functools
 import os
 import stat
@@ -452,6 +453,8 @@ def _opened(path: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
+    if path.endswith(os.sep):  # which a Path leaves out
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     place = Path(path)
     if place.exists() and not place.is_file():
         # A device or a pipe cannot be replaced.

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -157,6 +161,15 @@ def test_ids_that_are_not_valid_change_nothing(
     assert owners(home) == {(0, 0)}
 
 
+@pytest.fixture(params=["without a name", "with a temporary name"])
+def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The kind of new files; not all file systems have those without a name."""
+    if request.param == "with a temporary name":
+        monkeypatch.delattr(os, "O_TMPFILE")
+    return str(request.param)
+
+
+@pytest.mark.usefixtures("kind")
 def test_a_file_appears_when_it_is_complete(home: Path) -> None:
     place = home / "out"
     place.write_bytes(b"old")
@@ -180,6 +193,37 @@ def test_a_file_appears_when_it_is_complete(home: Path) -> None:
     assert stat.S_IMODE(place.stat().st_mode) == 0o640
 
 
+def test_a_killed_process_leaves_nothing(home: Path) -> None:
+    code = (
+        "import os, sys, time, pathlib; from storlet_client.builder.files import replacement\n"
+        "with replacement(pathlib.Path(sys.argv[1])) as file:\n"
+        "    file.write(b'half'); file.flush(); print(flush=True); time.sleep(60)\n"
+    )
+    words = [sys.executable, "-c", code, str(home / "out")]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.kill()
+    assert list(home.iterdir()) == []
+
+
+def test_a_file_system_whose_files_all_have_names_gets_such_ones(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = os.open
+
+    def refuse(path: str, flags: int, *more: Any, **options: Any) -> int:
+        if path == ".":
+            raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+        return opened(path, flags, *more, **options)
+
+    monkeypatch.setattr(os, "open", refuse)
+    write(home / "out")
+    assert (home / "out").read_bytes() == b"new"
+    assert [each.name for each in home.iterdir()] == ["out"]
+
+
+@pytest.mark.usefixtures("kind")
 def test_an_error_names_the_file_and_not_the_temporary_one(home: Path) -> None:
     with pytest.raises(FileNotFoundError) as caught:
         write(home / "none/out")

@@ -51,6 +51,14 @@ def test_a_failure_keeps_the_old_file_and_leaves_nothing(tmp_path: Path) -> None
     assert (place.read_bytes(), names(tmp_path)) == (b"old", ["out"])
 
 
+def test_a_name_with_a_slash_at_its_end_is_that_of_a_folder(tmp_path: Path) -> None:
+    name = f"{tmp_path}/none/"
+    with pytest.raises(IsADirectoryError) as caught, written(name):
+        raise AssertionError("it is opened")
+    assert caught.value.filename == name
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_device_is_written_in_place() -> None:
     with written("/dev/null") as file:
         file.write(b"x")
