@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from storlet_middleware.concurrency import Pace
 from storlet_middleware.config import Config, nearest
 from storlet_middleware.errors import BadRequest, fault
 from storlet_middleware.flows.sequence import (
@@ -48,6 +49,10 @@ CONCATENATE: Final = "concat"
 #: All of a body but a list of objects.
 _MOST_CHARACTERS: Final = 64 << 10
 _SHOWN_CHARACTERS: Final = 80
+#: Each value of JSON has one of these before it, and a million of them take half a second, in which
+#: the process does nothing else.  Names of objects may have some, too.
+_SIGNS: Final = (b"[", b"{", b",")
+_MOST_SIGNS: Final = 200_000
 #: The longest name of an object in Swift.
 _NAME_BYTES: Final = 1024
 #: Keys of user metadata; Swift's default maximum for an object.
@@ -108,6 +113,10 @@ def parse(body: bytes, config: Config, account: str) -> Distribution:
 
     :raises BadRequest: with all faults.
     """
+    if sum(map(body.count, _SIGNS)) > _MOST_SIGNS:
+        raise BadRequest(
+            f"the body: more than {_MOST_SIGNS} commas and brackets: list fewer objects"
+        )
     try:
         document = json_of(body)
     except (ValueError, RecursionError) as error:
@@ -192,7 +201,11 @@ class _Parser:
         if not 1 <= len(given) <= most:
             self._faults.append(f"objects: {len(given)} objects: want 1 to {most}")
             return ()
-        return tuple(self._path(f"objects.{index}", text) for index, text in enumerate(given))
+        paths, pace = [], Pace()
+        for index, text in enumerate(given):
+            paths.append(self._path(f"objects.{index}", text))
+            pace.pause()
+        return tuple(paths)
 
     def _path(self, where: str, text: Any) -> ObjectPath:
         try:

@@ -61,6 +61,7 @@ SMALL = {"objects": {"container": "c"}, "split": "std:nop"}
             {"split": {"storlet": "std:nop", "parameters": {"a": "\ud800"}}},
             "surrogates not allowed",
         ),
+        ({"objects": [[]] * 150_000}, "more than 200000 commas and brackets"),
         ({"order": []}, "want listing or arrival"),
         ({"on-failure": {"x": 1}}, "want fail or report"),
         ({"objects": [f"{number}" * 500 for number in range(99)]}, "and 59 more"),
