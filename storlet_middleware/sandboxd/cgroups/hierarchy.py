@@ -172,9 +172,23 @@ def kill_processes(path: Path) -> int:
             for pid in read(procs).split():
                 # Processes of another pid namespace appear as 0.
                 if int(pid) > 1:
-                    os.kill(int(pid), signal.SIGKILL)
-                    killed += 1
+                    killed += _kill(procs, pid)
     return killed
+
+
+def _kill(procs: Path, pid: str) -> bool:
+    """Kill a process that is in the group of ``procs``; its number may be another's by now."""
+    try:
+        process = os.pidfd_open(int(pid))
+    except ProcessLookupError:
+        return False
+    try:
+        if pid not in read(procs).split():
+            return False
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    finally:
+        os.close(process)
+    return True
 
 
 def remove(path: Path) -> None:
