@@ -33,6 +33,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.utils import close_if_possible, drain_and_close
@@ -377,7 +378,7 @@ class _Flow:
         self._proxy.logger.info(
             "distribution done id=%s account=%s objects=%d failed=%d code=%s ms=%.1f",
             self._id,
-            self._account,
+            quote(self._account),
             self._objects,
             self._splits.failures if self._splits is not None else 0,
             code,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
+from urllib.parse import quote
 
 from swift.common.swob import Request, Response
 
@@ -131,4 +132,6 @@ class Activation:
         return SwiftRefusal(Response(status=status, request=Request(self._environ)))
 
     def _log(self, what: str, pointer: Pointer) -> None:
-        self._logger.info("rules %s account=%s version=%s", what, self._place[1], pointer.name)
+        self._logger.info(
+            "rules %s account=%s version=%s", what, quote(self._place[1]), pointer.name
+        )

@@ -22,6 +22,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, cast
+from urllib.parse import quote
 
 from rules import engine, parse
 from rules.engine import Compiled
@@ -122,7 +123,9 @@ class RuleStore:
                     f"the account's rules cannot be read: {error}", retry_after=1
                 ) from error
             self._logger.warning(
-                "rules of %s are not applied, because they cannot be read: %s", account, error
+                "rules of %s are not applied, because they cannot be read: %s",
+                quote(account),
+                error,
             )
             return None
 
@@ -161,7 +164,7 @@ class RuleStore:
         except StorletError as error:
             return error
         except (Exception, Timeout) as error:
-            self._logger.exception("ERROR storlets: rules of %s", place[1])
+            self._logger.exception("ERROR storlets: rules of %s", quote(place[1]))
             return BackendFailed(f"reading them failed: {type(error).__name__}")
         else:
             return loaded
