@@ -10,6 +10,7 @@ import hashlib
 import html
 import io
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -60,6 +61,8 @@ _KEPT = Path(".m2/repository/com/googlecode/json-simple/json-simple/1.1.1", _PRO
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1"
 #: The compiler, also for tests.
 JAVAC = ("javac", f"-J{_SHORT_LIVED}")
+#: Of a library of Maven's, also without its own colours.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 Files = dict[str, tuple[bytes, int]]
@@ -141,7 +144,10 @@ def _resolve(coordinates: Sequence[str], work: Path, target: Path) -> None:
     command = ["mvn", "-B", "-q", "-Dstyle.color=never", "-f", str(pom), _PLUGIN, *options]
     done = _run(command, {"MAVEN_OPTS": os.environ.get("MAVEN_OPTS") or _SHORT_LIVED})
     if done.returncode:
-        said = [line.replace("[ERROR]", "").strip() for line in done.stdout.splitlines()]
+        said = [
+            _COLOURS.sub("", line).replace("[ERROR]", "").strip()
+            for line in done.stdout.splitlines()
+        ]
         reasons = [line for line in said if line] or [f"exit status {done.returncode}"]
         raise ProjectError([f"maven: {reasons[0]}"])
 

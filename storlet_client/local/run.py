@@ -122,6 +122,7 @@ def run(
                 target.close()
             failed = Outcome(OK)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a storlet may raise anything
+            _end_if_quit(error)
             failed = _failure(_code_of(error), error)
         if metadata.refusal is not None:
             failed = _refused(metadata.refusal)
@@ -288,6 +289,7 @@ def _load(document: Mapping[str, Any]) -> tuple[Any, Outcome | None]:
     try:
         found = getattr(importlib.import_module(module_name), class_name, None)
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything
+        _end_if_quit(error)
         failure = _failure(LOAD, error)
         wanted = document.get("requirements")
         if wanted and isinstance(error, ModuleNotFoundError):
@@ -300,6 +302,13 @@ def _load(document: Mapping[str, Any]) -> tuple[Any, Outcome | None]:
     if not callable(found):
         return None, Outcome(LOAD, f"LoadError: module {module_name} has no class {class_name}")
     return found, None
+
+
+def _end_if_quit(error: BaseException) -> None:
+    """Raise ``KeyboardInterrupt`` if the user quits the debugger: that is no failure."""
+    debugger = sys.modules.get("bdb")
+    if debugger is not None and isinstance(error, debugger.BdbQuit):
+        raise KeyboardInterrupt from None
 
 
 def _code_of(error: BaseException) -> str:

@@ -29,5 +29,18 @@ def test_all_missing_tools_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert missing("a:b:1") == ["javac", "mvn"]
 
 
+def test_an_error_of_maven_has_no_colours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = project.read(template.make(tmp_path / "grape", "java"))
+    maven = tmp_path / "mvn"
+    maven.write_text(
+        "#!/bin/sh\nprintf '\\033[0m\\033[0m[ERROR] no \\033[1;31ma:b:1\\033[m\\n'; exit 1\n"
+    )
+    maven.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(ProjectError) as caught:
+        jars.build(made.folder, "grape", made.source(), ("a:b:1",))
+    assert caught.value.faults == ["maven: no a:b:1"]
+
+
 def test_the_sources_of_the_authors_api_are_part_of_the_package() -> None:
     assert (jars._API / "org/openstack/storlet/common/IStorlet.java").is_file()

@@ -86,6 +86,23 @@ def test_faults_between_fields(change: dict[str, Any], part: str) -> None:
     assert any(part in str(fault) for fault in manifest.faults_of({**GOOD, **change}))
 
 
+@pytest.mark.parametrize(
+    ("change", "wanted"),
+    [
+        ({"requirements": ["((("]}, "'(((': want a requirement of pip such as 'numpy>=2,<3'"),
+        ({"maven": ["gson"]}, "'gson': want a library as group:artifact:version"),
+        ({"files": ["../a"]}, "want a path within the project"),
+        ({"arguments": ["\0"]}, "want a text without NUL"),
+        ({"inputs": {"types": ["csv"]}}, "want a content type such as text/csv, or image/*"),
+        ({"outputs": {"types": ["image/*"]}}, "want a content type such as text/csv"),
+    ],
+)
+def test_a_fault_of_an_item_has_words_and_no_pattern(change: dict[str, Any], wanted: str) -> None:
+    faults = [fault.text for fault in manifest.faults_of({**GOOD, **change})]
+    assert any(wanted in text for text in faults), faults
+    assert not any("^" in text for text in faults)
+
+
 def test_a_manifest_has_up_to_thirty_outputs() -> None:
     case = {"name": "a", "input": "i", "output": ["x", "y"]}
     several = {**GOOD, "outputs": {"count": 2, "max": 30, "types": ["a/b", "c/d"]}, "tests": [case]}

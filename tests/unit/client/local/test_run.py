@@ -195,3 +195,12 @@ def test_a_declared_number_of_inputs_runs(project: Project) -> None:
     for count in (1, 2):
         inputs = [Input(project.folder / "sample.txt")] * count
         assert run(project, inputs, os.open(os.devnull, os.O_WRONLY), {}).is_ok
+
+
+def test_a_debugger_that_the_user_quits_is_no_failure(project: Project, tmp_path: Path) -> None:
+    for body in ("import bdb; raise bdb.BdbQuit", "from pdb import bdb; raise bdb.BdbQuit()"):
+        with pytest.raises(KeyboardInterrupt):
+            outcome_of(with_code(project, body), tmp_path)
+    (project.folder / "src/fruit.py").write_text("import bdb\nraise bdb.BdbQuit\n")
+    with pytest.raises(KeyboardInterrupt):
+        outcome_of(project, tmp_path)
