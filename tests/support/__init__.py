@@ -9,6 +9,7 @@
 :mod:`.cluster`        a cluster: bring up, attach, configure, stop, kill, logs, ``cluster.json``
 :mod:`.forked_servers` Swift's servers, without the time of their imports
 :mod:`.forking`        commands of a package, without the time of its imports
+:mod:`.forks`          processes of unit tests, without the time of their imports
 :mod:`.freezing`       processes that are stopped, and continue later
 :mod:`.host`           the host's view of a cluster: sandboxes, processes, descriptors, logs
 :mod:`.http`           the HTTP client: whole requests, and raw connections

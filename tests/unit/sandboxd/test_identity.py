@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 import pwd
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 
 from storlet_middleware.sandboxd.errors import IdentityFault
 from storlet_middleware.sandboxd.identity import Identities, UidRange
+from tests.support.forks import FORKS
 
 FIRST = 3_000_000_000
 
@@ -147,13 +147,13 @@ def allot_there(path: str, directory: str, name: str) -> int:
 
 def test_nodes_that_allot_at_once_never_give_a_uid_twice(tmp_path: Path) -> None:
     asks = [(str(tmp_path), f"node{number % 4}", f"AUTH_{number}") for number in range(40)]
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
+    with FORKS.Pool(4) as pool:
         assert len(set(pool.starmap(allot_there, asks))) == 40
 
 
 def test_processes_that_allot_at_once_never_give_a_uid_twice(tmp_path: Path) -> None:
     names = [f"AUTH_{number % 10}" for number in range(40)]
-    with multiprocessing.get_context("spawn").Pool(4) as pool:
+    with FORKS.Pool(4) as pool:
         uids = pool.starmap(allot, [(str(tmp_path), name) for name in names])
     by_name = dict(zip(names, uids, strict=True))
     assert len(set(by_name.values())) == 10

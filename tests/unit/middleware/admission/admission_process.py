@@ -1,4 +1,4 @@
-"""A server process of a node, for the tests of admission; executes commands from its stdin.
+"""A server process of a node, for the tests of admission; executes commands from a pipe.
 
 ::
 
@@ -15,8 +15,8 @@ Answers come in the order in which things happen, each with the account.
 from __future__ import annotations
 
 import os
-import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import eventlet
@@ -31,8 +31,12 @@ from tests.unit.middleware.logger import Logger
 SLOTS: dict[str, list[Slot]] = {}
 
 
+#: The end of the pipe that answers are written to.
+ANSWERS: list[Connection] = []
+
+
 def say(*words: object) -> None:
-    os.write(1, (" ".join(map(str, words)) + "\n").encode())
+    os.write(ANSWERS[0].fileno(), (" ".join(map(str, words)) + "\n").encode())
 
 
 def take(admission: Admission, account: str, group: str = "g", memory: str = "1048576") -> None:
@@ -71,12 +75,13 @@ def spin(admission: Admission, seconds: float, accounts: list[str], *groups: str
     return sum(task.wait() for task in [spawn(turn, account) for account in accounts * 3])
 
 
-def main() -> None:
-    admission = Admission(parse(Path(sys.argv[1]).read_text(encoding="utf-8")), Logger())
+def main(conf: Path, connection: Connection) -> None:
+    ANSWERS.append(connection)
+    admission = Admission(parse(conf.read_text(encoding="utf-8")), Logger())
     say("ready")
     while True:
-        eventlet.hubs.trampoline(0, read=True)
-        for line in os.read(0, 65536).decode().splitlines():
+        eventlet.hubs.trampoline(connection.fileno(), read=True)
+        for line in os.read(connection.fileno(), 65536).decode().splitlines():
             command, *words = line.split()
             if command == "take":
                 spawn(take, admission, *words)
@@ -98,7 +103,3 @@ def main() -> None:
             else:
                 return
             eventlet.sleep(0)
-
-
-if __name__ == "__main__":
-    main()

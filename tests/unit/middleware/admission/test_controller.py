@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import selectors
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,12 +17,11 @@ from storlet_middleware.admission import shared_table
 from storlet_middleware.admission.controller import Admission
 from storlet_middleware.concurrency import spawn
 from storlet_middleware.errors import NodeBusy, TenantBusy
+from tests.support.forks import FORKS
+from tests.unit.middleware.admission import admission_process
 from tests.unit.middleware.admission.slots import MIB, new, take, take_together, usage
 from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.support import make_config, wait_until
-
-ROOT = Path(__file__).resolve().parents[4]
-
 
 # --- one process ----------------------------------------------------------------------------------
 
@@ -127,36 +124,23 @@ class Process:
     """See ``admission_process``."""
 
     def __init__(self, conf: Path) -> None:
-        self._child = subprocess.Popen(
-            [
-                sys.executable,
-                "-W",
-                "ignore",
-                "-m",
-                "tests.unit.middleware.admission.admission_process",
-                str(conf),
-            ],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path])},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        self._pipe, theirs = FORKS.Pipe()
+        self._child = FORKS.Process(target=admission_process.main, args=(conf, theirs))
+        self._child.start()
+        theirs.close()
         self._heard = b""
         assert self.hear() == "ready"
 
     def tell(self, *lines: str) -> None:
-        assert self._child.stdin is not None
-        self._child.stdin.write("".join(f"{line}\n" for line in lines).encode())
-        self._child.stdin.flush()
+        os.write(self._pipe.fileno(), "".join(f"{line}\n" for line in lines).encode())
 
     def hear(self, seconds: float = 10) -> str:
         """The next line."""
-        assert self._child.stdout is not None
         while b"\n" not in self._heard:
             with selectors.DefaultSelector() as selector:
-                selector.register(self._child.stdout, selectors.EVENT_READ)
+                selector.register(self._pipe, selectors.EVENT_READ)
                 assert selector.select(seconds), "it says nothing"
-            self._heard += os.read(self._child.stdout.fileno(), 65536)
+            self._heard += os.read(self._pipe.fileno(), 65536)
         line, self._heard = self._heard.split(b"\n", 1)
         return line.decode()
 
@@ -164,9 +148,13 @@ class Process:
         self.tell(line)
         return self.hear()
 
-    def end(self, signum: signal.Signals = signal.SIGKILL) -> None:
-        self._child.send_signal(signum)
-        self._child.communicate(timeout=10)
+    def send_signal(self, signum: signal.Signals) -> None:
+        os.kill(self._child.pid or 0, signum)
+
+    def end(self) -> None:
+        self._child.kill()
+        self._child.join(10)
+        self._pipe.close()
 
 
 @pytest.fixture
@@ -229,7 +217,7 @@ def test_what_a_killed_process_held_comes_back(
     assert two.ask("try d") == "full d"
     two.tell("take d")
     assert wait_until(lambda: usage(run_dir).get("d") == (0, 1))
-    one.end(signal.SIGKILL)
+    one.end()
     assert two.hear() == "taken d"
     assert usage(run_dir) == {"d": (1, 0)}
     assert two.ask("try a") == "taken a"
@@ -244,11 +232,11 @@ def test_waiters_of_a_stopped_process_do_not_delay_others(
     assert wait_until(lambda: usage(run_dir).get("b") == (0, 1))
     two.tell("take c")
     assert wait_until(lambda: usage(run_dir).get("c") == (0, 1))
-    one._child.send_signal(signal.SIGSTOP)
+    one.send_signal(signal.SIGSTOP)
     eventlet.sleep(shared_table._ABSENT_SECONDS + 0.1)
     two.tell("free a")
     assert [two.hear(), two.hear()] == ["freed a", "taken c"]
-    one._child.send_signal(signal.SIGCONT)
+    one.send_signal(signal.SIGCONT)
     two.ask("free c")
     assert one.hear(2) == "taken b"
 

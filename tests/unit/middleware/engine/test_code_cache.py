@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import gc
-import multiprocessing
 import os
 import signal
 import sys
@@ -23,6 +22,7 @@ from storlet_middleware.engine.code_cache import CodeCache
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import InternalError, NodeBusy, StorletError
 from tests.support.bundles import bundle, tool
+from tests.support.forks import FORKS
 from tests.unit.middleware.engine.storlet_code import BODY, Fetcher, bundle_version, left, version
 from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.support import open_descriptors, wait_until
@@ -182,12 +182,6 @@ def test_a_full_disk_while_a_bundle_is_unpacked_is_the_nodes_fault(
     assert left(tmp_path) == []
 
 
-#: Servers are forks of a process that has imported this module: the import takes most of their
-#: time.
-_SERVERS = multiprocessing.get_context("forkserver")
-_SERVERS.set_forkserver_preload([__name__])
-
-
 def _ensure(home: str, bundle_file: str, ready: Connection) -> None:
     """Fetch the bundle into the cache ``home``, as a server does."""
     data = Path(bundle_file).read_bytes()
@@ -213,9 +207,9 @@ def test_server_that_is_killed_while_it_unpacks_leaves_no_partial_version(
     (tmp_path / "x.storlet").write_bytes(data)
     home = tmp_path / "code"
     home.mkdir()
-    ours, theirs = _SERVERS.Pipe()
+    ours, theirs = FORKS.Pipe()
     arguments = (str(home), str(tmp_path / "x.storlet"), theirs)
-    server = _SERVERS.Process(target=_ensure, args=arguments)
+    server = FORKS.Process(target=_ensure, args=arguments)
     with ours, theirs:
         server.start()
         assert ours.recv() == "ready"
@@ -247,8 +241,8 @@ def test_server_that_is_stopped_while_it_fetches_delays_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fetch_lock, "STALL_SECONDS", 0.2)
-    ours, theirs = _SERVERS.Pipe()
-    server = _SERVERS.Process(target=_ensure_slowly, args=(str(tmp_path), theirs))
+    ours, theirs = FORKS.Pipe()
+    server = FORKS.Process(target=_ensure_slowly, args=(str(tmp_path), theirs))
     server.start()
     assert wait_until(lambda: any(tmp_path.glob(".tmp-*/*")))
     os.kill(server.pid or 0, signal.SIGSTOP)
