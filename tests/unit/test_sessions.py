@@ -20,8 +20,13 @@ ROOT = Path(__file__).resolve().parents[2]
 GOOD = "def test_good():\n    pass\n"
 SKIPPED = "import pytest\n\n\ndef test_skipped():\n    pytest.skip('not here')\n"
 BAD = "def test_bad():\n    assert 1 == 2, 'one is not two'\n"
-WORKERS = pytest.mark.parametrize(
-    "workers", [[], ["-n", "2", "--dist", "loadfile"]], ids=["one process", "workers"]
+#: One worker where the modules of several make no difference: the import of pytest takes most of
+#: the time of a session.
+WORKER, WORKERS = (
+    pytest.mark.parametrize(
+        "workers", [[], ["-n", count, "--dist", "loadfile"]], ids=["one process", "workers"]
+    )
+    for count in "12"
 )
 
 
@@ -62,7 +67,7 @@ def test_a_session_in_which_all_tests_pass_succeeds_with_one_line_for_each_modul
     assert sorted(line.split(" tests ")[0] for line in lines) == ["test_one.py 2", "test_two.py 1"]
 
 
-@WORKERS
+@WORKER
 def test_a_skipped_test_fails_the_session_where_skips_are_forbidden(
     tmp_path: Path, workers: list[str]
 ) -> None:
@@ -72,7 +77,7 @@ def test_a_skipped_test_fails_the_session_where_skips_are_forbidden(
     assert "1 passed, 1 skipped" in output.splitlines()[-1]
 
 
-@WORKERS
+@WORKER
 def test_a_failure_is_one_line_in_the_output_also_beside_a_forbidden_skip(
     tmp_path: Path, workers: list[str]
 ) -> None:

@@ -57,7 +57,9 @@ def test_later():
 SKIPPED: Final = "import pytest\n\ndef test_skipped():\n    pytest.skip('not here')\n"
 BROKEN: Final = "import no_such_module\n"
 WORKERS: Final = ("-n", "2", "--dist", "loadfile")
-BOTH: Final = pytest.mark.parametrize("workers", [(), WORKERS], ids=["one process", "workers"])
+#: The import of pytest takes most of the time of a session.
+WORKER: Final = ("-n", "1", "--dist", "loadfile")
+BOTH: Final = pytest.mark.parametrize("workers", [(), WORKER], ids=["one process", "worker"])
 
 
 def run(

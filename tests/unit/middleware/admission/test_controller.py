@@ -140,7 +140,9 @@ class Process:
             with selectors.DefaultSelector() as selector:
                 selector.register(self._pipe, selectors.EVENT_READ)
                 assert selector.select(seconds), "it says nothing"
-            self._heard += os.read(self._pipe.fileno(), 65536)
+            chunk = os.read(self._pipe.fileno(), 65536)
+            assert chunk, "it has ended"
+            self._heard += chunk
         line, self._heard = self._heard.split(b"\n", 1)
         return line.decode()
 
