@@ -227,13 +227,10 @@ class _Flow:
         if LINES in self._environ.get("HTTP_ACCEPT", ""):
             return self._streamed(self._lines(splits, given.order or ARRIVAL), LINES)
         spool = Spool(self._budget)
-        try:
+        with _closed_on_errors(spool):
             for line in self._lines(splits, given.order or LISTING):
                 spool.write(line)
-        except BaseException:
-            spool.close()
-            raise
-        return self._complete(spool, {"Content-Type": LINES})
+            return self._complete(spool, {"Content-Type": LINES})
 
     def _require_split(self, split: Part) -> None:
         """Raise unless the caller may run the storlet, before anything is read for it."""
@@ -271,9 +268,10 @@ class _Flow:
                 return self._stored(self._result, root.chunks(), root.metadata)
             finally:
                 root.close()
-        headers = HeaderKeyDict({"Content-Type": UNKNOWN_TYPE})
-        set_metadata(headers, root.metadata)
-        return self._complete(root, headers)
+        with _closed_on_errors(root):
+            headers = HeaderKeyDict({"Content-Type": UNKNOWN_TYPE})
+            set_metadata(headers, root.metadata)
+            return self._complete(root, headers)
 
     def _lines(self, splits: Splits, order: str) -> Iterator[bytes]:
         count = 0
@@ -353,7 +351,7 @@ class _Flow:
         return Answer("201 Created", list(headers.items()), [body])
 
     def _complete(self, spool: Spool, headers: dict[str, str]) -> Answer:
-        """An answer with a known length."""
+        """An answer with a known length, which owns ``spool``."""
         self._watch.pause()
         own = HeaderKeyDict(headers)
         own["Content-Length"] = str(spool.size)
@@ -384,6 +382,16 @@ class _Flow:
             code,
             (monotonic() - self._began) * 1000,
         )
+
+
+@contextlib.contextmanager
+def _closed_on_errors(spool: Spool) -> Iterator[None]:
+    """Close ``spool`` if the block raises: its bytes count for the process until then."""
+    try:
+        yield
+    except BaseException:
+        spool.close()
+        raise
 
 
 def _code_of(error: BaseException) -> str:

@@ -14,7 +14,7 @@ from swift.common.exceptions import ChunkReadTimeout
 from swift.common.swob import HTTPServiceUnavailable, Response
 
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.flows import merges, splits, spool
+from storlet_middleware.flows import distributed, merges, splits, spool
 from storlet_middleware.proxy.completion import Completion
 from storlet_middleware.routes import Route
 from tests.unit.middleware.support import (
@@ -68,9 +68,9 @@ def assert_ended(proxy: Proxy, swift: FakeSwift) -> None:
     """Nothing runs and nothing is open."""
     assert wait_until(lambda: swift.unclosed() == 0)
     assert_idle(proxy)
-    distributed = proxy.filter._of_account[Route.DISTRIBUTE]
-    assert distributed._running == {}
-    assert wait_until(lambda: distributed._shared.space.used_bytes == 0)
+    flows = proxy.filter._of_account[Route.DISTRIBUTE]
+    assert flows._running == {}
+    assert wait_until(lambda: flows._shared.space.used_bytes == 0)
 
 
 ALL = {"objects": {"container": "c", "prefix": "a/"}, "split": "std:nop"}
@@ -370,6 +370,24 @@ def test_the_right_to_the_storlet_comes_before_all_reads(proxy: Proxy, data: Fak
 
 
 # --- output ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("more", [{}, {"merge": "std:sum"}], ids=["lines", "merge"])
+def test_an_answer_that_cannot_begin_leaves_no_result_behind(
+    proxy: Proxy, data: FakeSwift, node: Node, more: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    end = distributed._Flow.end
+
+    def fail(flow: Any, code: str) -> None:
+        if code == "ok":
+            raise RuntimeError
+        end(flow, code)
+
+    node.workers.script = joining
+    monkeypatch.setattr(distributed._Flow, "end", fail)
+    assert distribute(proxy, {**ALL, **more}).status == 500
+    assert_ended(proxy, data)
+
 
 STORED = {**ALL, "output": "/out/o 1"}
 
