@@ -11,7 +11,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.swob import Request, Response
@@ -27,7 +27,7 @@ from storlet_middleware.wsgi import dynamic_object, early_refusal, stored_header
 from storlet_middleware.wsgi.bodies import GuardedBody, SourceAnswer, read_bounded
 from storlet_middleware.wsgi.context import CONTEXT, RequestContext
 from storlet_middleware.wsgi.deferred_put import DeferredPut
-from storlet_middleware.wsgi.sent_headers import require_sendable
+from storlet_middleware.wsgi.sent_headers import require_sendable, require_short_line
 from storlet_middleware.wsgi.storlet_request import ON_DATA
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.subrequest import swift_code
@@ -164,6 +164,7 @@ class StoreRequests:
         environ["REQUEST_METHOD"] = method
         environ["PATH_INFO"] = wsgi(f"/{self.place.version}/{self.place.account}{path}")
         environ["QUERY_STRING"] = urlencode(query or {})
+        require_short_line(quote(f"/{self.place.account}{path}"), environ["QUERY_STRING"])
         self._nesting.put(environ)
         request = Request(environ)
         require_sendable(headers or {})

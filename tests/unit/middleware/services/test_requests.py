@@ -207,6 +207,28 @@ def test_a_put_with_more_of_the_clients_headers_than_a_node_takes_is_refused(
 
 # --- what a hostile worker may send ---------------------------------------------------------------
 
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        messages.ListContainer(1, "c", prefix="\x01" * 50_000),
+        messages.ListContainer(1, "c", marker="m" * 4000, end_marker="n" * 4000),
+        messages.OpenObject(1, "/c/o", etag="e" * 50_000),
+    ],
+    ids=["prefix", "markers", "etag"],
+)
+def test_swift_gets_no_line_that_its_servers_refuse(request_: messages.ServiceRequest) -> None:
+    """They close the connection, and the proxy server may blame them for it."""
+
+    def front(_environ: dict[str, Any], _start: Any) -> Any:
+        raise AssertionError("nothing is sent")
+
+    requests = StoreRequests(front, None, CLIENT, Place("v1", "AUTH_a"), INSIDE)
+    creations = Creations(requests, frozenset(), NewObjects(), 9)
+    with pytest.raises(BadRequest):
+        Operations(requests, frozenset(), creations, NoMemory()).perform(request_)
+
+
 #: Characters near special cases of HTTP, Swift and UTF-8.
 ODD = st.text(st.sampled_from('aZ0/\r\n \t:;,"%\x01\x7f\x85\xa0\u00e9\u6f22\u2028'), max_size=8)
 SOME = ODD.filter(bool)

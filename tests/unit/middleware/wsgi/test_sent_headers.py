@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from swift.common.bufferedhttp import BufferedHTTPConnection
 
 from storlet_middleware.errors import BadRequest
-from storlet_middleware.wsgi.sent_headers import require_sendable
+from storlet_middleware.wsgi.sent_headers import require_sendable, require_short_line
 
 
 @given(name=st.text(), value=st.text())
@@ -26,7 +26,7 @@ def test_what_the_client_cannot_send_is_refused(name: str, value: str) -> None:
     connection.putheader(name, value)
 
 
-@pytest.mark.parametrize("value", ["", " a ", "\t", "\xc3\xa4", "\x85", "a" * 9000])
+@pytest.mark.parametrize("value", ["", " a ", "\t", "\xc3\xa4", "\x85", "a" * 8000])
 def test_other_values_are_sent(value: str) -> None:
     require_sendable({"X-Object-Meta-(a b)": value})
 
@@ -34,3 +34,12 @@ def test_other_values_are_sent(value: str) -> None:
 def test_all_faults_are_named() -> None:
     with pytest.raises(BadRequest, match=r"'X-A': .*'X-B': "):
         require_sendable({"X-A": "\n", "X-B": "\0", "X-C": "c"})
+
+
+def test_a_line_that_swifts_servers_do_not_take_is_refused() -> None:
+    require_sendable({"If-Match": "x" * 8000, "X-Storlet-Parameter-1": "x" * 50_000})
+    with pytest.raises(BadRequest, match="If-Match"):
+        require_sendable({"If-Match": "x" * 8192})
+    require_short_line("/a/c", "prefix=" + "%C3" * 2048)
+    with pytest.raises(BadRequest, match="too long together"):
+        require_short_line("/a/c", "x" * 8000)
