@@ -72,8 +72,8 @@ def test_options_that_the_pages_name_exist() -> None:
         assert set(named) <= known, page
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_files_that_a_page_names_exist(page: Path) -> None:
+def missing_files(page: Path) -> list[str]:
+    """Files that a page names, and that do not exist."""
     text = page.read_text(encoding="utf-8")
     places = [page.parent, ROOT]
     roots = (
@@ -92,16 +92,20 @@ def test_files_that_a_page_names_exist(page: Path) -> None:
         for name in re.findall(r"``([a-z_]+/[a-zA-Z0-9_/.-]+)``", text)
         if name.startswith(roots)
     ]
-    missing = [
+    return [
         name for name in [*linked, *named] if not any((place / name).exists() for place in places)
     ]
-    assert missing == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_titles_are_underlined_in_full(page: Path) -> None:
+def test_files_that_pages_name_exist() -> None:
+    found = {str(page.relative_to(ROOT)): missing_files(page) for page in PAGES}
+    assert {page: names for page, names in found.items() if names} == {}
+
+
+def short_titles(page: Path) -> list[str]:
+    """Titles that are longer than the line below them."""
     lines = page.read_text(encoding="utf-8").splitlines()
-    short = [
+    return [
         title
         for title, line in itertools.pairwise(lines)
         if re.fullmatch(r"(=+|-+|~+)", line)
@@ -110,4 +114,8 @@ def test_titles_are_underlined_in_full(page: Path) -> None:
         and len(line) < len(title)
         and not re.search(r"[=-]{3}", title)
     ]
-    assert short == []
+
+
+def test_titles_are_underlined_in_full() -> None:
+    found = {str(page.relative_to(ROOT)): short_titles(page) for page in PAGES}
+    assert {page: titles for page, titles in found.items() if titles} == {}

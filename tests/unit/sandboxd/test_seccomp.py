@@ -65,12 +65,13 @@ def test_unnamed_calls_are_refused() -> None:
     assert {rule["action"] for rule in profile["syscalls"]} == {"SCMP_ACT_ALLOW", "SCMP_ACT_ERRNO"}
 
 
-@pytest.mark.parametrize("name", SEEN.split())
-def test_a_call_that_was_seen_is_in_the_profile(name: str) -> None:
-    succeeds = [
-        rule for rule in of(name) if rule["action"] == seccomp.ALLOW or not rule["errnoRet"]
-    ]
-    assert succeeds or name in REFUSED_YET_FINE
+def test_each_call_that_was_seen_is_in_the_profile() -> None:
+    refused = {
+        name
+        for name in SEEN.split()
+        if not any(rule["action"] == seccomp.ALLOW or not rule["errnoRet"] for rule in of(name))
+    }
+    assert refused <= REFUSED_YET_FINE
 
 
 def test_locks_are_refused_except_those_of_a_process_in_a_class_that_has_them() -> None:
@@ -116,10 +117,11 @@ def test_no_option_of_a_socket_attaches_a_packet_filter() -> None:
         assert levels == ({0, 6, 17, 41, 270} if has_network else set())
 
 
-@pytest.mark.parametrize("name", seccomp.DENIED.split())
 @pytest.mark.parametrize("has_network", [False, True])
-def test_a_dangerous_call_is_in_no_rule(name: str, *, has_network: bool) -> None:
-    assert of(name, has_network=has_network) == []
+def test_a_dangerous_call_is_in_no_rule(*, has_network: bool) -> None:
+    found = {name: of(name, has_network=has_network) for name in seccomp.DENIED.split()}
+    assert found
+    assert {name: rules for name, rules in found.items() if rules} == {}
 
 
 def test_it_is_narrower_than_dockers_own() -> None:

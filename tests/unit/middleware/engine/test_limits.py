@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -166,17 +166,19 @@ def level(factor: float) -> dict[str, float]:
     return {row.name: row.most(USER) * factor for row in TABLE}
 
 
-@ROWS
+def lowest(row: Row, factors: Sequence[float | None]) -> float:
+    """The lowest of the class's value and these multiples of it."""
+    found = row.most(USER) * min(1.0, *(factor for factor in factors if factor), 1.0)
+    return int(found) if row.form in (limits.SIZE, limits.COUNT) else found
+
+
 @pytest.mark.parametrize("factors", list(itertools.product((None, 0.25, 0.5, 1.0, 4.0), repeat=2)))
-def test_the_lowest_of_all_levels_holds(
-    row: Row, factors: tuple[float | None, float | None]
-) -> None:
+def test_the_lowest_of_all_levels_holds(factors: tuple[float | None, float | None]) -> None:
     declared, requested = (level(factor) if factor else {} for factor in factors)
-    lowest = row.most(USER) * min(1.0, *(factor for factor in factors if factor), 1.0)
-    whole = row.form in (limits.SIZE, limits.COUNT)
-    assert flat(limits.effective(USER, declared, requested))[row.name] == (
-        int(lowest) if whole else lowest
-    )
+    held = flat(limits.effective(USER, declared, requested))
+    assert {row.name: held[row.name] for row in TABLE} == {
+        row.name: lowest(row, factors) for row in TABLE
+    }
 
 
 @ROWS
