@@ -28,7 +28,7 @@ print("ready", flush=True)
 while not select.select([sys.stdin], [], [], 0)[0]:
     own_cluster.remove_orphans()
 """
-HOMES = 60
+HOMES = 20
 
 
 @pytest.fixture
