@@ -57,8 +57,9 @@ def sentences(text: str) -> list[str]:
 
 def _in_passage(passage: layout.Passage, name: str) -> Iterator[Finding]:
     for sentence in sentences(passage.text()):
-        for row in words.ROWS:
-            for match in row.pattern.finditer(sentence.strip()):
+        bare = sentence.strip()
+        for row in words.ROWS if words.ANY.search(bare) else ():
+            for match in row.pattern.finditer(bare):
                 fragment = match[0]
                 if not _is_about_a_person(fragment):
                     line = passage.line_of(fragment)

@@ -7,9 +7,7 @@ numbered lines; :mod:`tests.prose.layout` splits them into passages.
 from __future__ import annotations
 
 import ast
-import io
 import re
-import tokenize
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -29,6 +27,15 @@ _C_COMMENT: Final = re.compile(
     r'"(?:\\.|[^"\\\n])*"'  # strings and characters hide what looks like a comment
     r"|'(?:\\.|[^'\\\n])*'"
     r"|(?P<line>//[^\n]*)|(?P<block>/\*.*?\*/)",
+    re.DOTALL,
+)
+#: The same for Python; the standard tokenizer takes 20 times as long.
+_PYTHON_COMMENT: Final = re.compile(
+    r'"""(?:\\.|[^\\])*?"""'
+    r"|'''(?:\\.|[^\\])*?'''"
+    r'|"(?:\\.|[^"\\\n])*"'
+    r"|'(?:\\.|[^'\\\n])*'"
+    r"|(?P<comment>#[^\n]*)",
     re.DOTALL,
 )
 
@@ -109,7 +116,7 @@ def _numbered(text: str, first: int) -> Block:
 
 def _docstrings(text: str) -> Iterator[Block]:
     source = text.splitlines()
-    for node in ast.walk(ast.parse(text)):
+    for node in _statements(ast.parse(text)):
         value = node.value if isinstance(node, ast.Expr) else None
         if not isinstance(value, ast.Constant) or not isinstance(value.value, str):
             continue
@@ -125,15 +132,27 @@ def _docstrings(text: str) -> Iterator[Block]:
         yield block
 
 
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """All statements below ``node``, without their expressions, which are most of a tree."""
+    for field in ("body", "orelse", "finalbody", "handlers", "cases"):
+        for each in getattr(node, field, ()):
+            yield each
+            yield from _statements(each)
+
+
 def _python_comments(text: str) -> Iterator[Block]:
     """Comments; those of neighbouring lines in one column are one block."""
     found: dict[int, list[tuple[int, str]]] = {}
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type != tokenize.COMMENT:
+    number, counted = 1, 0
+    for match in _PYTHON_COMMENT.finditer(text):
+        if not match["comment"]:
             continue
-        comment = _PRAGMA.sub("", token.string).lstrip("#:")
+        number += text.count("\n", counted, match.start())
+        counted = match.start()
+        comment = _PRAGMA.sub("", match["comment"]).lstrip("#:")
         if comment.strip():
-            found.setdefault(token.start[1], []).append((token.start[0], comment))
+            column = counted - text.rfind("\n", 0, counted)
+            found.setdefault(column, []).append((number, comment))
     for column in found.values():
         yield from _runs(column)
 

@@ -103,6 +103,8 @@ WORDS: Final = (
 )
 
 ROWS: Final = (*CONSTRUCTIONS, *WORDS)
+#: Finds whether any of the patterns matches: few sentences have a match.
+ANY: Final = re.compile("|".join(f"(?:{row.pattern.pattern})" for row in ROWS), re.IGNORECASE)
 
 
 def is_person(word: str) -> bool:
