@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,7 +20,7 @@ import pytest
 from storlet_middleware import code_folders, concurrency
 from storlet_middleware.engine import code_cache, fetch_lock, unpack_process
 from storlet_middleware.engine.code_cache import CodeCache
-from storlet_middleware.engine.storlet_version import StorletVersion
+from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import InternalError, NodeBusy, StorletError
 from tests.support.bundles import bundle, tool
 from tests.support.forks import FORKS
@@ -231,10 +232,23 @@ def test_server_that_is_killed_while_it_unpacks_leaves_no_partial_version(
         assert left(home) == [wanted.key]
 
 
-def _ensure_slowly(home: str, ended: Connection) -> None:
+class _HeldFetcher(Fetcher):
+    """Waits for a word of the test before the second half."""
+
+    def __init__(self, test: Connection) -> None:
+        super().__init__()
+        self._test = test
+
+    def fetch(self, account: str, file: CodeFile) -> Iterator[bytes]:
+        yield self.body[:5]
+        self._test.recv()
+        yield self.body[5:]
+
+
+def _ensure_held(home: str, test: Connection) -> None:
     """Fetch the code, as a server process does."""
-    CodeCache(1000, Logger()).ensure(home, version(), Fetcher(pause=0.5))
-    ended.send("ok")
+    CodeCache(1000, Logger()).ensure(home, version(), _HeldFetcher(test))
+    test.send("ok")
 
 
 def test_server_that_is_stopped_while_it_fetches_delays_no_other(
@@ -242,7 +256,7 @@ def test_server_that_is_stopped_while_it_fetches_delays_no_other(
 ) -> None:
     monkeypatch.setattr(fetch_lock, "STALL_SECONDS", 0.2)
     ours, theirs = FORKS.Pipe()
-    server = FORKS.Process(target=_ensure_slowly, args=(str(tmp_path), theirs))
+    server = FORKS.Process(target=_ensure_held, args=(str(tmp_path), theirs))
     server.start()
     assert wait_until(lambda: any(tmp_path.glob(".tmp-*/*")))
     os.kill(server.pid or 0, signal.SIGSTOP)
@@ -258,6 +272,7 @@ def test_server_that_is_stopped_while_it_fetches_delays_no_other(
         assert logger.text.count("fetch of code stalls") == 1
     finally:
         os.kill(server.pid or 0, signal.SIGCONT)
+        ours.send("go on")
     # It finds the code complete, which is no failure, and removes its own partial copy.
     assert ours.poll(10)
     assert ours.recv() == "ok"
