@@ -2,10 +2,10 @@
 
 ::
 
-    from storlet_client import Storlets
+    from storlet_client import Manifest, Storlets
 
     with Storlets.connect() as storlets:              # OS_CLOUD, OS_*, ST_*: see login
-        storlets.deploy("csv_filter.py", source, main="csv_filter.CsvFilter")
+        storlets.deploy("csv_filter.py", source, Manifest("csv_filter.CsvFilter", "python"))
         with storlets.run("csv_filter.py", "samples/input.csv", {"columns": "station"}) as output:
             for line in output.lines():
                 ...

@@ -62,7 +62,11 @@ def entry_point(file: Path, name: str, spoken: str, code: Content) -> str:
     if spoken == "native":
         return name
     if spoken != "python":
-        raise ConfigurationError([f"{file}: add --main with the class to run"])
+        known = manifest.schema()["properties"]["language"]["enum"]
+        text = f"{file}: add --main with the class to run"
+        if spoken not in known:
+            text = f"--language {spoken}: want {', '.join(known)}; of another language, add --main"
+        raise ConfigurationError([text])
     classes = _classes(code)
     if len(classes) != 1:
         found = f"it has {', '.join(classes)}" if classes else "it has no class"

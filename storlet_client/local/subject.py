@@ -14,6 +14,11 @@ from storlet_client.builder import bundler, project, rights, wheels
 from storlet_client.builder.project import SOURCE, Project, ProjectError
 from storlet_client.bundle import archive
 
+_NEITHER = (
+    f"neither the folder of a project nor a bundle ({archive.SUFFIX}): the plain file of a storlet"
+    " is run by 'storlet run', and checked by 'storlet deploy' in the cluster"
+)
+
 
 @dataclass(frozen=True)
 class Subject:
@@ -89,6 +94,8 @@ def read(path: Path) -> Subject:
         with path.open("rb") as packed:
             return Subject(path, archive.verify(packed, archive.Bounds()).manifest)
     except archive.BundleError as error:
+        if not is_bundle(path):
+            raise ProjectError([f"{path}: {_NEITHER}"]) from error
         raise ProjectError([f"{path}: {fault}" for fault in error.faults]) from error
     except OSError as error:
         raise ProjectError([f"{path}: {error.strerror}"]) from error

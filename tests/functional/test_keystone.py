@@ -188,6 +188,8 @@ def use_all_commands(openstack: Callable[..., str], tmp_path: Path) -> None:
     assert json.loads(openstack("info", "show", "-f", "json"))["storlet_container"] == "storlet"
     library = json.loads(openstack("library", "list", "-f", "json"))
     assert "std:grep" in {row["Name"] for row in library}
+    rows = openstack("query", "SELECT station FROM input LIMIT 1", "samples/input.csv", "-f", "csv")
+    assert rows == "station\nBasel\n"
     many = ("distribute", "std:nop", "samples", "--prefix", "in")
     assert openstack(*many, "--merge", "concat").encode() == (SAMPLE / "input.csv").read_bytes()
     rules = tmp_path / "rules.yaml"

@@ -61,6 +61,7 @@ def test_a_long_file_is_sent_as_it_is_read(
         ("b.py", b"class A: pass\nclass B: pass\n", [], "it has A, B: add --main"),
         ("b.py", b"x = 1\n", [], "it has no class"),
         ("b.jar", b"PK", [], "add --main"),
+        ("b.x", b"", ["--language", "cobol"], "--language cobol: want python, java, native"),
         ("b.txt", b"x", ["--main", "b.B"], "language of b.txt is unknown"),
         ("b.py", CODE, ["--limit", "memory"], "write --limit KEY=VALUE"),
         (

@@ -51,6 +51,13 @@ def test_a_file_that_is_no_bundle_is_refused(tmp_path: Path, content: bytes) -> 
         subjects.read(tmp_path / f"a{archive.SUFFIX}")
 
 
+@pytest.mark.parametrize("content", [b"", b"class Up: pass", b"PK"])
+def test_the_plain_file_of_a_storlet_is_named_as_one(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "up.py").write_bytes(content)
+    with pytest.raises(ProjectError, match=r"neither the folder of a project nor a bundle"):
+        subjects.read(tmp_path / "up.py")
+
+
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ProjectError, match="No such file"):
         subjects.read(tmp_path / "none")
