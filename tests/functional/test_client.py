@@ -1,6 +1,7 @@
 """The command ``storlet`` against a cluster: the life of a storlet.
 
-It runs as its wheel installs it, with the oldest and the newest Python of this machine.
+It runs as its wheel installs it, with the oldest Python of this machine; the life of a storlet with
+the newest, too.  ``make matrix`` runs the unit tests of each command with each Python.
 """
 
 from __future__ import annotations
@@ -78,8 +79,7 @@ def installed(request: pytest.FixtureRequest) -> Iterator[tuple[Path, Commands]]
         yield place, commands
 
 
-#: For tests of outcomes that depend on the cluster: other tests run the same commands with each
-#: Python.
+#: For tests of outcomes that depend on the cluster.
 WITH_OLDEST = pytest.mark.parametrize("installed", [next(iter(interpreters()))], indirect=True)
 
 
@@ -508,6 +508,7 @@ def test_commands_of_the_server_are_named_as_such(shell: Shell) -> None:
         assert "install swift-storlets here" in shell.run(*words, code=3)
 
 
+@WITH_OLDEST
 def test_grants_and_rules(shell: Shell, tmp_path: Path) -> None:
     assert shell.client.put("").status in {201, 202}
     shell.run("enable")
@@ -528,6 +529,7 @@ def test_grants_and_rules(shell: Shell, tmp_path: Path) -> None:
     assert "no rules" in shell.run("rules", "delete")
 
 
+@WITH_OLDEST
 def test_a_project_becomes_versions_and_failures_leave_records(
     shell: Shell, tmp_path: Path
 ) -> None:
@@ -621,6 +623,7 @@ def test_code_that_does_not_load_is_not_deployed(shell: Shell, tmp_path: Path) -
     assert "deployed tool.py" in shell.run("deploy", str(file), "--no-check")
 
 
+@WITH_OLDEST
 def test_each_save_is_deployed_until_interrupted(shell: Shell, tmp_path: Path) -> None:
     file = tmp_path / "tool.py"
     shell.client.put("")
@@ -687,6 +690,7 @@ def test_logs_of_failures_are_printed(shell: Shell, tmp_path: Path) -> None:
     assert "write a time such as" in shell.run("logs", "tool.py", "--since", "soon", code=3)
 
 
+@WITH_OLDEST
 def test_a_storlet_of_the_library_runs_on_many_objects(shell: Shell, tmp_path: Path) -> None:
     shell.run("enable")
     for number in range(3):
