@@ -38,6 +38,8 @@ key_repository = {home}/fernet
 [credential]
 key_repository = {home}/credential
 """
+#: Of a Keystone that does not run yet.
+_NO_URL = "http://127.0.0.1:9/v3"
 #: The application reads the command line of its process.
 _SERVE = """\
 import sys
@@ -85,6 +87,14 @@ class Keystone:
     def assign(self, user: str, role: str, project: str) -> None:
         """Give a user a role in a project; all by id."""
         self._http.put(f"projects/{project}/users/{user}/roles/{role}").raise_for_status()
+
+    def move(self, url: str) -> None:
+        """Set the URL of Keystone itself in the catalog."""
+        (service,) = self._http.get("services", params={"type": "identity"}).json()["services"]
+        answer = self._http.get("endpoints", params={"service_id": service["id"]})
+        (endpoint,) = answer.json()["endpoints"]
+        changed = {"endpoint": {"url": url}}
+        self._http.patch(f"endpoints/{endpoint['id']}", json=changed).raise_for_status()
 
     def add_swift(self, proxy: OtherProxy) -> None:
         """Put the URL of a proxy's accounts into the catalog."""
@@ -164,12 +174,9 @@ def running_keystone(home: Path) -> Iterator[Keystone]:
     """A new Keystone with the user ``admin``; its files are in ``home``."""
     place = _environment()
     shutil.copytree(_prepared(place), home, dirs_exist_ok=True)
-    configuration, manage = _configured(place, home)
+    configuration, _ = _configured(place, home)
     port = free_port()
     url = f"http://127.0.0.1:{port}/v3"
-    secret = ["--bootstrap-password", SERVICE_PASSWORD]
-    where = ["--bootstrap-public-url", url, "--bootstrap-region-id", "RegionOne"]
-    _run([*manage, "bootstrap", *secret, *where])
     with (home / "output").open("wb") as output:
         process = subprocess.Popen(
             [str(place / "bin/python3"), "-c", _SERVE, str(port)],
@@ -180,6 +187,7 @@ def running_keystone(home: Path) -> Iterator[Keystone]:
         wait_for(lambda: process.poll() is not None or _answers(url), 60, "Keystone")
         assert process.poll() is None, (home / "output").read_text(encoding="utf-8")
         keystone = Keystone(url)
+        keystone.move(url)
         yield keystone
         keystone.close()
     finally:
@@ -238,15 +246,20 @@ def _environment() -> Path:
 
 
 def _prepared(place: Path) -> Path:
-    """A folder with the tables and the keys of a Keystone without users, from the cache."""
+    """A folder with the tables and the keys of a Keystone with the user ``admin``, from the
+    cache."""
 
     def make(folder: Path) -> None:
         _, manage = _configured(place, folder)
         _run([*manage, "db_sync"])
         for command in ("fernet_setup", "credential_setup"):
             _run([*manage, command, "--keystone-user", "root", "--keystone-group", "root"])
+        secret = ["--bootstrap-password", SERVICE_PASSWORD]
+        where = ["--bootstrap-public-url", _NO_URL, "--bootstrap-region-id", "RegionOne"]
+        _run([*manage, "bootstrap", *secret, *where])
 
-    return cache.made("tables", cache.digest([place.name, _CONFIGURATION]), make)
+    made_of = [place.name, _CONFIGURATION, SERVICE_PASSWORD, _NO_URL]
+    return cache.made("tables", cache.digest(made_of), make)
 
 
 def _configured(place: Path, home: Path) -> tuple[Path, list[str]]:
