@@ -21,6 +21,8 @@ EPILOG = """environment:
   STORLETS_DATABASE_REPLICAS  replicas of the databases of accounts and containers (default 3);
                        chosen when a cluster is made
   STORLETS_FILTER      0 = plain Swift without storlets, for comparison
+  STORLETS_SELF_TESTS  user = sandboxd tests only this trust class at its start, and the other one
+                       before its first load (default: both at its start)
   STORLETS_WORKERS     worker processes of each Swift server (default 0: a single process)
   STORLETS_BASE        source of the sandbox image's base: registry or debootstrap
                        (default: registry, else debootstrap)

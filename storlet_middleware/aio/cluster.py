@@ -44,7 +44,9 @@ def up(env: Mapping[str, str] = os.environ) -> Home:
             build_rings(home, parts.venv, choices.database_replicas)
         with progress.step("processes"):
             with_sandboxd = choices.filter and has_sandboxd(parts.venv)
-            entries = programs.table(home, parts.venv, with_sandboxd=with_sandboxd)
+            entries = programs.table(
+                home, parts.venv, with_sandboxd=with_sandboxd, tested=choices.self_tests
+            )
             start_all(home, entries, parts)
         with progress.step("first request"):
             cluster = describe(home, entries, parts)

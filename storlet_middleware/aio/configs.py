@@ -72,6 +72,7 @@ class Choices:
     docker_host: str = "unix:///var/run/docker.sock"
     accept_failures: tuple[str, ...] = ()
     database_replicas: int = rings.REPLICAS
+    self_tests: tuple[str, ...] = ()
 
 
 #: All servers share one machine, which may stall for seconds: with these timeouts that causes no
@@ -96,6 +97,9 @@ def choices_from(env: Mapping[str, str], image: str, docker_host: str) -> Choice
             f"STORLETS_DATABASE_REPLICAS={replicas!r}: want a number from 1 to {len(rings.DISKS)},"
             " the number of disks"
         )
+    tested = env.get("STORLETS_SELF_TESTS") or ""
+    if tested not in {"", "user"}:
+        raise AioError(f"STORLETS_SELF_TESTS={tested!r}: want user, or nothing for all classes")
     return Choices(
         encryption=_switch(env, "STORLETS_ENCRYPTION", default=False),
         filter=_switch(env, "STORLETS_FILTER", default=True),
@@ -103,6 +107,7 @@ def choices_from(env: Mapping[str, str], image: str, docker_host: str) -> Choice
         database_replicas=int(replicas),
         image=image,
         docker_host=docker_host,
+        self_tests=(tested,) if tested else (),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import fcntl
 import json
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from http.client import HTTPConnection, HTTPException
@@ -49,8 +49,13 @@ class Entry:
         return Program(self.name, self.command, Path(self.log), self.user, self.env)
 
 
-def table(home: Home, venv: Path, *, with_sandboxd: bool) -> list[Entry]:
-    """All processes of a cluster, in the order in which they start."""
+def table(
+    home: Home, venv: Path, *, with_sandboxd: bool, tested: Sequence[str] = ()
+) -> list[Entry]:
+    """All processes of a cluster, in the order in which they start.
+
+    :param tested: the trust classes that sandboxd tests at its start; none: all.
+    """
     python = str(venv / "bin/python3")
     entries = [_memcached(home)]
     for name, conf in (
@@ -89,6 +94,7 @@ def table(home: Home, venv: Path, *, with_sandboxd: bool) -> list[Entry]:
     if with_sandboxd:
         config = home.conf / "storlet.conf"
         command = [python, str(venv / "bin/storlet-sandboxd"), "--conf", str(config)]
+        command += [word for name in tested for word in ("--test", name)]
         entries.insert(
             -1,
             _keyed(

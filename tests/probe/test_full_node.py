@@ -35,7 +35,7 @@ def small_node(cluster: Cluster, host: Host) -> Iterator[None]:
     ):
         # Read the log of the last start: an earlier one may have been stopped in its middle.
         wait_for(
-            lambda: "self-test class=admin" in log().rpartition("sandboxd serves")[2] and not running(host),
+            lambda: "self-test class=user" in log().rpartition("sandboxd serves")[2] and not running(host),
             60, "the end of the self-test",
         )  # fmt: skip
         yield

@@ -110,6 +110,7 @@ def test_files_with_keys_are_not_world_readable(place: Home, no_owner: None) -> 
         ("STORLETS_DATABASE_REPLICAS", "maybe"),
         ("STORLETS_DATABASE_REPLICAS", "0"),
         ("STORLETS_DATABASE_REPLICAS", "5"),
+        ("STORLETS_SELF_TESTS", "usr"),
     ],
 )
 def test_an_unknown_choice_is_refused(variable: str, value: str) -> None:

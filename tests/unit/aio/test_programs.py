@@ -44,6 +44,13 @@ def test_a_checkout_without_sandboxd_starts_none(place: Home) -> None:
     assert SANDBOXD not in {entry.name for entry in entries}
 
 
+def test_sandboxd_tests_all_classes_or_the_chosen_one_at_its_start(place: Home) -> None:
+    assert "--test" not in table(place)[SANDBOXD].command
+    entries = programs.table(place, VENV, with_sandboxd=True, tested=("user",))
+    (sandboxd,) = (entry for entry in entries if entry.name == SANDBOXD)
+    assert sandboxd.command[-2:] == ["--test", "user"]
+
+
 def test_the_servers_of_swift_start_without_a_resolver_of_names(place: Home) -> None:
     servers = {entry.name for entry in table(place).values() if "EVENTLET_NO_GREENDNS" in entry.env}
     assert servers == {"account-1", "container-1", "object-1", "object-2", "proxy"}
