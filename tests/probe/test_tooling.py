@@ -81,7 +81,8 @@ class Other:
 
     @property
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "STORLETS_HOME": str(self.home), "STORLETS_PORT": "0"}
+        own = {"STORLETS_HOME": str(self.home), "STORLETS_PORT": "0", "STORLETS_SELF_TESTS": "user"}
+        return {**os.environ, **own}
 
     def command(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
@@ -260,10 +261,14 @@ def test_the_keeper_stops_a_cluster_whose_home_was_deleted(other: Other) -> None
     wait_for(lambda: claims(other.home) == [], 10, "its uids to be released")
 
 
+#: Its servers are forks, as in the sessions of pytest.
 SESSION = """
 import signal
+from tests.conftest import CHOICES
+from tests.support.cluster import fork_servers
 from tests.support.own_cluster import own_cluster
-with own_cluster("killed-") as cluster:
+fork_servers()
+with own_cluster("killed-", **CHOICES) as cluster:
     print(cluster.home, flush=True)
     signal.pause()
 """
