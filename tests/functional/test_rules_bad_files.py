@@ -33,6 +33,9 @@ OF_RULES = (
     "diff rules.yaml BAD",
 )
 OF_CASES = ("test rules.yaml BAD",)
+#: One that reads rules, and one that reads cases: for faults of a process and not of a text, which
+#: need a process of their own.
+OF_PROCESSES = (OF_RULES[0], *OF_CASES)
 
 #: Name and content of a file with a fault, where it is, and what is wrong and how to correct it:
 #: first of rules, then of cases.
@@ -130,6 +133,8 @@ def test_a_file_that_cannot_be_read_is_named_with_the_reason(folder: Folder, com
         ("loop", "Too many levels of symbolic links", "correct the path, or write the text to"),
         ("closed", "Permission denied", "become its owner, or change its permissions with chmod"),
     ):
+        if name == "closed" and command not in OF_PROCESSES:
+            continue
         answer = folder.rules(command, name, *(_without_capabilities() * (name == "closed")))
         assert (answer.code, answer.out) == (3, "")
         told, advice = answer.err.splitlines()
@@ -153,6 +158,8 @@ def test_an_empty_name_and_closed_standard_files_are_named(folder: Folder, comma
         ("<&-", "-", "standard input is closed\n    help: name a file instead of '-'"),
         (">&-", "empty", "standard output is closed\n    help: send it to a file or a pipe"),
     ):
+        if closed and command not in OF_PROCESSES:
+            continue
         (folder.path / "empty").touch()
         shell = ["sh", "-c", f'exec "$@" {closed}', "sh"] if closed else []
         answer = folder.rules(command, bad, *shell)
