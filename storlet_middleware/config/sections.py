@@ -366,7 +366,8 @@ class InvocationSection:
         " listings",
         least=16 << 20)
     buffer_bytes: int = option(
-        BYTES, "1G", "the same, for all accounts together", least=16 << 20)
+        BYTES, "1G", "the same, for all accounts together; each may have half of what others leave",
+        least=16 << 20)
     workers: Mapping[str, int] = option_per_language(
         COUNT, lambda row: row.workers_max,
         lambda row: f"maximum of workers of one {row.title} storlet in a sandbox", least=1)

@@ -16,6 +16,8 @@ from typing import Final
 from storlet_middleware.errors import NodeBusy, TenantBusy
 
 _MIB: Final = 1 << 20
+#: An account may have this fraction of what others leave: with more, a few accounts would take all.
+_OF_REST: Final = 2
 
 
 class Buffers:
@@ -53,7 +55,8 @@ class Buffers:
                 f" not read, fill their {self._account_bytes // _MIB} MiB of memory at this server"
                 " (buffer_bytes_per_tenant); retry with fewer runs at a time"
             )
-        if self._sum + count > self._process_bytes:
+        others = self._sum - self._used.get(account, 0)
+        if used > (self._process_bytes - others) // (_OF_REST if others else 1):
             raise NodeBusy(
                 "results that wait to be stored, or listings that storlets have not read, fill"
                 f" their {self._process_bytes // _MIB} MiB of memory at this server"

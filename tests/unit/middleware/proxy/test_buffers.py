@@ -32,7 +32,9 @@ def test_the_sums_are_those_of_the_shares_and_never_above_a_limit(
         )
         assert share.is_short == (2 * of_account > ACCOUNT_BYTES or 2 * sum(held) > PROCESS_BYTES)
         if do == "add":
-            fits = of_account + count <= ACCOUNT_BYTES and sum(held) + count <= PROCESS_BYTES
+            others = sum(held) - of_account
+            room = (PROCESS_BYTES - others) // 2 if others else PROCESS_BYTES
+            fits = of_account + count <= min(ACCOUNT_BYTES, room)
             if fits:
                 share.add(count)
                 held[number] += count
@@ -61,3 +63,17 @@ def test_the_account_is_named_before_the_process() -> None:
     with pytest.raises(StorletError, match="fill their 3 MiB") as caught:
         buffers.share("b").add(2 << 20)
     assert (caught.value.code, caught.value.status) == ("node.busy", 503)
+
+
+def test_no_number_of_accounts_takes_all() -> None:
+    buffers = Buffers(100, 200)
+    for number in range(5):
+        share = buffers.share(f"account {number}")
+        with pytest.raises(StorletError, match="buffer_bytes"):  # noqa: PT012
+            while True:
+                share.add(1)
+    buffers.share("another").add(1)
+
+
+def test_an_account_alone_may_have_all() -> None:
+    Buffers(100, 100).share("a").add(100)

@@ -141,7 +141,7 @@ def test_a_listing_that_is_cut_is_a_failure(page: bytes, length: str) -> None:
 def test_pages_that_a_storlet_does_not_read_are_memory_of_its_account() -> None:
     """Sixteen of four megabytes in each of hundreds of runs would end the proxy server."""
     page = json.dumps([{"name": "n" * 1000}] * 200).encode()
-    buffers = Buffers(len(page) * 5 // 2, len(page) * 4)
+    buffers = Buffers(len(page) * 5 // 2, len(page) * 10)
     request = messages.ListContainer(1, "c")
 
     def listed(account: str = "AUTH_a") -> Any:
