@@ -178,6 +178,7 @@ def test_make_test_runs_all_sessions_and_fails_when_one_fails(
 ) -> None:
     monkeypatch.delenv("STORLETS_AFTER_CHECK", raising=False)
     monkeypatch.setenv("STORLETS_REPEAT_FAILED", "0")
+    monkeypatch.setenv("STORLETS_CACHE", str(tmp_path / "cache"))
     commands = []
 
     def run(command: list[str], **_options: object) -> subprocess.CompletedProcess[str]:

@@ -50,6 +50,7 @@ def test_each_package_with_code_has_a_floor() -> None:
 def test_a_checker_that_does_not_exist_is_an_error(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    monkeypatch.setenv("STORLETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(checks.packages, "install", lambda *_: None)
     monkeypatch.setattr(checks.venv, "tools", lambda _: tmp_path)
     with pytest.raises(AioError, match="no checker mipy; there are ruff-check, ruff-format, mypy"):
@@ -72,6 +73,7 @@ def test_checkers_can_be_selected(
     run: list[str] | None,
 ) -> None:
     done: list[str] = []
+    monkeypatch.setenv("STORLETS_CACHE", str(tmp_path / "cache"))
     monkeypatch.setattr(checks.packages, "install", lambda *_: None)
     monkeypatch.setattr(checks.venv, "tools", lambda _: tmp_path)
     monkeypatch.setattr(checks, "_run", lambda *_: (None, 0.0))
