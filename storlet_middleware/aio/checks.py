@@ -46,6 +46,10 @@ MAVEN: Final = "-XX:TieredStopAtLevel=1"
 #: three workers, then those that need the machine for themselves.  With two workers, two processors
 #: are idle for a fifth of the time, in which tests wait for servers, sandboxes and deadlines.
 WORKERS: Final = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+#: Folders whose tests need no cluster, and the arguments for them alone: a module at a time in each
+#: of four workers.  Tests of a deadline wait a third of the time of two workers.
+WITHOUT_CLUSTER: Final = ("tests/unit", "tests/library")
+FOUR_WORKERS: Final = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
 #: All tests with the marker ``alone`` are probes: the collection of all others would take longer
 #: than some of them.
 ALONE: Final = ("tests/probe", "-m", "alone")
@@ -126,6 +130,8 @@ def test(arguments: Sequence[str]) -> int:
     """Run pytest with ``arguments``, or all tests in the sessions of :data:`SESSIONS`; 0 if each of
     them passed.
 
+    If all arguments are folders of tests that need no cluster, workers run their modules.
+
     Fixtures bring up the clusters.  With ``STORLETS_AFTER_CHECK``, the tests are left out that the
     checker ``coverage`` of the same job has run.  Failed tests are repeated once
     (:mod:`.sessions`), by default only when all tests run.
@@ -141,10 +147,18 @@ def test(arguments: Sequence[str]) -> int:
     complete = SESSIONS_AFTER_CHECK if os.environ.get("STORLETS_AFTER_CHECK") else SESSIONS
     return sessions.run(
         pytest,
-        [arguments] if arguments else complete,
+        [_with_workers(arguments)] if arguments else complete,
         _environment(tools),
         repeat=sessions.is_repeat_on(default=not arguments),
     )
+
+
+def _with_workers(arguments: Sequence[str]) -> Sequence[str]:
+    """Folders of tests that need no cluster, and nothing else, are run in workers."""
+    is_folder = [
+        (CHECKOUT / each).is_dir() and each.startswith(WITHOUT_CLUSTER) for each in arguments
+    ]
+    return (*FOUR_WORKERS, *arguments) if all(is_folder) else arguments
 
 
 def _run(

@@ -134,6 +134,23 @@ def test_arguments_replace_the_sessions(tools: Path) -> None:
     assert calls(tools) == ["tests/unit -x"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "is_in_workers"),
+    [
+        (["tests/unit"], True),
+        (["tests/library", "tests/unit/rules/"], True),
+        (["tests/unit", "tests/functional"], False),
+        (["tests/unit/test_docs.py"], False),
+    ],
+)
+def test_folders_of_tests_without_a_cluster_are_run_in_workers(
+    tools: Path, arguments: list[str], *, is_in_workers: bool
+) -> None:
+    assert checks.test(arguments) == 0
+    before = " ".join((*checks.FOUR_WORKERS, "")) if is_in_workers else ""
+    assert calls(tools) == [before + " ".join(arguments)]
+
+
 def test_failed_tests_are_repeated_where_all_tests_run_and_where_the_environment_says_so(
     tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
