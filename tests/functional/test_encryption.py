@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from pathlib import Path
 
@@ -137,6 +138,25 @@ def test_arrow_runs_on_encrypted_objects(other_owner: Client) -> None:
     given = {"query": "SELECT count(*) AS n FROM input", "format": "arrow"}
     answer = other_owner.get("c/table.arrow", run_headers("std:sql", given))
     assert (answer.status, answer.body) == (200, b"n\n5\n"), answer
+
+
+def test_one_query_over_encrypted_objects_and_their_parts(other_owner: Client) -> None:
+    """Each part requires the ETag that a HEAD has shown, and not the one of the encrypted bytes."""
+    rows = [b"a,%d\n" % number for number in range(3000)]
+    assert other_owner.put("c/rows/plain", b"k,v\n" + b"".join(rows[:1000])).status == 201
+    in_rules.put_slo(other_owner, "c/rows/large", b"k,v\n" + b"".join(rows[1000:]))
+    query = "SELECT k, count(*) AS n, sum(v) AS s FROM input GROUP BY k"
+    for storlet, more in (("std:sql", {}), ("std:sql-part", {"parts": 3})):
+        body = {
+            "objects": {"container": "c", "prefix": "rows/"},
+            "split": {"storlet": storlet, "parameters": {"query": query, "output": "partial"}},
+            "merge": "std:sql-merge",
+            **more,
+        }
+        headers = {"X-Run-Storlet": "std:distributed"}
+        answer = other_owner.request("POST", "", headers=headers, body=json.dumps(body).encode())
+        wanted = b"k,n,s\na,3000,%d\n" % sum(range(3000))
+        assert (answer.status, answer.body) == (200, wanted), answer
 
 
 def test_objects_are_encrypted_twice_and_packed(

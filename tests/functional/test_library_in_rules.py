@@ -1,6 +1,7 @@
 """Each storlet of the system library in a rule that applies to a GET, a COPY and a PUT.
 
-The sources are a plain object, and a large object whose segments have erasure coding.
+The sources are a plain object, one with erasure coding, and a large object whose segments have
+erasure coding.
 :mod:`.test_encryption` has the same of encrypted objects, for storlets of each kind.
 
 The inputs and the expected outputs are those of the first test case of a storlet that has one
@@ -30,7 +31,7 @@ EXCEPTED = {"archive-pack", "fixity-bag", "encrypt"}
 #: The head of the statistics of S3 Select. Of Parquet they count the bytes that were read, and
 #: other parts of an object are read than of a file.
 STATISTICS = b"S\0\0\0\x10"
-#: Of a run that takes seconds, as on a busy machine: the same of its progress.
+#: The progress of S3 Select: of a run that takes seconds, as on a busy machine.
 PROGRESS = re.compile(rb"P\0\0\0\x10.{16}", re.DOTALL)
 #: Objects are encrypted where they are written, and restored for one user.
 SEALED = f"""
@@ -84,12 +85,13 @@ class Case:
 
     def comparable(self, output: bytes) -> bytes:
         """The part of an output that is the same each time."""
-        if self.name != "s3-select-parquet":
+        if not self.name.startswith("s3-select"):
             return output
-        return PROGRESS.sub(b"", output.partition(STATISTICS)[0])
+        output = PROGRESS.sub(b"", output)
+        return output.partition(STATISTICS)[0] if self.name == "s3-select-parquet" else output
 
     def rules(self) -> str:
-        """Rules for what is read from ``patients``, and what is written to ``open``."""
+        """Rules for what is read from ``patients`` and ``coded``, and what is written to ``open``."""
         # A brace begins a placeholder there.
         parameters = {
             name: value.replace("{", "{{").replace("}", "}}")
@@ -97,11 +99,14 @@ class Case:
         }
         rules = [
             {
-                "name": f"rule-of-{container}",
-                "when": {"method": methods, "container": container},
+                "name": name,
+                "when": {"method": methods, "container": containers},
                 "run": {"storlet": f"std:{self.name}", "parameters": parameters},
             }
-            for methods, container in ((["GET", "COPY"], "patients"), ("PUT", "open"))
+            for name, methods, containers in (
+                ("reads", ["GET", "COPY"], ["patients", "coded"]),
+                ("writes", "PUT", "open"),
+            )
         ]
         return json.dumps({"version": 1, "rules": rules})
 
@@ -163,10 +168,12 @@ def test_a_rule_runs_the_storlet(case: Case, ward: Ward) -> None:
     expected = case.comparable(case.output)
     set_secrets(admin, case.secrets)
     assert admin.put("patients/input", case.input).status == 201
+    assert admin.put("coded", b"", {"X-Storage-Policy": "ec21"}).status in (201, 202)
+    assert admin.put("coded/input", case.input).status == 201
     put_slo(admin, "patients/large", case.input)
     ward.rule(case.rules())
 
-    for path in ("patients/input", "patients/large"):
+    for path in ("patients/input", "coded/input", "patients/large"):
         answer = admin.get(path)
         assert (answer.status, answer.is_broken) == (200, False), answer
         assert case.comparable(answer.body) == expected, answer

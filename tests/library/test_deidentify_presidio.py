@@ -226,8 +226,11 @@ def test_spacy_is_not_needed() -> None:
 
 
 def test_an_image_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "presidio_analyzer.predefined_recognizers", None)
-    with pytest.raises(shared("packages").PackageError, match=r"presidio needs the .* pre"):
+    for module in ("presidio_analyzer.predefined_recognizers", "presidio_analyzer"):
+        monkeypatch.setitem(sys.modules, module, None)
+        with pytest.raises(shared("packages").PackageError, match="the Python package presidio_a"):
+            text_output("x", presidio="us")
+    with pytest.raises(shared("packages").PackageError, match="package presidio_analyzer, which"):
         text_output("x", presidio="us")
     assert text_output("dana@example.com") == "[EMAIL]"
 

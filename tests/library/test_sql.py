@@ -959,6 +959,7 @@ def test_a_bad_query_is_one_clear_error(query: str, parts: list[str]) -> None:
         (b"a\n1\n", {"delimiter": '"'}, ["want different characters"]),
         (b'{"a": 1}\n{"a": \n', {"format": "jsonl"}, ["JSON"]),
         (b"[1]\n", {"format": "jsonl"}, ["JSON"]),
+        (b"{}\n{}\n", {"format": "jsonl"}, ["no line of the first MiB has a key"]),
     ],
 )
 def test_a_bad_object_is_one_clear_error(

@@ -581,6 +581,8 @@ def _all_text(form: Format, sample: str) -> str:
 def _json_columns(engine: Engine, form: Format, keys: Keys, sample: str) -> list[tuple[str, Any]]:
     if form.is_text and not keys.fault and keys.names:
         return [(name, "VARCHAR") for name in keys.names]
+    if not keys.fault and not keys.names:
+        raise SqlError("no line of the first MiB has a key, so the object has no columns")
     found = engine.rows(
         f"DESCRIBE SELECT * FROM read_json({literal(sample)}, sample_size=-1, {_JSON})"
     )

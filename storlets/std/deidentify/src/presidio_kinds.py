@@ -130,6 +130,7 @@ def library() -> ModuleType:
         engine = ModuleType(ENGINE)
         vars(engine).update({name: type(name, (), {}) for name in ENGINE_NAMES})
         sys.modules[ENGINE] = engine
+    loaded("the parameter presidio", "presidio_analyzer")
     package = loaded("the parameter presidio", "presidio_analyzer.predefined_recognizers")
     domains = loaded("the parameter presidio", "tldextract")
     # The list of public suffixes in the package.  By default, another one would be fetched.
