@@ -91,7 +91,7 @@ class Case:
         return output.partition(STATISTICS)[0] if self.name == "s3-select-parquet" else output
 
     def rules(self) -> str:
-        """Rules for what is read from ``patients`` and ``coded``, and what is written to ``open``."""
+        """Rules for what is read from ``patients`` and ``coded``, or written to ``open``."""
         # A brace begins a placeholder there.
         parameters = {
             name: value.replace("{", "{{").replace("}", "}}")

@@ -58,6 +58,10 @@ QUERIES = [
     "SELECT 1 AS one FROM input HAVING count(*) > 3",
     "SELECT 5 AS five FROM input GROUP BY ()",
     "SELECT k FROM input GROUP BY k ORDER BY sum(v) DESC, k LIMIT 2",
+    (
+        "SELECT k AS g, {'k': g, 'of': {'sum': sum(v), 'n': count(*)}, '1': 1e3}::VARCHAR AS o"
+        " FROM input GROUP BY g HAVING {'n': count(*)}.n > 0 ORDER BY {'g': g}.g"
+    ),
     "SELECT NULL AS x, 1, CASE WHEN count(*) > 1 THEN max(k) ELSE NULL END AS m FROM input GROUP BY x, 2",
 ]
 

@@ -56,8 +56,7 @@ class Expressions:
         """A constant such as ``1e3`` with its type: the engine writes it as the decimal 1000.0."""
         if node.get("class") != "CONSTANT" or node["value"]["type"]["id"] != "DOUBLE":
             return None
-        cast = self.parsed(f"CAST('{node['value']['value']!r}' AS DOUBLE)")
-        return {**cast, "alias": node["alias"]}
+        return self.parsed(f"CAST('{node['value']['value']!r}' AS DOUBLE)")
 
     def parsed(self, text: str) -> Tree:
         """The tree of an expression of ours."""
@@ -114,7 +113,7 @@ class Expressions:
                     " the result another name",
                     node,
                 )
-            return {**copy.deepcopy(found), "alias": ""}
+            return copy.deepcopy(found)
 
         return changed(expression, replaced)
 
@@ -128,12 +127,13 @@ def whole(node: Tree) -> int | None:
 
 
 def changed(node: Any, replaced: Callable[[Tree], Tree | None]) -> Any:
-    """A copy of the tree; ``replaced`` gives a new node or ``None``."""
+    """A copy of the tree; ``replaced`` gives a new node, which gets the alias, or ``None``."""
     if isinstance(node, list):
         return [changed(each, replaced) for each in node]
     if not isinstance(node, dict):
         return node
     found = replaced(node)
     if found is not None:
-        return found
+        # Within a STRUCT it is the key.
+        return {**found, "alias": node["alias"]}
     return {key: changed(each, replaced) for key, each in node.items()}
