@@ -17,17 +17,19 @@ from tests.support.http import Answer
 from tests.support.tenant import Tenant
 from tests.support.waiting import wait_for
 
-#: Kills the Docker engine, which all clusters of the machine share.
-pytestmark = pytest.mark.alone
-
-DAEMONS = ("sandboxd", "dockerd")
+#: All clusters of the machine share the Docker engine; a sandboxd is that of one cluster.
+DAEMONS = ("sandboxd", pytest.param("dockerd", marks=pytest.mark.alone))
 #: A request without a sandbox needs the daemons in the same way at both placements, so each daemon
 #: is killed at one, which is another one while a sandbox starts.
 before_use = pytest.mark.parametrize(
-    ("daemon", "placement"), [("sandboxd", "object"), ("dockerd", "proxy")], indirect=["daemon"]
+    ("daemon", "placement"),
+    [("sandboxd", "object"), pytest.param("dockerd", "proxy", marks=pytest.mark.alone)],
+    indirect=["daemon"],
 )
 in_a_start = pytest.mark.parametrize(
-    ("daemon", "placement"), [("sandboxd", "proxy"), ("dockerd", "object")], indirect=["daemon"]
+    ("daemon", "placement"),
+    [("sandboxd", "proxy"), pytest.param("dockerd", "object", marks=pytest.mark.alone)],
+    indirect=["daemon"],
 )
 
 
