@@ -140,7 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
 def serving() -> Iterator[Server]:
     """A server that runs for the length of the block."""
     with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        # The end of each test waits for this interval.
+        thread = threading.Thread(target=server.serve_forever, args=(0.002,))
         thread.start()
         try:
             yield server
