@@ -43,6 +43,10 @@ ORDER: Final = (
     "tests/probe/test_exhaustion.py",
     "tests/library/",
     "tests/unit/",
+    # None of their modules takes a second.
+    "tests/unit/daemon/protocol/",
+    "tests/unit/middleware/config/",
+    "tests/unit/middleware/s3select/",
 )
 
 #: One replica of the databases of accounts and containers: a change costs half as much, and one
