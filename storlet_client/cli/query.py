@@ -25,6 +25,8 @@ TABLE = "table"
 #: Rows of a table; a result with more is several tables, so that the first ones appear early.
 TABLE_ROWS = 1000
 _BINARY = ("parquet", "arrow")
+#: The bound of a value; more than this is no ``long`` of Windows.
+_MOST_CHARACTERS = 2**31 - 1
 
 
 def declare(group: Group) -> None:
@@ -88,7 +90,7 @@ def declare(group: Group) -> None:
 
 def show_tables(chunks: Iterable[bytes]) -> None:
     """Print a result in CSV as tables."""
-    csv.field_size_limit(sys.maxsize)
+    csv.field_size_limit(_MOST_CHARACTERS)
     rows = csv.reader(lines_of(chunks))
     names = distinct(next(rows, []))
     part = list(islice(rows, TABLE_ROWS))
