@@ -231,18 +231,14 @@ class ControlLink:
             self._lose("the supervisor takes more than its share of sandboxd's CPU time")
 
     def _readable(self) -> None:
-        began = time.thread_time()
-        self._receive()
-        self.charge(time.thread_time() - began)
-
-    def _receive(self) -> None:
         for _ in range(BURST):
+            began = time.thread_time()
             try:
                 received = framing.receive(self._connection)
                 if received is None:
                     self._lose("the supervisor closed its control connection")
                     return
-                self._handle(received.message(messages.CONTROL_REPORTS))
+                is_answer = self._handle(received.message(messages.CONTROL_REPORTS))
             except BlockingIOError:
                 return
             except messages.ProtocolError as error:
@@ -251,18 +247,27 @@ class ControlLink:
             except OSError as error:
                 self._lose(f"the control connection broke: {error.strerror}")
                 return
+            if not is_answer:
+                self.charge(time.thread_time() - began)
+            if self._end_reason:
+                return
 
-    def _handle(self, message: messages.Hello | messages.Place | _Numbered) -> None:
+    def _handle(self, message: messages.Hello | messages.Place | _Numbered) -> bool:
+        """Return whether the message answers a request, of which sandboxd makes no more than it
+        needs.
+        """
         if isinstance(message, messages.Hello):
             if not self.hello.done():
                 self.hello.set_result(message)
-            return
+            return False
         if isinstance(message, messages.Place):
             self._begin_move(message)
-            return
+            return False
         waiting = self._waiting.get(message.request)
-        if waiting is not None and not waiting.done() and isinstance(message, messages.Message):
-            waiting.set_result(message)
+        if waiting is None or waiting.done() or not isinstance(message, messages.Message):
+            return False
+        waiting.set_result(message)
+        return True
 
     def _begin_move(self, place: messages.Place) -> None:
         if len(self._moving) >= MOVES_MAX:

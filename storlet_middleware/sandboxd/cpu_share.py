@@ -1,4 +1,4 @@
-"""The CPU time of sandboxd that the messages of one sandbox may take.
+"""The CPU time of sandboxd that the messages of one sandbox may take, but for its answers.
 
 Code of a tenant may control the supervisor, and every message costs time of the one loop that
 serves all sandboxes.  A new worker takes about 2 ms, so a sandbox that starts a hundred of
@@ -11,7 +11,7 @@ import time
 from typing import Final
 
 #: Part of one CPU.
-SHARE: Final = 0.2
+SHARE: Final = 0.3
 #: The time that it may take at once, such as for all its workers after a restart of sandboxd.
 BURST_SECONDS: Final = 4.0
 

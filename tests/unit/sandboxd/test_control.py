@@ -151,6 +151,25 @@ def test_supervisor_that_sends_without_end_is_lost_at_its_share(
     play(scene, control.no_cgroups)
 
 
+def test_answers_take_nothing_of_the_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After its start, each server process requests each storlet of a sandbox."""
+    monkeypatch.setattr(cpu_share, "BURST_SECONDS", 0.0)
+
+    async def scene(link: ControlLink, supervisor: socket.socket, lost: list[str]) -> None:
+        for _ in range(3):
+            asked = asyncio.create_task(link.unload(VERSION))
+            command = await next_message(supervisor)
+            assert isinstance(command, messages.Unload)
+            framing.send(supervisor, messages.Unloaded(command.request))
+            await asked
+        assert not lost
+        framing.send(supervisor, messages.Unloaded(1))
+        await asyncio.sleep(0.05)
+        assert lost
+
+    play(scene, control.no_cgroups)
+
+
 def test_moves_count_as_cpu_time_of_their_sandbox() -> None:
     async def scene(link: ControlLink, _supervisor: socket.socket, lost: list[str]) -> None:
         link.charge(cpu_share.BURST_SECONDS / 2)
