@@ -83,3 +83,8 @@ def md5_of(content: Content) -> str:
     if isinstance(content, FileContent):
         return content.md5
     return hashlib.md5(content).hexdigest()  # noqa: S324 - Swift compares it with what it received
+
+
+def size_of(content: Content) -> int:
+    """Its bytes in all."""
+    return content.size if isinstance(content, FileContent) else len(content)

@@ -13,7 +13,7 @@ from typing import Any, Callable
 from urllib.parse import quote, unquote, urlsplit
 
 from storlet_client.bundle.manifest import SECRET_BYTES, SECRET_NAME
-from storlet_client.content import Content, md5_of
+from storlet_client.content import Content, md5_of, size_of
 from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
 from storlet_client.exchange import Answer, Body, Call, Flow, body_of, together
 from storlet_client.session import Session
@@ -99,19 +99,23 @@ class Deployed:
     """The result of a deployment.
 
     :param before: the storlet that was replaced, or ``None``.
+    :param uploaded: the changes of the dependencies that were uploaded, each as one line.
     """
 
     before: Storlet | None
     after: Storlet
+    uploaded: tuple[str, ...] = ()
 
     @property
     def changes(self) -> tuple[str, ...]:
         """The differences, each as one line; empty if nothing changed."""
         if self.before is None:
-            return (f"new: {self.after.size:,} bytes of {self.after.language}",)
+            new = f"new: {self.after.size:,} bytes of {self.after.language}"
+            return (new, *self.uploaded)
         before, after = self.before, self.after
         code = f"code: {before.size:,} -> {after.size:,} bytes"
-        return (*([code] if before.etag != after.etag else []), *declared_changes(before, after))
+        changed = [code] if before.etag != after.etag else []
+        return (*changed, *self.uploaded, *declared_changes(before, after))
 
 
 def declared_changes(before: Storlet, after: Storlet) -> list[str]:
@@ -478,18 +482,38 @@ def deploy(
     checked = yield from _check_headers(session, check)
     cluster = yield from known_info(session)
     before = yield from _head(session, cluster.storlet_container, name)
+    uploaded = []
     for each, (content, mode) in dependencies.items():
-        headers = {
-            f"{_META}Dependency-Version": "1",
-            f"{_META}Dependency-Permissions": mode,
-        }
-        yield from _upload(session, cluster.dependency_container, each, content, headers)
+        path = (cluster.dependency_container, each)
+        uploaded += yield from _upload_dependency(session, path, content, mode)
     sent = {**manifest.headers(), **checked}
     yield from _upload(session, cluster.storlet_container, name, code, sent)
     after = yield from _head(session, cluster.storlet_container, name)
     if after is None or after.etag != md5_of(code):
         raise StorletsError(f"{name} was replaced by another upload at the same time: deploy again")
-    return Deployed(before, after)
+    return Deployed(before, after, tuple(uploaded))
+
+
+def _upload_dependency(
+    session: Session, path: tuple[str, str], content: Content, mode: str
+) -> Flow[list[str]]:
+    """Upload a dependency; what has changed as a line, if it has and the caller may know it."""
+    call = Call("HEAD", path, {"X-Newest": "true"})
+    answer = yield from session.exchange(call, (_NOT_FOUND, _FORBIDDEN))
+    headers = {f"{_META}Dependency-Version": "1", f"{_META}Dependency-Permissions": mode}
+    yield from _upload(session, *path, content, headers)
+    if answer.status == _NOT_FOUND:
+        return [f"dependency {path[1]}: new"]
+    if answer.status == _FORBIDDEN:
+        return []
+    before = _storlet(path[1], answer)
+    old_mode = before.declared.get("dependency-permissions", mode)
+    changes = [f"{before.size:,} -> {size_of(content):,} bytes"]
+    if before.etag == md5_of(content):
+        changes = []
+    if old_mode != mode:
+        changes.append(f"mode {old_mode} -> {mode}")
+    return [f"dependency {path[1]}: {', '.join(changes)}"] if changes else []
 
 
 def _upload(

@@ -13,7 +13,7 @@ import pytest
 
 from storlet_client import AsyncStorlets, ConfigurationError, FileContent, Manifest, Tempauth
 from storlet_client import content as contents
-from storlet_client.content import SMALL_BYTES, content_of, md5_of, opened
+from storlet_client.content import SMALL_BYTES, content_of, md5_of, opened, size_of
 from storlet_client.transport import PART_BYTES
 from tests.unit.client.server import Reply, Server
 from tests.unit.client.test_operations import META
@@ -79,3 +79,8 @@ def test_it_is_sent_again_after_a_failure_without_asyncio_and_with_it(
     assert [one.body for one in sent] == [(tmp_path / "tool").read_bytes()] * 2
     assert sent[1].headers["content-length"] == str(content.size)
     assert sent[1].headers["etag"] == content.md5
+
+
+def test_the_size_of_a_content_is_known(tmp_path: Path) -> None:
+    (tmp_path / "tool").write_bytes(b"abc")
+    assert size_of(FileContent(tmp_path / "tool")) == size_of(b"abc") == 3

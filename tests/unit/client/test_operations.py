@@ -24,6 +24,7 @@ from storlet_client import (
 )
 from storlet_client import session as sessions
 from storlet_client.bundle import archive
+from storlet_client.content import md5_of
 from storlet_client.exchange import Call
 from storlet_client.operations import Invocation, Manifest, language_of, object_path
 from tests.unit.client.server import ACCOUNT, INFO, Reply, Server
@@ -191,16 +192,42 @@ def test_dependencies_are_uploaded_before_the_storlet(server: Server, storlets: 
     server.on("HEAD", "/storlet/a.py", Reply(404), Reply(200, META))
     server.on("PUT", "/storlet/a.py", Reply(201))
     server.on("PUT", "/dependency/b.py", Reply(201))
+    server.on("HEAD", "/dependency/b.py", Reply(404))
     manifest = Manifest("a.A", "python", ("b.py",), limits={"memory": "64M"})
     deployed = storlets.deploy("a.py", CODE, manifest, {"b.py": (b"x", "0700")})
     assert server.calls() == [
-        "HEAD /storlet/a.py", "PUT /dependency/b.py", "PUT /storlet/a.py", "HEAD /storlet/a.py",
+        "HEAD /storlet/a.py", "HEAD /dependency/b.py", "PUT /dependency/b.py",
+        "PUT /storlet/a.py", "HEAD /storlet/a.py",
     ]  # fmt: skip
     puts = [one for one in server.received if one.method == "PUT"]
     assert puts[0].headers["x-object-meta-storlet-dependency-permissions"] == "0700"
     assert puts[1].headers["x-object-meta-storlet-memory"] == "64M"
     assert puts[1].headers["etag"] == META["ETag"]
-    assert deployed.changes == ("new: 0 bytes of python",)
+    assert deployed.changes == ("new: 0 bytes of python", "dependency b.py: new")
+
+
+@pytest.mark.parametrize(
+    ("before", "changes"),
+    [
+        (Reply(200, {"ETag": md5_of(b"xyz"), "Content-Length": "3"}), ()),
+        (Reply(200, {"ETag": "other"}), ("dependency b.py: 0 -> 3 bytes",)),
+        (
+            Reply(200, {"ETag": "o", "X-Object-Meta-Storlet-Dependency-Permissions": "0600"}),
+            ("dependency b.py: 0 -> 3 bytes, mode 0600 -> 0700",),
+        ),
+        # The right to write the container does not include that to read it.
+        (Reply(403), ()),
+    ],
+)
+def test_a_deployment_lists_changes_of_dependencies(
+    server: Server, storlets: Storlets, before: Reply, changes: tuple[str, ...]
+) -> None:
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    server.on("HEAD", "/dependency/b.py", before)
+    for path in ("/storlet/a.py", "/dependency/b.py"):
+        server.on("PUT", path, Reply(201))
+    manifest = Manifest("a.A", "python", ("b.py",), limits={"memory": "64M"})
+    assert storlets.deploy("a.py", CODE, manifest, {"b.py": (b"xyz", "0700")}).changes == changes
 
 
 def test_a_deployment_lists_what_changed(server: Server, storlets: Storlets) -> None:

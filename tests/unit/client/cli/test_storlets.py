@@ -29,7 +29,8 @@ def test_a_file_with_one_class_needs_no_option(
     for path in ("/storlet/a.py", "/dependency/tool"):
         server.on("PUT", path, Reply(201))
     result = command("deploy", str(file), "--dependency", "tool:0700", "--dependency", "there.py")
-    assert (result.code, result.out) == (0, "deployed a.py\n  new: 0 bytes of python\n")
+    lines = ["deployed a.py", "  new: 0 bytes of python", "  dependency tool: new"]
+    assert (result.code, result.out.splitlines()) == (0, lines)
     sent = [one.headers for one in server.received if one.method == "PUT"]
     assert sent[0]["x-object-meta-storlet-dependency-permissions"] == "0700"
     assert sent[1]["x-object-meta-storlet-main"] == "a.A"
