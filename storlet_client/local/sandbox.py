@@ -48,13 +48,14 @@ class LocalNode:
     """A started ``storlet-local``; use it in a ``with`` statement.
 
     :param output: descriptor that gets the output of all runs.
-    :param otherwise: the alternative for a user without the server's package, in the error.
+    :param otherwise: the alternative for a user of a machine without sandboxes, in the error.
     """
 
     def __init__(self, output: int, otherwise: str = NO_SANDBOX) -> None:
         words = command()
         if not words:
             raise ConfigurationError([_NOT_INSTALLED + otherwise])
+        self._otherwise = otherwise
         reader, writer = os.pipe()
         self._answers = os.fdopen(reader, "rb")
         try:
@@ -137,7 +138,7 @@ class LocalNode:
         line = self._answers.readline()
         answer = json.loads(line) if line else {}
         if "fault" in answer:
-            raise ConfigurationError([f"{answer['fault']}\n  without a sandbox: --no-sandbox"])
+            raise ConfigurationError([f"{answer['fault']}\n  or {self._otherwise}"])
         if not answer:
             status = self._process.wait()
             raise StorletsError(f"{_PROGRAM} ended without an answer (exit status {status})")

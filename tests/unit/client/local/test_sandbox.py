@@ -93,7 +93,11 @@ def test_the_reason_why_there_is_no_sandbox_is_given(
     use(monkeypatch, FAULT)
     with LocalNode(2) as node, pytest.raises(ConfigurationError, match="no Docker") as caught:
         node.load(tmp_path)
-    assert "--no-sandbox" in str(caught.value)
+    assert "or leave the sandbox out: --no-sandbox" in str(caught.value)
+    # A command without this option has another alternative.
+    with LocalNode(2, "ask the cluster") as node, pytest.raises(ConfigurationError) as caught:
+        node.load(tmp_path)
+    assert str(caught.value) == "no Docker\n  or ask the cluster"
 
 
 def test_a_program_that_ends_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
