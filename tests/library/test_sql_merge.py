@@ -62,6 +62,8 @@ QUERIES = [
         "SELECT k AS g, {'k': g, 'of': {'sum': sum(v), 'n': count(*)}, '1': 1e3}::VARCHAR AS o"
         " FROM input GROUP BY g HAVING {'n': count(*)}.n > 0 ORDER BY {'g': g}.g"
     ),
+    "SELECT k, sum(v) AS v FROM input GROUP BY k HAVING sum(v) > 1 ORDER BY max(v) DESC, k LIMIT 2",
+    "SELECT -v AS v, count(*) AS n FROM input GROUP BY input.v HAVING sum(v) > 0 ORDER BY min(v)",
     "SELECT NULL AS x, 1, CASE WHEN count(*) > 1 THEN max(k) ELSE NULL END AS m FROM input GROUP BY x, 2",
 ]
 

@@ -84,10 +84,10 @@ class Expressions:
 
     def has_aggregate(self, expression: Any) -> bool:
         """Whether an aggregate is in the tree."""
-        return any(
-            node.get("class") == "FUNCTION" and str(node["function_name"]) in self.aggregates
-            for node in nodes_of(expression)
-        )
+        return any(map(self._is_aggregate, nodes_of(expression)))
+
+    def _is_aggregate(self, node: Tree) -> bool:
+        return node.get("class") == "FUNCTION" and str(node["function_name"]) in self.aggregates
 
     def without_aliases(
         self, expression: Tree, aliases: dict[str, Tree], *, is_clear: bool
@@ -99,6 +99,9 @@ class Expressions:
         """
 
         def replaced(node: Tree) -> Tree | None:
+            if not is_clear and self._is_aggregate(node):
+                # The values of an aggregate are those of rows, which have no result yet.
+                return self.without_aliases(node, aliases, is_clear=True)
             if node.get("class") != "COLUMN_REF" or len(node["column_names"]) != 1:
                 return None
             name = str(node["column_names"][0])
