@@ -487,7 +487,13 @@ def deploy(
         path = (cluster.dependency_container, each)
         uploaded += yield from _upload_dependency(session, path, content, mode)
     sent = {**manifest.headers(), **checked}
-    yield from _upload(session, cluster.storlet_container, name, code, sent)
+    try:
+        yield from _upload(session, cluster.storlet_container, name, code, sent)
+    except Refused as error:
+        # The server reports that nothing was changed: it knows of this request only.
+        kept = [f"changed before that: {each}" for each in uploaded]
+        error.restate("\n".join([error.message.rstrip("\n"), *kept]))
+        raise
     after = yield from _head(session, cluster.storlet_container, name)
     if after is None or after.etag != md5_of(code):
         raise StorletsError(f"{name} was replaced by another upload at the same time: deploy again")

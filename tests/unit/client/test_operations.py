@@ -230,6 +230,25 @@ def test_a_deployment_lists_changes_of_dependencies(
     assert storlets.deploy("a.py", CODE, manifest, {"b.py": (b"xyz", "0700")}).changes == changes
 
 
+def test_a_refused_deployment_names_the_dependencies_that_are_in_use(
+    server: Server, storlets: Storlets
+) -> None:
+    server.on("HEAD", "/storlet/a.py", Reply(200, META))
+    server.on("HEAD", "/dependency/b.py", Reply(200, {"ETag": "other"}))
+    server.on("PUT", "/dependency/b.py", Reply(201))
+    refused = Reply(422, {"X-Storlet-Error": "registration.check"}, b"nothing was changed\n")
+    server.on("PUT", "/storlet/a.py", refused)
+    manifest = Manifest("a.A", "python", ("b.py",))
+    with pytest.raises(Refused) as caught:
+        storlets.deploy("a.py", CODE, manifest, {"b.py": (b"xyz", "0700")})
+    assert caught.value.message == (
+        "nothing was changed\nchanged before that: dependency b.py: 0 -> 3 bytes"
+    )
+    with pytest.raises(Refused) as caught:
+        storlets.deploy("a.py", CODE, Manifest("a.A", "python"))
+    assert caught.value.message == "nothing was changed"
+
+
 def test_a_deployment_lists_what_changed(server: Server, storlets: Storlets) -> None:
     before = {**META, "X-Object-Meta-Storlet-Main": "a.B", "ETag": "other"}
     del before["X-Object-Meta-Storlet-Memory"]
