@@ -83,11 +83,14 @@ def check_owners(there: Host) -> None:
 def is_settled(there: Host) -> bool:
     """Return True if only pre-warmed sandboxes exist: no other directory, note, socket or
     container."""
-    keys = set(there.docker("ps", "-a", "--filter", f"label=org.storlets={there.node_id}", "--format",
-                            '{{.Label "org.storlets.key"}}').split())  # fmt: skip
     folders = [
         {path.name for path in (there.cluster.run_dir / folder).iterdir()} for folder in "csa"
     ]
+    # A look each 50 ms, and each start of the command "docker" takes as long.
+    if any(len(found) != PREWARMED for found in folders):
+        return False
+    keys = set(there.docker("ps", "-a", "--filter", f"label=org.storlets={there.node_id}", "--format",
+                            '{{.Label "org.storlets.key"}}').split())  # fmt: skip
     is_left = (
         there.dead_containers() or there.run_sockets()
     )  # including a pre-warmed sandbox that is starting
