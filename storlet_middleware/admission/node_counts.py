@@ -85,6 +85,7 @@ class NodeCounts:
             return attempt(None, subject, now)
         if not table.lock():
             return attempt(None, subject, now) if self._access.is_locked_out(now) else None
+        self._access.locked_out_at = 0.0
         try:
             return attempt(table, subject, now)
         finally:

@@ -29,7 +29,9 @@ class TableAccess:
         self.pid = 0
         self.next_check = 0.0
         self._next_warning = 0.0
-        self._locked_out_since = self._locked_out_at = 0.0
+        self._locked_out_since = 0.0
+        #: The last time without the lock; 0 after one with it.
+        self.locked_out_at = 0.0
 
     def begin_process(self) -> None:
         """After a fork: leave the region of the table to the parent."""
@@ -54,10 +56,13 @@ class TableAccess:
         return True
 
     def is_locked_out(self, now: float) -> bool:
-        """Whether the lock was unavailable for so long that its holder counts as stopped."""
-        if now - self._locked_out_at > _LOCKED_OUT_SECONDS:
+        """Whether the lock was unavailable for so long that its holder counts as stopped.
+
+        A holder that gives it back in between is busy, and not stopped.
+        """
+        if now - self.locked_out_at > _LOCKED_OUT_SECONDS:
             self._locked_out_since = now
-        self._locked_out_at = now
+        self.locked_out_at = now
         if now - self._locked_out_since < _LOCKED_OUT_SECONDS:
             return False
         self._warn(now, f"{self._path} is locked by a process that is stopped")

@@ -64,6 +64,19 @@ def test_a_table_locked_by_a_stopped_process_delays_others_briefly(
     stopped.close()
 
 
+def test_a_lock_that_is_often_taken_has_no_stopped_holder(run_dir: Path) -> None:
+    """A process that counted for itself would exceed the capacity of the node."""
+    one, other = new(run_dir), Table.claim(run_dir / shared_table.FILE_NAME)
+    take(one).release()
+    claim = one.claim("a", "g", 1)
+    for now in (100.0, 100.9, 101.8, 102.7):
+        assert other.lock()
+        assert one._counts.decide(lambda *_: "for itself", claim, now) is None
+        other.unlock()
+        assert one._counts.decide(lambda *_: "with the lock", claim, now) == "with the lock"
+    other.close()
+
+
 def test_a_forked_process_leaves_the_region_to_its_parent(run_dir: Path) -> None:
     one = new(run_dir)
     slot = take(one)
