@@ -68,7 +68,14 @@ class LocalStorlet:
         :param metadata: of the first input.
         :raises StorletFailed: it failed.
         :raises ProjectError: a parameter does not fit the manifest, or the number of inputs.
+        :raises TypeError: an input is neither.
         """
+        for source in inputs:
+            if not isinstance(source, (bytes, str, Path)):
+                raise TypeError(
+                    f"an input is bytes or the path of a file, and no {type(source).__name__};"
+                    " parameters are keywords: storlet.run(b'data', text='apple')"
+                )
         texts = {name: manifest.text_of(value) for name, value in parameters.items()}
         with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryFile() as output:
             files = []

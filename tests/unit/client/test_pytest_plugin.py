@@ -21,6 +21,10 @@ def test_lines(storlet):
 def test_a_file(storlet):
     assert storlet.run(storlet.project.folder / "sample.txt", text="two").output == b"two pears\\n"
 
+def test_parameters_are_keywords(storlet):
+    with pytest.raises(TypeError, match="no dict; parameters are keywords"):
+        storlet.run(b"one apple", {"text": "apple"})
+
 def test_a_failure(storlet):
     (storlet.project.folder / "src/fruit.py").write_text("import nothing_there")
     with pytest.raises(StorletFailed, match="storlet.load: ModuleNotFoundError"):
@@ -45,7 +49,7 @@ def test_the_fixture_runs_the_storlet_of_the_project(tmp_path: Path) -> None:
     folder = template.make(tmp_path / "fruit")
     (folder / "tests").mkdir()
     (folder / "tests/test_fruit.py").write_text(TESTS)
-    assert "3 passed" in pytest_in(folder)
+    assert "4 passed" in pytest_in(folder)
 
 
 def test_the_result_has_the_further_outputs(tmp_path: Path) -> None:
