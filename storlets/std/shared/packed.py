@@ -20,6 +20,8 @@ from refusal import Refusal
 INPUT_BYTES = 64 * 1024
 #: The magic of each format, and the first block of bz2.
 SIGN_BYTES = 10
+#: The buffer of an input: after a shorter read, all later ones would copy the rest of it.
+START_BYTES = 256 * 1024
 #: This much output is within the ratio for any input.
 FREE_BYTES = 16 << 20
 #: xz -9 needs 65 MiB.
@@ -67,7 +69,7 @@ def opened(source: Any, compression: str, *, is_text: bool = True) -> Any:
     if compression != AUTO:
         return Unpacked(source, compression)
     start = b""
-    while len(start) < SIGN_BYTES and (block := bytes(source.read(INPUT_BYTES))):
+    while len(start) < SIGN_BYTES and (block := bytes(source.read(START_BYTES))):
         start += block
     kind = kind_of_text(start)
     return Unpacked(source, kind, start) if kind else Begun(source, start)
