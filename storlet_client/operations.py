@@ -26,6 +26,7 @@ _NUMBERED = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII)
 #: Characters of a parameter that are sent as they are; ``-v`` and logs stay legible.
 _PLAIN = "!#$&'()*+,/:;=?@[]^`{|}"
 _PAGE = 1000
+_SOME = 100
 _CREATED, _FORBIDDEN, _NOT_FOUND = 201, 403, 404
 #: The error code for a storlet, a bundle or a version that does not exist.
 _NO_STORLET = "storlet.not_found"
@@ -625,6 +626,22 @@ def listing(
         if last <= marker:
             raise BrokenAnswer(f"the listing of {container} does not go on after {marker}")
         marker = last
+
+
+def some_names(
+    session: Session, path: tuple[str, ...], prefix: str, delimiter: str = ""
+) -> Flow[list[str]]:
+    """Up to a hundred names of the account, or of a container, that begin with ``prefix``.
+
+    None if the caller may not list them.  Those of folders end with ``delimiter``.
+    """
+    query = [("format", "json"), ("limit", str(_SOME)), ("prefix", prefix)]
+    query += [("delimiter", delimiter)] if delimiter else []
+    answer = yield from session.exchange(
+        Call("GET", path, query=tuple(query)), (_FORBIDDEN, _NOT_FOUND)
+    )
+    page = [] if answer.status in {_FORBIDDEN, _NOT_FOUND} else answer.document()
+    return [str(row.get("name") or row["subdir"]) for row in page]
 
 
 # --- objects and invocations ----------------------------------------------------------------------

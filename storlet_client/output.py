@@ -69,7 +69,7 @@ class Output(_Facts):
 
     def lines(self) -> Iterator[str]:
         """Lines of UTF-8 without their ends."""
-        yield from _lines(self)
+        yield from lines_of(self)
 
     def records(self, struct: str) -> Iterator[Record]:
         """Records of one length, one at a time, as mappings of field to value.
@@ -149,7 +149,8 @@ class _Lines:
         return [rest.decode("utf-8")] if rest else []
 
 
-def _lines(chunks: Iterable[bytes]) -> Iterator[str]:
+def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
+    """Lines of UTF-8 without their ends."""
     splitter = _Lines()
     for chunk in chunks:
         yield from splitter.feed(chunk)

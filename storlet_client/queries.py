@@ -13,7 +13,7 @@ from typing import Any
 
 from storlet_client import operations
 from storlet_client.errors import ConfigurationError
-from storlet_client.exchange import Answer, Call, Flow
+from storlet_client.exchange import Answer, Flow
 from storlet_client.operations import Invocation
 from storlet_client.session import Session
 
@@ -30,9 +30,6 @@ FORMATS = {
     ".feather": "arrow",
 }
 COMPRESSED = (".gz", ".bz2", ".xz", ".zst", ".lz4")
-#: Names of a container that are read for the format of its objects.
-_MOST_NAMES = 100
-_NO_LISTING = (403, 404)
 
 
 @dataclass(frozen=True)
@@ -142,10 +139,7 @@ def _common_format(names: Sequence[str]) -> str:
 
 def _first_names(session: Session, query: SqlQuery) -> Flow[list[str]]:
     """Names of some objects; none if the caller may run a storlet on them, but not list them."""
-    wanted = (("format", "json"), ("limit", str(_MOST_NAMES)), ("prefix", query.prefix))
-    answer = yield from session.exchange(Call("GET", (query.container,), query=wanted), _NO_LISTING)
-    rows = [] if answer.status in _NO_LISTING else answer.document()
-    names = [str(row["name"]) for row in rows if "name" in row]
+    names = yield from operations.some_names(session, (query.container,), query.prefix)
     return [
         name
         for name in names

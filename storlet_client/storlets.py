@@ -219,22 +219,18 @@ class Storlets(_Account[Transport]):
         query: str,
         path: str,
         parameters: Mapping[str, str] | None = None,
-        *,
-        output: str = "csv",
-        suffix: str = "",
-        glob: str = "",
+        **more: Any,
     ) -> AbstractContextManager[Output]:
         """The result of one ``SELECT`` from the table ``input``, as a stream.
 
         It runs where the data are, by the storlets ``std:sql`` and ``std:sql-parquet``.
 
         :param path: ``container/object``; a container, or a prefix that ends with a slash, is all
-            the objects in it, of which ``suffix`` and ``glob`` select some.
-        :param parameters: of the storlet; ``format`` is by the suffix of the name if it is missing.
-        :param output: ``csv``, ``jsonl``, ``parquet`` or ``arrow``.
+            the objects in it.
+        :param more: further fields of :class:`~storlet_client.queries.SqlQuery`.
         :raises ConfigurationError: one of these is not valid, or the objects have several formats.
         """
-        asked = SqlQuery(query, path, parameters or {}, output, suffix, glob)
+        asked = SqlQuery(query, path, parameters or {}, **more)
         return self._http.stream(queries.run(self._session, asked))
 
     def library(self) -> Sequence[Mapping[str, Any]]:
@@ -504,13 +500,10 @@ class AsyncStorlets(_Account[AsyncTransport]):
         query: str,
         path: str,
         parameters: Mapping[str, str] | None = None,
-        *,
-        output: str = "csv",
-        suffix: str = "",
-        glob: str = "",
+        **more: Any,
     ) -> AbstractAsyncContextManager[AsyncOutput]:
         """The result of one ``SELECT`` from the table ``input``, as a stream."""
-        asked = SqlQuery(query, path, parameters or {}, output, suffix, glob)
+        asked = SqlQuery(query, path, parameters or {}, **more)
         return self._http.stream(queries.run(self._session, asked))
 
     async def library(self) -> Sequence[Mapping[str, Any]]:

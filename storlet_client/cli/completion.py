@@ -14,23 +14,19 @@ import re
 from collections.abc import Callable
 from contextlib import closing
 from threading import Thread
-from typing import Any
 
 import click
 
 from storlet_client import operations
 from storlet_client.cli.context import Options
-from storlet_client.exchange import Call, Flow
+from storlet_client.exchange import Flow
 from storlet_client.session import Session
 from storlet_client.storlets import no_watch, verify_of
 from storlet_client.transport import Transport
 
 _SECONDS = 4.0
-#: Names that a shell is given at a time.
-_MOST = 100
 #: Folders that hold a single name each, and are completed at once.
 _DEPTH = 5
-_REFUSALS = (403, 404)
 #: Without those at which bash divides words (``COMP_WORDBREAKS``).
 _SAFE = re.compile(r"[\w/][\w./+,%-]*")
 #: Completes the begin of a name.
@@ -54,12 +50,12 @@ def place(context: click.Context, _parameter: click.Parameter, begin: str) -> li
 
 def _storlets(session: Session, begin: str) -> Flow[list[str]]:
     cluster = yield from operations.known_info(session)
-    found = yield from _names(session, (cluster.storlet_container,), begin)
+    found = yield from operations.some_names(session, (cluster.storlet_container,), begin, "/")
     return [operations.name_of_runs(name) for name in found if not name.endswith("/")]
 
 
 def _containers(session: Session, begin: str) -> Flow[list[str]]:
-    return (yield from _names(session, (), begin))
+    return (yield from operations.some_names(session, (), begin))
 
 
 def _places(session: Session, begin: str) -> Flow[list[str]]:
@@ -79,18 +75,9 @@ def _level(session: Session, begin: str) -> Flow[list[str]]:
     """The containers, or the objects and folders of a container, that begin so."""
     holder, slash, inner = begin.partition("/")
     if not slash:
-        return [f"{name}/" for name in (yield from _names(session, (), holder))]
-    return [f"{holder}/{name}" for name in (yield from _names(session, (holder,), inner))]
-
-
-def _names(session: Session, path: tuple[str, ...], begin: str) -> Flow[list[str]]:
-    """Names of the account or of a container; those of folders end with a slash."""
-    query = [("format", "json"), ("limit", str(_MOST)), ("prefix", begin)]
-    query += [("delimiter", "/")] if path else []
-    call = Call("GET", path, query=tuple(query))
-    answer = yield from session.exchange(call, _REFUSALS)
-    rows: list[dict[str, Any]] = [] if answer.status in _REFUSALS else answer.document()
-    return [str(row.get("name") or row["subdir"]) for row in rows]
+        return [f"{name}/" for name in (yield from operations.some_names(session, (), holder))]
+    found = yield from operations.some_names(session, (holder,), inner, "/")
+    return [f"{holder}/{name}" for name in found]
 
 
 def _completed(context: click.Context, names: Names, begin: str) -> list[str]:

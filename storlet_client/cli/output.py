@@ -111,7 +111,7 @@ def row_printer(columns: Sequence[str], form: str) -> Printer:
 
     def show(row: Row) -> None:
         values = zoned(row)
-        writer.writerow([_cell(values.get(column)) for column in columns])
+        writer.writerow([text_of(values.get(column)) for column in columns])
         sys.stdout.flush()
 
     return show
@@ -156,13 +156,14 @@ def _document(value: Any, form: str) -> None:
         click.echo(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), nl=False)
 
 
-def _cell(value: Any) -> str:
+def text_of(value: Any) -> str:
+    """A value of any type in one cell."""
     if value is None:
         return ""
     if isinstance(value, Mapping):
-        return ", ".join(f"{name}={_cell(each)}" for name, each in value.items())
+        return ", ".join(f"{name}={text_of(each)}" for name, each in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(map(_cell, value))
+        return ", ".join(map(text_of, value))
     return str(value)
 
 
@@ -173,7 +174,7 @@ def _shown(value: Any, column: str = "") -> str:
     if isinstance(value, (int, float)):
         return f"{value:,}" if isinstance(value, int) else f"{value:.2f}"
     time = _TIME.fullmatch(value) if column in _TIMES and isinstance(value, str) else None
-    return f"{time[1]} {time[2]}Z" if time else _cell(value)
+    return f"{time[1]} {time[2]}Z" if time else text_of(value)
 
 
 def _table(rows: Rows, columns: Sequence[str], style: Style) -> None:

@@ -19,6 +19,7 @@ from storlet_client.cli.groups import Group
 from storlet_client.cli.output import show_rows
 from storlet_client.cli.progress import watched, written
 from storlet_client.errors import ConfigurationError
+from storlet_client.output import lines_of as output_lines
 from storlet_client.storlets import Storlets
 
 TABLE = "table"
@@ -102,18 +103,12 @@ def show_tables(chunks: Iterable[bytes]) -> None:
 
 
 def lines_of(chunks: Iterable[bytes]) -> Iterator[str]:
-    """Lines with their ends; a value in quotes may have a line feed, which the reader joins."""
-    rest = b""
-    for chunk in chunks:
-        *lines, rest = (rest + chunk).split(b"\n")
-        yield from (_text(line) + "\n" for line in lines)
-    if rest:
-        yield _text(rest)
+    """Lines with their ends; a value in quotes may have a line feed, which the reader joins.
 
-
-def _text(line: bytes) -> str:
-    """A line; the reader of Python 3.9 refuses NUL."""
-    return line.decode("utf-8", "replace").replace("\0", "\N{REPLACEMENT CHARACTER}")
+    The reader of Python 3.9 refuses NUL.
+    """
+    for line in output_lines(chunks):
+        yield line.replace("\0", "\N{REPLACEMENT CHARACTER}") + "\n"
 
 
 def distinct(names: Sequence[str]) -> list[str]:

@@ -22,7 +22,7 @@ from storlet_client.cli.account import facts_of
 from storlet_client.cli.flows import LIBRARY_COLUMNS, library_rows
 from storlet_client.cli.invoke import LOG_COLUMNS, log_rows
 from storlet_client.cli.main import cli
-from storlet_client.cli.output import zoned
+from storlet_client.cli.output import text_of, zoned
 from storlet_client.cli.progress import ended
 from storlet_client.cli.runs import selection_of, storlets_of
 from storlet_client.errors import StorletsError
@@ -48,20 +48,11 @@ class _Column(FormattableColumn[Any]):
         return list(self._value) if isinstance(self._value, tuple) else self._value
 
 
-def _text_of(value: Any) -> str:
-    """A value in a table."""
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key}={_text_of(each)}" for key, each in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_text_of, value))
-    return str(value)
-
-
 def _shown(value: Any, cell: Any) -> Any:
     """The value of a column; ``cell`` is that of a table."""
     if value is None:
         return None
-    text = _text_of(cell)
+    text = text_of(cell)
     is_plain = isinstance(value, (str, int, float)) and str(value) == text
     return value if is_plain else _Column(value, text)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import stat
 import subprocess
 import sys
@@ -195,15 +196,17 @@ def test_a_file_appears_when_it_is_complete(home: Path) -> None:
 
 def test_a_killed_process_leaves_nothing(home: Path) -> None:
     code = (
-        "import os, sys, time, pathlib; from storlet_client.builder.files import replacement\n"
+        "import sys, pathlib; from storlet_client.builder.files import replacement\n"
         "with replacement(pathlib.Path(sys.argv[1])) as file:\n"
-        "    file.write(b'half'); file.flush(); print(flush=True); time.sleep(60)\n"
+        "    file.write(b'half'); file.flush(); print(flush=True); sys.stdin.read()\n"
     )
     words = [sys.executable, "-c", code, str(home / "out")]
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe) as process:
         assert process.stdout is not None
-        process.stdout.readline()
+        assert process.stdout.readline() == b"\n"
         process.kill()
+    assert process.returncode == -signal.SIGKILL
     assert list(home.iterdir()) == []
 
 
