@@ -25,26 +25,33 @@ from typing import Any, Final
 
 from storlet_middleware import errors, names
 from storlet_middleware.config import Config
-from storlet_middleware.errors import InternalError, NodeBusy, TenantBusy, Unprocessable
+from storlet_middleware.errors import InternalError, NodeBusy, Unprocessable
+from storlet_middleware.shared_bytes import SharedBytes
 
 _MEMORY_BYTES: Final = 16 << 10
 _CHUNK: Final = 64 << 10
-#: An account may use this fraction of the space that others leave.
+#: An account may use this fraction of the space.
 _OF_SPACE: Final = 2
 _FULL: Final = (errno.ENOSPC, errno.EDQUOT)
 
 
-class Space:
+class Space(SharedBytes):
     """The spools of all requests of a server process.
 
     :param directory: of their files; created if it is missing.
     """
 
     def __init__(self, directory: Path, most_bytes: int, logger: Any) -> None:
+        share = most_bytes // _OF_SPACE
+        super().__init__(
+            share,
+            most_bytes,
+            f"intermediate results of the account's distributions have more than {share} bytes"
+            " in this server process: retry later, or lower concurrency",
+            "this server process has no space for more intermediate results",
+        )
         self._directory = directory
-        self._most_bytes = most_bytes
         self._logger = logger
-        self._used: dict[str, int] = {}
 
     @classmethod
     def of(cls, config: Config, logger: Any) -> Space:
@@ -52,34 +59,6 @@ class Space:
         given = config.library.distributed_spool_dir
         directory = Path(given) if given else Path(config.sandbox.state_dir) / names.SPOOL_FOLDER
         return cls(directory, config.library.distributed_spool_total_bytes, logger)
-
-    @property
-    def used_bytes(self) -> int:
-        """Bytes of all accounts."""
-        return sum(self._used.values())
-
-    def take(self, account: str, size: int) -> None:
-        """Count ``size`` more bytes.
-
-        :raises TenantBusy: the account has its share of the whole space.
-        :raises NodeBusy: others leave less.
-        """
-        used = self._used.get(account, 0)
-        own, share = used + size, self._most_bytes // _OF_SPACE
-        if own > share:
-            raise TenantBusy(
-                f"intermediate results of the account's distributions have more than {share} bytes"
-                " in this server process: retry later, or lower concurrency"
-            )
-        if own > (self._most_bytes - (self.used_bytes - used)) // _OF_SPACE:
-            raise NodeBusy("this server process has no space for more intermediate results")
-        self._used[account] = own
-
-    def give_back(self, account: str, size: int) -> None:
-        """Reverse of :meth:`take`."""
-        self._used[account] = self._used.get(account, 0) - size
-        if self._used[account] <= 0:
-            del self._used[account]
 
     def file(self) -> Any:
         """A file without a name, unbuffered; the caller closes it.
@@ -128,13 +107,13 @@ class Budget:
                 " write less, or lower concurrency",
                 code=errors.LIMIT_OUTPUT,
             )
-        self.space.take(self._account, size)
+        self.space.add(self._account, size)
         self.used_bytes += size
 
     def give_back(self, size: int) -> None:
         """Reverse of :meth:`take`."""
         self.used_bytes -= size
-        self.space.give_back(self._account, size)
+        self.space.remove(self._account, size)
 
 
 class Spool:

@@ -13,14 +13,12 @@ from __future__ import annotations
 
 from typing import Final
 
-from storlet_middleware.errors import NodeBusy, TenantBusy
+from storlet_middleware.shared_bytes import SharedBytes
 
 _MIB: Final = 1 << 20
-#: An account may have this fraction of what others leave: with more, a few accounts would take all.
-_OF_REST: Final = 2
 
 
-class Buffers:
+class Buffers(SharedBytes):
     """The sums of a proxy process.
 
     :param account_bytes: limit of each account.
@@ -28,10 +26,16 @@ class Buffers:
     """
 
     def __init__(self, account_bytes: int, process_bytes: int) -> None:
-        self._account_bytes = account_bytes
-        self._process_bytes = process_bytes
-        self._used: dict[str, int] = {}
-        self._sum = 0
+        super().__init__(
+            account_bytes,
+            process_bytes,
+            "results of the account that wait to be stored, or listings that its storlets have"
+            f" not read, fill their {account_bytes // _MIB} MiB of memory at this server"
+            " (buffer_bytes_per_tenant); retry with fewer runs at a time",
+            "results that wait to be stored, or listings that storlets have not read, fill"
+            f" their {process_bytes // _MIB} MiB of memory at this server"
+            " (buffer_bytes); retry later",
+        )
 
     def share(self, account: str) -> BufferShare:
         """The part of one PUT of ``account``, which has no bytes yet."""
@@ -41,38 +45,6 @@ class Buffers:
         """Whether more than half of a limit is used."""
         used = self._used.get(account, 0)
         return 2 * used > self._account_bytes or 2 * self._sum > self._process_bytes
-
-    def add(self, account: str, count: int) -> None:
-        """Count ``count`` more bytes.
-
-        :raises TenantBusy: the account has its maximum.
-        :raises NodeBusy: the process has its maximum.
-        """
-        used = self._used.get(account, 0) + count
-        if used > self._account_bytes:
-            raise TenantBusy(
-                "results of the account that wait to be stored, or listings that its storlets have"
-                f" not read, fill their {self._account_bytes // _MIB} MiB of memory at this server"
-                " (buffer_bytes_per_tenant); retry with fewer runs at a time"
-            )
-        others = self._sum - self._used.get(account, 0)
-        if used > (self._process_bytes - others) // (_OF_REST if others else 1):
-            raise NodeBusy(
-                "results that wait to be stored, or listings that storlets have not read, fill"
-                f" their {self._process_bytes // _MIB} MiB of memory at this server"
-                " (buffer_bytes); retry later"
-            )
-        self._used[account] = used
-        self._sum += count
-
-    def remove(self, account: str, count: int) -> None:
-        """Reverse of :meth:`add`."""
-        self._sum -= count
-        left = self._used[account] - count
-        if left:
-            self._used[account] = left
-        else:
-            del self._used[account]
 
 
 class BufferShare:
