@@ -40,10 +40,10 @@ from storlet_middleware.services.requests import (
     object_path,
 )
 from storlet_middleware.wsgi.bodies import read_backend
+from storlet_middleware.wsgi.own_requests import NO_CONTENT, require_whole
 
 #: A page has at most ``messages.PAGE_MAX`` names of 1,024 bytes.
 _PAGE_BYTES: Final = 4 << 20
-_NO_CONTENT: Final = 204
 
 
 class Body(Protocol):
@@ -215,11 +215,10 @@ class Page:
             if self._size > _PAGE_BYTES:
                 raise BackendFailed("a long listing")
             self._pieces.append(piece)
-        length = answer.content_length
-        if answer.status_int == _NO_CONTENT:
+        if answer.status_int == NO_CONTENT:
             self._pieces = [b"[]"]
-        elif length is not None and length != self._size:
-            raise BackendFailed(f"Swift gave {self._size} of {length} bytes of a listing")
+        else:
+            require_whole(answer.content_length, self._size)
 
     def count_entries(self) -> int:
         """How many entries it has, a list in JSON.

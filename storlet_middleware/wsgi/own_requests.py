@@ -25,7 +25,7 @@ _LISTING_BYTES: Final = 16 << 20
 #: Entries of a page where all pages are read.
 PAGE_ENTRIES: Final = 2000
 NEWEST: Final = {"X-Newest": "true"}
-_NO_CONTENT: Final = 204
+NO_CONTENT: Final = 204
 
 
 class Readable(Protocol):
@@ -100,10 +100,17 @@ def listing(
         return None
     if answer.status_int // 100 != 2:
         raise BackendFailed(f"a container cannot be listed: Swift answered {answer.status_int}")
-    length = answer.content_length
-    if length is not None and length != len(body):
-        raise BackendFailed(f"Swift gave {len(body)} of {length} bytes of a listing")
+    require_whole(answer.content_length, len(body))
     return entries_of(answer.status_int, body)
+
+
+def require_whole(length: int | None, size: int) -> None:
+    """Raise :class:`BackendFailed` for a listing of ``size`` bytes whose length is another one.
+
+    :param length: of the answer, if it has one.
+    """
+    if length is not None and length != size:
+        raise BackendFailed(f"Swift gave {size} of {length} bytes of a listing")
 
 
 def entries_of(status: int, body: bytes) -> list[dict[str, Any]]:
@@ -111,7 +118,7 @@ def entries_of(status: int, body: bytes) -> list[dict[str, Any]]:
 
     :raises BackendFailed: it is no list.  A body that has broken off must not look like its end.
     """
-    if status == _NO_CONTENT and not body:
+    if status == NO_CONTENT and not body:
         return []
     try:
         entries = json.loads(body)

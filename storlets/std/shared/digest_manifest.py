@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
+
 from refusal import Refusal
 
 MOST_LINE_BYTES = 64 * 1024

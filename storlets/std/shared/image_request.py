@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 from refusal import Refusal
 
 MILLION = 1_000_000

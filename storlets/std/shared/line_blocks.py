@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+
 from refusal import Refusal
 
 BLOCK_BYTES = 256 * 1024

@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import sys
 from types import ModuleType
+
 from refusal import Refusal
 
 #: A part of the standard library from Python 3.14 on.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 from typing import Any
+
 from refusal import Refusal
 
 #: The head of a skippable frame, an entry, and the end of the table.

@@ -1,6 +1,7 @@
 """Errors of a query, with the codes of S3's documentation."""
 
 from __future__ import annotations
+
 from refusal import Refusal
 
 #: So begins the text of an error that the query itself raises, before its code.

@@ -13,8 +13,8 @@ from typing import Any
 
 from exact_json import DECODER, RepeatedKey
 from parameters import shown
-from utf8_lines import MOST_RECORD_BYTES, Lines
 from refusal import Refusal
+from utf8_lines import MOST_RECORD_BYTES, Lines
 
 
 class AggregateError(Refusal):

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from parameters import shown
-from storlet import services
 from refusal import Refusal
+from storlet import services
 
 MOST_MEMBERS = 100_000
 DIGEST_BYTES = 16

@@ -43,7 +43,7 @@ class Decompress:
             source.seek(len(start))
         target.set_metadata(REMOVED)
         if kind == PLAIN:
-            target.write(start)
+            source = packed.Begun(source, start)
         else:
             source = packed.Unpacked(source, kind, start, int(params["max-ratio"]))
         while block := source.read(OUTPUT_BYTES):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator
+
 from refusal import Refusal
 
 BLOCK_BYTES = 1 << 20

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from exact_json import RepeatedKey, unique
 from found_text import Finder
 from parameters import shown
-from text_kinds import KINDS, Kind
 from refusal import Refusal
+from text_kinds import KINDS, Kind
 
 KEEP, DROP, HMAC = "keep", "drop", "hmac"
 #: Actions for free text, with the names of kinds after a colon.

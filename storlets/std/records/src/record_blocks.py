@@ -14,8 +14,8 @@ import stat
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Union
 
-from structure import Block
 from refusal import Refusal
+from structure import Block
 
 #: About this much is taken at a time: the loop of Python costs little, and it fits into the second
 #: cache of a processor.

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from structure import Block, Field, Structure, StructureError
 from refusal import Refusal
+from structure import Block, Field, Structure, StructureError
 
 MOST_FIGURES = 64
 _WANTED = re.compile(r"(\w+)\s*(?:\(\s*(\w+)\s*\))?")

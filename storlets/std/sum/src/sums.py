@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from typing import Any
+
 from refusal import Refusal
 
 NUMBER = re.compile(rb"[+-]?[0-9]{1,1000}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from typing import Any
+
 from refusal import Refusal
 
 #: Of one read; the numbers of this length stay in the CPU's cache.
