@@ -396,6 +396,8 @@ def _missing(session: Session, cluster: Info, name: str, kind: str = "storlet") 
 
     :param kind: ``storlet``, or ``bundle``: a plain file is none.
     """
+    if name.startswith(LIBRARY):
+        return NotThere(f"{name} is of the library: 'storlet library {name}' shows it")
     query = (("format", "json"), ("limit", str(_PAGE)), ("delimiter", "/"))
     call = Call("GET", (cluster.storlet_container,), query=query)
     answer = yield from session.exchange(call, (_FORBIDDEN, _NOT_FOUND))

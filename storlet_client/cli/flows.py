@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 
 import click
 
+from storlet_client.bundle.manifest import nearest
 from storlet_client.cli import completion
 from storlet_client.cli.context import (
     FILLED,
@@ -18,27 +19,42 @@ from storlet_client.cli.context import (
     with_storlets,
 )
 from storlet_client.cli.groups import Group
-from storlet_client.cli.output import format_option, legible, show_rows
+from storlet_client.cli.output import format_option, legible, show_one, show_rows, text_of
 from storlet_client.cli.progress import watched, written
-from storlet_client.errors import BrokenAnswer, ConfigurationError
+from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere
 from storlet_client.operations import object_path
 from storlet_client.storlets import Storlets
 
 CONCATENATE = "concat"
 LIBRARY_COLUMNS = ("name", "version", "summary", "parameters")
+PARAMETER_COLUMNS = ("parameter", "type", "default", "values", "help")
 
 
 def declare(group: Group) -> None:
     """Add the commands to ``group``."""
 
-    @group.example("library", examples="storlet library\nstorlet library --format json")
+    @group.example(
+        "library",
+        examples="storlet library\nstorlet library std:grep\nstorlet library --format json",
+    )
     @with_storlets
+    @click.argument("name", type=FILLED, required=False)
     @format_option
-    def library(storlets: Storlets, form: str) -> None:
-        """List the storlets that every account has: run them by their names (std:...)."""
+    def library(storlets: Storlets, name: str | None, form: str) -> None:
+        """List the storlets that every account has, or the parameters of one.
+
+        Run them by their names (std:...).
+        """
         is_short = form in {"table", "csv"}
-        rows = library_rows(storlets) if is_short else storlets.library()
-        show_rows(rows, LIBRARY_COLUMNS, form, "the cluster has no library")
+        if name is None:
+            rows = library_rows(storlets) if is_short else storlets.library()
+            show_rows(rows, LIBRARY_COLUMNS, form, "the cluster has no library")
+            return
+        found = library_storlet(storlets, name)
+        if is_short:
+            show_rows(parameter_rows(found), PARAMETER_COLUMNS, form, f"{name} has no parameters")
+        else:
+            show_one(found, form)
 
     @group.example(
         "distribute",
@@ -138,6 +154,47 @@ def _failures_of(line: bytes) -> int:
 def library_rows(storlets: Storlets) -> list[dict[str, Any]]:
     """The storlets of the library, with the names of their parameters."""
     return [{**row, "parameters": " ".join(row["parameters"])} for row in storlets.library()]
+
+
+def library_storlet(storlets: Storlets, name: str) -> Mapping[str, Any]:
+    """The description of one storlet of the library.
+
+    :raises NotThere: there is none; the error has the nearest name.
+    """
+    known = {row["name"]: row for row in storlets.library()}
+    if name not in known:
+        hint = nearest(name, known) or ": 'storlet library' has all"
+        raise NotThere(f"there is no {name} in the library of the cluster{hint}")
+    return known[name]
+
+
+def parameter_rows(described: Mapping[str, Any]) -> list[dict[str, str]]:
+    """The parameters of a storlet by its description."""
+    return [
+        {
+            "parameter": name,
+            "type": declared["type"],
+            "default": "required" if declared.get("required") else _given(declared.get("default")),
+            "values": _values(declared),
+            "help": declared.get("help", ""),
+        }
+        for name, declared in described["parameters"].items()
+    ]
+
+
+def _values(declared: Mapping[str, Any]) -> str:
+    """The choices, or the range, of a declared parameter."""
+    if "choices" in declared:
+        return ", ".join(map(_given, declared["choices"]))
+    least, most = (_given(declared.get(end)) for end in ("min", "max"))
+    if least and most:
+        return f"{least} to {most}"
+    return f"at least {least}" if least else f"at most {most}" if most else ""
+
+
+def _given(value: Any) -> str:
+    """A value as ``-p NAME=VALUE`` has it."""
+    return text_of(value).lower() if isinstance(value, bool) else text_of(value)
 
 
 def _document(name: str, container: str | None, options: Mapping[str, Any]) -> dict[str, Any]:

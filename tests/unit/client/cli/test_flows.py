@@ -21,6 +21,30 @@ def test_the_library_is_listed(server: Server, command: Command) -> None:
     assert "a b" in command("library", "--format", "csv").out
 
 
+def test_the_parameters_of_a_storlet_are_listed(server: Server, command: Command) -> None:
+    parameters = {
+        "pattern": {"type": "string", "required": True, "help": "a text"},
+        "syntax": {"type": "string", "default": "fixed", "choices": ["fixed", "re2"], "help": "s"},
+        "context": {"type": "integer", "default": 0, "min": 0, "max": 100},
+        "most": {"type": "integer", "default": 5, "min": 1},
+        "exact": {"type": "boolean", "default": False},
+    }
+    described = {"name": "std:grep", "parameters": parameters}
+    server.on("GET", "", Reply(200, body=json.dumps([described]).encode()))
+    assert command("library", "std:grep", "-f", "csv").out.splitlines() == [
+        "parameter,type,default,values,help",
+        "pattern,string,required,,a text",
+        'syntax,string,fixed,"fixed, re2",s',
+        "context,integer,0,0 to 100,",
+        "most,integer,5,at least 1,",
+        "exact,boolean,false,,",
+    ]
+    assert json.loads(command("library", "std:grep", "-f", "json").out) == described
+    result = command("library", "std:gerp")
+    assert result.code == 4
+    assert "no std:gerp in the library of the cluster; did you mean std:grep?" in result.err
+
+
 @pytest.mark.parametrize(
     ("words", "document"),
     [

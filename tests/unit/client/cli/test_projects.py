@@ -89,6 +89,7 @@ def test_a_bundle_gives_its_project_back(
         (["thumb", "--source", "x", "-o", "y"], 3, "give -o FILE or --source FOLDER, not both"),
         (["a.py", "--source", "x"], 3, "a.py is no bundle: only a bundle has source"),
         (["nothing", "--source", "x"], 4, "there is no storlet nothing"),
+        (["std:sql"], 4, "std:sql is of the library: 'storlet library std:sql' shows it"),
     ):
         result = command("download", *words)
         assert (result.code, text in result.err) == (code, True), result.err
