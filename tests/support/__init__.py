@@ -7,7 +7,7 @@
 :mod:`.client_package` the client's wheel, and environments with nothing else of the project
 :mod:`.code`           Python code as a command of ``forking``, with the client imported
 :mod:`.cluster`        a cluster: bring up, attach, configure, stop, kill, logs, ``cluster.json``
-:mod:`.forked_servers` Swift's servers, without the time of their imports
+:mod:`.forked_servers` Swift's servers and sandboxd, without the time of their imports
 :mod:`.forking`        commands of a package, without the time of its imports
 :mod:`.forks`          processes of unit tests, without the time of their imports
 :mod:`.freezing`       processes that are stopped, and continue later
@@ -24,6 +24,7 @@
 :mod:`.proxies`        further proxies and memcached servers of a cluster
 :mod:`.reports`        hook of pytest: a worker sends one report of a test that passes
 :mod:`.second_node`    a node of its own for one object server of a cluster
+:mod:`.self_tests`     sandboxd, whose start repeats no self-test of an earlier one
 :mod:`.storlets`       storlets of the tests: build, upload, run, read what they return
 :mod:`.streams`        the streams between servers and workers, from the kernel's tables
 :mod:`.tenant`         an account with the misbehaving storlet of the probes and an object

@@ -1,13 +1,16 @@
-"""Swift's servers of test clusters begin with their modules imported.
+"""Swift's servers and sandboxd of test clusters begin with their modules imported.
 
 The imports take most of the processor time of a server's start.  Here each server is a fork of one
-process, the parent, which has imported what the servers need: as Swift's own workers are.  A
-process of pytest has one parent, which ends with it.
+process, the parent, which has imported what the servers need: as Swift's own workers are.  sandboxd
+and the keeper, which restarts it, have another parent, because Swift's imports replace parts of
+Python that they use.  A process of pytest has one parent of each kind, which ends with it.
 
 Everything else of a server is as by :class:`subprocess.Popen`: its session, user, environment,
 descriptors and signals, also as the kernel shows them in ``/proc``.  Its configuration is read
 after the fork.  Servers with ``[swift-constraints]`` start as usual, because Swift's modules copy
 those when they are imported, and so do servers with another ``PYTHONPATH``.
+
+A forked sandboxd repeats at its start no self-test that an earlier one has passed (``self_tests``).
 
 ``make up``, the benchmarks and the one-box image start their servers as usual.
 """
@@ -19,6 +22,7 @@ import ctypes
 import errno
 import gc
 import hashlib
+import importlib
 import json
 import os
 import select
@@ -33,6 +37,11 @@ from pathlib import Path
 from typing import IO, Any, Final
 
 SERVE: Final = "storlet_middleware.aio.serve"
+SANDBOXD: Final = "/bin/storlet-sandboxd"
+KEEPER: Final = ["-m", "storlet_middleware.aio", "keep"]
+#: The name of the socket of a parent begins with its kind.
+_SWIFT: Final = "swift"
+_NODE: Final = "node"
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
 #: For commands of a cluster: the folder of the parent, and the process with which it ends.
 VARIABLE: Final = "STORLETS_TEST_PARENT"
@@ -93,29 +102,31 @@ class Parent:
         return {VARIABLE: f"{self.owner}:{self.folder}"}
 
     def popen(self, command: Sequence[str], **options: Any) -> Forked | subprocess.Popen[bytes]:
-        """:class:`subprocess.Popen`, and a fork of the parent for a server of Swift.
+        """:class:`subprocess.Popen`, and a fork of a parent for a process that has one.
 
         :raises OSError: the process cannot be started.
         """
         asked = {name: options[name] for name in _OPTIONS if options.get(name) is not None}
         environment = asked.setdefault("env", dict(os.environ))
-        if not may_be_forked(command, environment):
+        kind = kind_of(command, environment)
+        if not kind:
             return subprocess.Popen(command, **options)
         out, error = options["stdout"], options["stderr"]
         mine, given = socket.socketpair()
         with mine, given, Path(os.devnull).open("rb") as nothing:
             files: list[IO[bytes]] = [nothing, out, out if error == subprocess.STDOUT else error]
             numbers = [*(file.fileno() for file in files), given.fileno()]
-            self._send(command[0], json.dumps({"command": [*command], **asked}).encode(), numbers)
+            request = json.dumps({"command": [*command], **asked}).encode()
+            self._send(kind, command[0], request, numbers)
             given.close()
             answer = mine.recv(_REQUEST_BYTES).decode()
         if not answer.isdigit():
             raise ChildProcessError(0, f"{answer or 'the parent has ended'}; {self.folder}")
         return Forked(int(answer))
 
-    def _send(self, python: str, request: bytes, files: list[int]) -> None:
+    def _send(self, kind: str, python: str, request: bytes, files: list[int]) -> None:
         """Send a request to the parent with this Python, which is started if there is none."""
-        path = self.folder / hashlib.sha256(python.encode()).hexdigest()[:16]
+        path = self.folder / f"{kind}-{hashlib.sha256(python.encode()).hexdigest()[:16]}"
         deadline, started = time.monotonic() + _START_SECONDS, None
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
             while True:
@@ -149,12 +160,17 @@ class Parent:
             )
 
 
-def may_be_forked(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Whether this is a server of Swift without constraints and without modules of its own."""
+def kind_of(command: Sequence[str], environment: Mapping[str, str]) -> str:
+    """The kind of the parent of a process; "": it starts as usual."""
     # The server's code is a copy of the checkout's.
-    is_usual = environment.get("PYTHONPATH") in {None, "", str(_CHECKOUT)}
-    if [*command[1:3]] != ["-m", SERVE] or not is_usual:
-        return False
+    if environment.get("PYTHONPATH") not in {None, "", str(_CHECKOUT)}:
+        return ""
+    if [*command[1:]] == KEEPER or command[1].endswith(SANDBOXD):
+        return _NODE
+    return _SWIFT if [*command[1:3]] == ["-m", SERVE] and _has_usual_constraints(command) else ""
+
+
+def _has_usual_constraints(command: Sequence[str]) -> bool:
     config = configparser.RawConfigParser()
     config.read(Path(command[3], "swift.conf"), encoding="utf-8")
     return not config.has_section("swift-constraints") or not config["swift-constraints"]
@@ -174,7 +190,14 @@ def main(words: Sequence[str]) -> int:
 # --- the parent -----------------------------------------------------------------------------------
 
 
-def import_all() -> None:
+def _import_node() -> None:
+    """Import sandboxd and the keeper."""
+    sys.path.append(str(_CHECKOUT))  # for `tests`; the modules of the environment come first
+    for name in ("storlet_middleware.aio.__main__", "tests.support.self_tests"):
+        importlib.import_module(name)
+
+
+def _import_swift() -> None:
     """Import what servers need, in the order of a server: patched by eventlet before filters."""
     from importlib.metadata import distribution  # noqa: PLC0415
 
@@ -209,7 +232,10 @@ def _serve(listener: socket.socket, owner: int) -> list[str]:
     poll = select.poll()
     poll.register(listener.fileno(), select.POLLIN)
     poll.register(end, select.POLLIN)
-    import_all()
+    if Path(listener.getsockname()).name.startswith(_NODE):
+        _import_node()
+    else:
+        _import_swift()
     gc.collect()
     gc.freeze()  # else each server copies the pages of all modules to count what refers to them
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # leaves no zombies
@@ -283,11 +309,22 @@ def _run_parent(path: str, owner: int) -> int:
         listener.bind(str(new))
         new.replace(path)
         command = _serve(listener, owner)
-    if not command:
-        return 0
-    from storlet_middleware.aio import serve  # noqa: PLC0415
+    return _run(command[1:], Parent(Path(path).parent, owner)) if command else 0
 
-    return serve.main(command[2:])
+
+def _run(words: Sequence[str], parent: Parent) -> int:
+    """Run a process, in a fork."""
+    from storlet_middleware.aio import __main__ as aio  # noqa: PLC0415
+    from storlet_middleware.aio import processes, serve  # noqa: PLC0415
+
+    if [*words] == KEEPER:
+        processes.popen = parent.popen
+        return aio.main(words[2:])
+    if words[0].endswith(SANDBOXD):
+        from tests.support import self_tests  # noqa: PLC0415
+
+        return self_tests.main(words[1:], parent.folder)
+    return serve.main(words[1:])
 
 
 if __name__ == "__main__":

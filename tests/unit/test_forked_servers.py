@@ -12,27 +12,32 @@ import pytest
 
 from tests.support import forked_servers
 from tests.support.cluster import CHECKOUT
-from tests.support.forked_servers import SERVE, Forked, Parent, may_be_forked
+from tests.support.forked_servers import KEEPER, SERVE, Forked, Parent, kind_of
 
 
 @pytest.mark.parametrize(
-    ("text", "may_be"),
+    ("text", "kind"),
     [
-        ("", True),
-        ("[swift-hash]\nswift_hash_path_suffix = a\n[swift-constraints]\n", True),
-        ("[swift-constraints]\ncontainer_listing_limit = 3\n", False),
+        ("", "swift"),
+        ("[swift-hash]\nswift_hash_path_suffix = a\n[swift-constraints]\n", "swift"),
+        ("[swift-constraints]\ncontainer_listing_limit = 3\n", ""),
     ],
 )
 def test_servers_with_their_own_modules_or_constraints_are_not_forked(
-    tmp_path: Path, text: str, may_be: bool
+    tmp_path: Path, text: str, kind: str
 ) -> None:
     (tmp_path / "swift.conf").write_text(text)
     words = [str(tmp_path), "swift-proxy-server", "proxy-server.conf", "-v"]
     command = ["python3", "-m", SERVE, *words]
-    assert may_be_forked(command, {"PATH": "/"}) == may_be
-    assert may_be_forked(command, {"PYTHONPATH": str(CHECKOUT)}) == may_be
-    assert not may_be_forked(command, {"PYTHONPATH": "/"})
-    assert not may_be_forked(["python3", "-m", "storlet_middleware.aio", *words], {})
+    assert kind_of(command, {"PATH": "/"}) == kind
+    assert kind_of(command, {"PYTHONPATH": str(CHECKOUT)}) == kind
+    assert not kind_of(command, {"PYTHONPATH": "/"})
+    assert not kind_of(["python3", "-m", "storlet_middleware.aio", *words], {})
+
+
+def test_sandboxd_and_its_keeper_are_not_forks_of_the_parent_of_swift() -> None:
+    assert kind_of(["/a/python3", "/a/bin/storlet-sandboxd", "--conf", "b"], {}) == "node"
+    assert kind_of(["/a/python3", *KEEPER], {}) == "node"
 
 
 def test_other_commands_start_as_usual(tmp_path: Path) -> None:
