@@ -214,12 +214,16 @@ def _import_swift() -> None:
     import eventlet  # noqa: PLC0415
     from swift.common import utils  # noqa: PLC0415
 
+    from storlet_middleware.catalog import library  # noqa: PLC0415
+    from storlet_middleware.config import parse  # noqa: PLC0415
+
     utils.monkey_patch()
     for point in points:
         if point.group == "paste.app_factory" or (
             point.group == "paste.filter_factory" and point.name in wanted
         ):
             point.load()
+    library.library_of(parse(""))  # packs the storlets of the system library, for all
     eventlet.hubs.use_hub()  # forgets the hub that the patch has made: each server makes its own
 
 
