@@ -180,24 +180,33 @@ def parameters_of_run(
     """
     if not declared:
         return dict(given), []
-    faults = [
-        f"parameter {name!r}: unknown: the storlet has {_listed(declared)}{nearest(name, declared)}"
-        for name in given
-        if name not in declared
-    ]
+    faults = parameter_faults(declared, given)
     values = {}
     for name, row in declared.items():
-        text = given.get(name)
-        if text is not None:
-            wrong = _fault_of_text(row, text)
-            if wrong:
-                faults.append(f"parameter {name!r}: {_shown(text)}: {wrong}")
-            values[name] = text
+        if name in given:
+            values[name] = given[name]
         elif "default" in row:
             values[name] = text_of(row["default"])
         elif row.get("required"):
             faults.append(f"parameter {name!r}: missing: the storlet requires it")
     return values, faults
+
+
+def parameter_faults(
+    declared: Mapping[str, Mapping[str, Any]], given: Mapping[str, str | None]
+) -> list[str]:
+    """Unknown names, and values that do not fit; a value that is not known yet is ``None``.
+
+    A manifest without parameters accepts all.
+    """
+    faults = []
+    for name, text in given.items() if declared else ():
+        if name not in declared:
+            known = f"the storlet has {_listed(declared)}{nearest(name, declared)}"
+            faults.append(f"parameter {name!r}: unknown: {known}")
+        elif text is not None and (wrong := _fault_of_text(declared[name], text)):
+            faults.append(f"parameter {name!r}: {_shown(text)}: {wrong}")
+    return faults
 
 
 def secrets_named(

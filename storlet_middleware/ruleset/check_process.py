@@ -21,7 +21,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rules import parse
+from rules import parse, template
 from rules.check import consistency, cost
 from rules.check.pipelines import StorletFacts
 from rules.model import All as Always
@@ -140,6 +140,10 @@ def _step(rule: Rule, step: Step) -> dict[str, Any]:
         "rule": rule.name,
         "storlet": step.storlet,
         "limits": dict(step.limits),
+        # A template with a value of the request is not known before one.
+        "parameters": {
+            name: None if template.names(text) else text.parts[0] for name, text in step.parameters
+        },
         "line": place.line,
         "column": place.column,
     }

@@ -2,7 +2,7 @@
 
 A separate process checks the text (:mod:`storlet_middleware.ruleset.check_process`), and waits
 while this module looks up the account's storlets: their existence, the callers that may run them,
-their limits, and the content types that they declare.
+and the limits, parameters and content types that they declare.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from swift.common.utils import config_true_value
@@ -18,6 +18,8 @@ from swift.proxy.controllers.base import get_account_info, get_container_info
 
 from rules.model import Finding, Place, Severity
 from storlet_middleware import child, names
+from storlet_middleware.bundle import manifest
+from storlet_middleware.catalog.bundle_store import facts_of
 from storlet_middleware.catalog.library import library_of
 from storlet_middleware.catalog.manifests import ContentTypes, read_types
 from storlet_middleware.check_slots import CheckSlots, NoSlot
@@ -27,6 +29,7 @@ from storlet_middleware.engine import limits
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy, StorletNotFound
 from storlet_middleware.ruleset import check_process
 from storlet_middleware.wsgi import own_requests
+from storlet_middleware.wsgi.storlet_request import is_query_of_swift
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
@@ -66,6 +69,7 @@ class _Storlet:
     exists: bool
     declared: Mapping[str, float]
     types: ContentTypes
+    parameters: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
 
 class Checker:
@@ -125,6 +129,7 @@ class Checker:
             checked = json.loads(ask(json.dumps({"storlets": known}).encode()))
             findings = [check_process.from_data(each) for each in checked["findings"]]
             findings += self._limits(place[1], steps, storlets)
+            findings += _parameters(steps, storlets)
             findings += self._disabled(environ, place, steps)
             findings.sort(key=lambda finding: (finding.place.line, finding.place.column))
         return Checked(tuple(findings), bool(parsed["is_mandatory"]))
@@ -150,7 +155,12 @@ class Checker:
             member = self._library.member(name)
         except StorletNotFound:
             return _Storlet(exists=False, declared={}, types=ContentTypes())
-        return _Storlet(exists=True, declared=member.facts["limits"], types=member.types)
+        return _Storlet(
+            exists=True,
+            declared=member.facts["limits"],
+            types=member.types,
+            parameters=member.document["parameters"],
+        )
 
     def _head(self, environ: dict[str, Any], place: tuple[str, str], name: str) -> Any:
         path = object_path(*place, self._config.storlet.storlet_container, names.object_of(name))
@@ -212,7 +222,23 @@ def _storlet(name: str, answer: Any) -> _Storlet:
             f"storlet {name} cannot be looked up: Swift returned {answer.status_int}"
         )
     meta = user_metadata(answer.headers)
-    return _Storlet(exists=True, declared=limits.declared(meta)[0], types=read_types(meta)[0])
+    return _Storlet(
+        exists=True,
+        declared=limits.declared(meta)[0],
+        types=read_types(meta)[0],
+        parameters=facts_of(answer.headers).get("parameters", {}),
+    )
+
+
+def _parameters(
+    steps: Iterable[Mapping[str, Any]], storlets: Mapping[str, _Storlet]
+) -> Iterator[Finding]:
+    """Parameters that the storlets' manifests refuse, so that each request would be refused."""
+    for step in steps:
+        given = {k: v for k, v in step["parameters"].items() if not is_query_of_swift(k)}
+        for fault in manifest.parameter_faults(storlets[step["storlet"]].parameters, given):
+            message = f"rule {step['rule']}: storlet {step['storlet']}: {fault}"
+            yield _error(step, "parameter.bad", message, "write one that the storlet accepts")
 
 
 def _error(step: Mapping[str, Any], code: str, message: str, help_: str) -> Finding:

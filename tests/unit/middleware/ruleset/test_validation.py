@@ -12,6 +12,7 @@ import pytest
 from swift.common.swob import Response
 
 from storlet_middleware import child
+from storlet_middleware.catalog.bundle_store import Row, facts_headers
 from storlet_middleware.concurrency import ProcessEnded, WaitExpired
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy
 from storlet_middleware.ruleset import validation
@@ -59,6 +60,44 @@ def test_a_bad_limit_is_reported_at_its_line(
         is_taken
         or "rules.yaml:5:8: error [limit.bad]: rule thumb: limits: Memory" in answer.body.decode()
     )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "faults"),
+    [
+        ("pattern: B, count: 'true'", []),
+        ("patterns: B", ["parameter 'patterns': unknown: the storlet has pattern, "]),
+        (
+            "pattern: B, count: maybe, x: y",
+            ["'count': 'maybe': want true or false", "'x': unknown"],
+        ),
+        # A value of the request is not known; its name is.
+        ("pattern: '{user}', count: '{user}'", []),
+        ("patterns: '{user}'", ["'patterns': unknown"]),
+        ("pattern: B, multipart-manifest: get", []),
+    ],
+)
+def test_parameters_that_a_storlet_would_refuse_are_reported_at_their_line(
+    proxy: RulesProxy, parameters: str, faults: list[str]
+) -> None:
+    step = f"{{storlet: std:grep, parameters: {{{parameters}}}}}"
+    answer = proxy.upload(RUNS.replace(b"up.py", step.encode()))
+    text = answer.body.decode()
+    assert answer.status_int == (400 if faults else 201), text
+    assert text.count("error [parameter.bad]: rule thumb: storlet std:grep: ") == len(faults)
+    assert all(fault in text for fault in faults), text
+    assert ("rules.yaml:5:8: " in text) is bool(faults)
+
+
+def test_parameters_of_a_bundle_are_those_of_its_current_version(
+    proxy: RulesProxy, swift: AccountSwift
+) -> None:
+    rules = RUNS.replace(b"up.py", b"{storlet: up.py, parameters: {width: wide}}")
+    assert proxy.upload(rules).status_int == 201
+    facts = {"parameters": {"width": {"type": "integer"}}}
+    row = Row(1, "0" * 64, 10, "1.0", "")
+    swift.put_storlet(**{k.replace("-", "_"): v for k, v in facts_headers(facts, row).items()})
+    assert "[parameter.bad]" in proxy.upload(rules).body.decode()
 
 
 @pytest.mark.parametrize(
