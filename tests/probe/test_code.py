@@ -27,9 +27,9 @@ def version(number: int) -> bytes:
     return SOURCE.read_bytes().replace(b'VERSION = "1"', b'VERSION = "%d"' % number)
 
 
-def test_files_left_by_a_crash_never_run(host: Host, fresh: Tenant, placement: str) -> None:
-    assert fresh.is_well(placement)
-    code_dir = host.code_dir(fresh.account)
+def test_files_left_by_a_crash_never_run(host: Host, tenant: Tenant, placement: str) -> None:
+    assert tenant.is_well(placement)
+    code_dir = host.code_dir(tenant.account)
     half = code_dir / ".tmp-0123456789abcdef"
     half.mkdir()
     (half / "gremlin.py").write_bytes(
@@ -38,8 +38,8 @@ def test_files_left_by_a_crash_never_run(host: Host, fresh: Tenant, placement: s
     (code_dir / ".lock-0123456789abcdef").touch()
     try:
         for number in (2, 3):
-            fresh.upload("gremlin.py", version(number))
-            assert fresh.tool(placement).get(fresh.path, "version").body == b"%d" % number
+            tenant.upload("gremlin.py", version(number))
+            assert tenant.tool(placement).get(tenant.path, "version").body == b"%d" % number
     finally:
         remove(half)
         remove(code_dir / ".lock-0123456789abcdef")
@@ -102,21 +102,21 @@ def _writes_below(host: Host, name: str, folder: str) -> bool:
 
 
 def test_a_full_disk_under_the_code_is_reported_and_recovers(
-    host: Host, fresh: Tenant, placement: str
+    host: Host, tenant: Tenant, placement: str
 ) -> None:
-    assert fresh.is_well(placement)
-    code_dir = host.code_dir(fresh.account)
-    fresh.upload("gremlin.py", version(2) + b"#" * 1_000_000)
+    assert tenant.is_well(placement)
+    code_dir = host.code_dir(tenant.account)
+    tenant.upload("gremlin.py", version(2) + b"#" * 1_000_000)
     with host.tiny_disk_over(code_dir, "64k"):
-        answer = fresh.tool(placement).get(fresh.path, "version")
+        answer = tenant.tool(placement).get(tenant.path, "version")
         assert answer.status == 503, answer
         assert answer.error in ("node.busy", "sandbox.unavailable")
         assert int(answer.headers["Retry-After"]) > 0
         assert b"Errno" not in answer.body
-        assert fresh.client.get(fresh.path).body == fresh.content
+        assert tenant.client.get(tenant.path).body == tenant.content
         left = [path.name for path in code_dir.iterdir() if not path.name.startswith(".lock-")]
         assert left == []
-    assert fresh.tool(placement).get(fresh.path, "version").body == b"2"
+    assert tenant.tool(placement).get(tenant.path, "version").body == b"2"
 
 
 def test_an_upload_during_runs_takes_effect_for_new_runs(

@@ -145,28 +145,28 @@ def _status(host: Host) -> str:
 
 
 def test_a_new_storlet_loads_into_the_adopted_sandbox(
-    host: Host, fresh: Tenant, placement: str
+    host: Host, tenant: Tenant, placement: str
 ) -> None:
-    assert fresh.is_well(placement)
-    before = host.sandbox(fresh.account)
+    assert tenant.is_well(placement)
+    before = host.sandbox(tenant.account)
     pid = host.kill_daemon("sandboxd")
-    name = fresh.upload("other.py", b"class Other:\n def __init__(self, logger): pass\n"
+    name = tenant.upload("other.py", b"class Other:\n def __init__(self, logger): pass\n"
                         b" def __call__(self, ins, outs, params): outs[0].write(b'other')\n", "Other")  # fmt: skip
-    answer = first_success(lambda: fresh.tool(placement, name).get(fresh.path))
+    answer = first_success(lambda: tenant.tool(placement, name).get(tenant.path))
     assert answer.body == b"other"
     host.wait_back("sandboxd", pid)
-    assert host.sandbox(fresh.account) == before
+    assert host.sandbox(tenant.account) == before
 
 
 def test_a_sandbox_that_ends_while_sandboxd_is_down_is_replaced(
-    host: Host, fresh: Tenant, placement: str
+    host: Host, tenant: Tenant, placement: str
 ) -> None:
-    assert fresh.is_well(placement)
+    assert tenant.is_well(placement)
     host.cluster.stop("sandboxd")
     try:
-        host.docker("kill", host.sandbox(fresh.account).container)
-        answer = fresh.tool(placement).get(fresh.path)
+        host.docker("kill", host.sandbox(tenant.account).container)
+        answer = tenant.tool(placement).get(tenant.path)
         assert (answer.status, answer.error) == (503, "sandbox.unavailable"), answer
     finally:
         host.cluster.start("sandboxd")
-    assert first_success(lambda: fresh.tool(placement).get(fresh.path)).body == fresh.content
+    assert first_success(lambda: tenant.tool(placement).get(tenant.path)).body == tenant.content

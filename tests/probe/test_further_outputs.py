@@ -85,9 +85,9 @@ def is_whole(answer: Answer) -> bool:
     ("method", "size"), [("GET", SIZES[0]), *((method, SIZES[1]) for method in METHODS)]
 )
 def test_nothing_is_stored_when_the_worker_is_killed(
-    host: Host, fresh: Tenant, background: ThreadPoolExecutor, method: str, size: str
+    host: Host, tenant: Tenant, background: ThreadPoolExecutor, method: str, size: str
 ) -> None:
-    key, outputs = new_key(), Outputs(fresh, method)
+    key, outputs = new_key(), Outputs(tenant, method)
     going = background.submit(outputs.send, key=key, bytes=size)
     worker = host.run_named(key, going=going)
     wait_for(lambda: "nanosleep" in Path(f"/proc/{worker.pid}/wchan").read_text(), 20, "the hold")
@@ -96,21 +96,21 @@ def test_nothing_is_stored_when_the_worker_is_killed(
     assert not is_whole(answer)
     assert answer.is_broken or (answer.status, answer.error) == (422, "storlet.failed")
     assert set(outputs.lengths()) == {None}
-    assert fresh.is_well()
+    assert tenant.is_well()
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_nothing_is_stored_when_the_sandbox_is_killed(
-    host: Host, fresh: Tenant, background: ThreadPoolExecutor, size: str
+    host: Host, tenant: Tenant, background: ThreadPoolExecutor, size: str
 ) -> None:
-    key, outputs = new_key(), Outputs(fresh, "COPY")
+    key, outputs = new_key(), Outputs(tenant, "COPY")
     going = background.submit(outputs.send, key=key, bytes=size)
     host.run_named(key, going=going)
-    for sandbox in host.sandboxes(fresh.account):
+    for sandbox in host.sandboxes(tenant.account):
         host.docker("kill", sandbox.container)
     assert not is_whole(going.result(60))
     assert set(outputs.lengths()) == {None}
-    wait_for(fresh.is_well, 120, "a new sandbox")
+    wait_for(tenant.is_well, 120, "a new sandbox")
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from urllib.parse import quote
@@ -77,15 +77,15 @@ def undisturbed(neighbour: Tenant) -> Iterator[None]:
     [("hold", "object"), ("hold", "proxy"), ("busy", "object"), ("stubborn_fork_bomb", "proxy")],
 )
 def test_a_missing_first_byte_exceeds_the_first_byte_deadline(
-    host: Host, fresh: Tenant, neighbour: Tenant, placement: str, do: str
+    host: Host, tenant: Tenant, neighbour: Tenant, placement: str, do: str
 ) -> None:
     key = new_key()
-    fresh.warm_up(placement)
+    tenant.warm_up(placement)
     with undisturbed(neighbour):
-        answer = fresh.tool(placement).get(fresh.path, do, BEGINS_SOON, key=key)
+        answer = tenant.tool(placement).get(tenant.path, do, BEGINS_SOON, key=key)
     assert (answer.status, answer.error) == (422, "storlet.timeout.first_byte"), answer
     wait_for(lambda: not host.runs_named(key), 10, "its processes to end")
-    wait_for(lambda: fresh.is_well(placement), 15, "the next run to work")
+    wait_for(lambda: tenant.is_well(placement), 15, "the next run to work")
 
 
 def test_a_stall_in_the_body_exceeds_the_idle_deadline(
@@ -214,13 +214,13 @@ def test_a_log_flood_is_truncated(tenant: Tenant, placement: str) -> None:
     ("do", "placement"), [("memory", "object"), ("memory", "proxy"), ("shared_memory", "object")]
 )
 def test_a_memory_bomb_exceeds_the_memory_limit(
-    fresh: Tenant, neighbour: Tenant, placement: str, do: str
+    tenant: Tenant, neighbour: Tenant, placement: str, do: str
 ) -> None:
-    fresh.warm_up(placement)
+    tenant.warm_up(placement)
     with undisturbed(neighbour):
-        answer = fresh.tool(placement).get(fresh.path, do)
+        answer = tenant.tool(placement).get(tenant.path, do)
     assert (answer.status, answer.error) == (422, "storlet.limit.memory"), answer
-    wait_for(lambda: fresh.is_well(placement), 10, "the next run to work")
+    wait_for(lambda: tenant.is_well(placement), 10, "the next run to work")
 
 
 def test_a_child_that_was_killed_for_memory_exceeds_the_memory_limit(
@@ -312,6 +312,12 @@ def test_a_java_storlet_that_exceeds_every_limit_does_not_affect_python(
 # --- lies -----------------------------------------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def liar(new_tenant: Callable[[], Tenant]) -> Tenant:
+    """The account of all lies."""
+    return new_tenant()
+
+
 @pytest.mark.parametrize(
     ("do", "placement"),
     [
@@ -320,24 +326,24 @@ def test_a_java_storlet_that_exceeds_every_limit_does_not_affect_python(
     ],
 )
 def test_false_messages_of_one_run_never_become_the_success_of_another(
-    fresh: Tenant, placement: str, do: str, background: ThreadPoolExecutor
+    liar: Tenant, placement: str, do: str, background: ThreadPoolExecutor
 ) -> None:
     """A storlet may report anything about its own run, but nothing about a run of another
     storlet."""
-    honest = fresh.upload("honest.py", b"class Honest:\n def __init__(self, logger): pass\n"
+    honest = liar.upload("honest.py", b"class Honest:\n def __init__(self, logger): pass\n"
                           b" def __call__(self, ins, outs, params): outs[0].write(ins[0].read())\n", "Honest")  # fmt: skip
-    fresh.warm_up(placement)
+    liar.warm_up(placement)
     lying = [
-        background.submit(fresh.tool(placement).get, fresh.path, do, ENDS_SOON) for _ in range(3)
+        background.submit(liar.tool(placement).get, liar.path, do, ENDS_SOON) for _ in range(3)
     ]
     for _ in range(10):
-        answer = fresh.tool(placement, honest).get(fresh.path)
-        assert (answer.status, answer.is_broken, answer.body) == (200, False, fresh.content)
+        answer = liar.tool(placement, honest).get(liar.path)
+        assert (answer.status, answer.is_broken, answer.body) == (200, False, liar.content)
     for one in lying:
         assert one.result(30).status in (200, 422, 503)
     # Later runs of the same storlet succeed with right output or fail with an error.
     for _ in range(10):
-        answer = fresh.tool(placement).get(fresh.path)
+        answer = liar.tool(placement).get(liar.path)
         if answer.status == 200 and not answer.is_broken:
-            assert answer.body == fresh.content
-    wait_for(lambda: fresh.is_well(placement), 15, "an honest run of the liar to work")
+            assert answer.body == liar.content
+    wait_for(lambda: liar.is_well(placement), 15, "an honest run of the liar to work")

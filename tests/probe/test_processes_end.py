@@ -3,8 +3,10 @@ next one works."""
 
 from __future__ import annotations
 
+import functools
 import os
 import signal
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,7 +24,7 @@ from tests.support.host import (
     stream_links,
 )
 from tests.support.http import Answer
-from tests.support.storlets import Tool, Toolbox
+from tests.support.storlets import Tool
 from tests.support.tenant import Tenant
 from tests.support.waiting import wait_for
 
@@ -40,6 +42,21 @@ ENDS = {
     "process 1": (503, "sandbox.unavailable"),
     "container": (503, "sandbox.unavailable"),
 }
+
+
+@pytest.fixture(scope="module")
+def owners(new_tenant: Callable[[], Tenant]) -> Callable[[str, str], Tenant]:
+    """The account of a victim at a placement.
+
+    The tests end its sandbox five times at most: only further ends delay the next start
+    (``sandboxd.backoff``).
+    """
+    return functools.cache(lambda _victim, _placement: new_tenant())
+
+
+@pytest.fixture
+def owner(owners: Callable[[str, str], Tenant], victim: str, placement: str) -> Tenant:
+    return owners(victim, placement)
 
 
 def kill(host: Host, sandbox: Sandbox, worker: Process, victim: str) -> None:
@@ -63,44 +80,44 @@ def check_told(answer: Answer, victim: str) -> None:
 
 @at_either
 def test_a_kill_between_two_requests_does_not_affect_the_next(
-    host: Host, fresh: Tenant, placement: str, victim: str
+    host: Host, owner: Tenant, placement: str, victim: str
 ) -> None:
     key = new_key()
-    assert fresh.tool(placement).get(fresh.path, key=key).body == fresh.content
+    assert owner.tool(placement).get(owner.path, key=key).body == owner.content
     worker = host.run_named(key)
-    kill(host, host.sandbox(fresh.account), worker, victim)
-    assert fresh.is_well(placement)
-    assert len(host.sandboxes(fresh.account)) == 1
+    kill(host, host.sandbox(owner.account), worker, victim)
+    assert owner.is_well(placement)
+    assert len(host.sandboxes(owner.account)) == 1
 
 
 @at_either
 def test_a_kill_before_the_first_byte_is_reported(
-    host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
+    host: Host, owner: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
 ) -> None:
     key = new_key()
-    going = background.submit(fresh.tool(placement).get, fresh.path, "hold", key=key)
+    going = background.submit(owner.tool(placement).get, owner.path, "hold", key=key)
     worker = host.run_named(key, going=going)
-    kill(host, host.sandbox(fresh.account), worker, victim)
+    kill(host, host.sandbox(owner.account), worker, victim)
     check_told(going.result(30), victim)
-    assert fresh.is_well(placement)
+    assert owner.is_well(placement)
     assert not host.runs_named(key), "it was run again"
 
 
 @at_either
 def test_a_kill_in_the_body_breaks_the_response(
-    host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
+    host: Host, owner: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
 ) -> None:
     key = new_key()
     going = background.submit(
-        fresh.tool(placement).get, fresh.path, "hold", key=key, lines=MANY_LINES
+        owner.tool(placement).get, owner.path, "hold", key=key, lines=MANY_LINES
     )
     worker = host.run_named(key, going=going)
     wait_for(lambda: _waits(worker), 10, "all lines to be taken")
-    kill(host, host.sandbox(fresh.account), worker, victim)
+    kill(host, host.sandbox(owner.account), worker, victim)
     answer = going.result(30)
     assert (answer.status, answer.is_broken) == (200, True)
     assert check_numbered(answer.body) <= int(MANY_LINES)
-    assert fresh.is_well(placement)
+    assert owner.is_well(placement)
     assert not host.runs_named(key), "it was run again"
 
 
@@ -109,56 +126,56 @@ def _waits(worker: Process) -> bool:
     return "nanosleep" in Path(f"/proc/{worker.pid}/wchan").read_text(encoding="ascii")
 
 
-@pytest.mark.parametrize("victim", VICTIMS)
+@pytest.mark.parametrize(("victim", "placement"), [(one, "object") for one in VICTIMS])
 def test_a_kill_during_a_put_stores_nothing(
-    host: Host, fresh: Tenant, victim: str, background: ThreadPoolExecutor
+    host: Host, owner: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
 ) -> None:
     path, key = f"data/{unique('put')}", new_key()
-    assert fresh.client.put(path, OLD).status == 201
-    going = background.submit(fresh.tool().put, path, b"new", "hold", key=key, lines="10")
+    assert owner.client.put(path, OLD).status == 201
+    going = background.submit(owner.tool(placement).put, path, b"new", "hold", key=key, lines="10")
     worker = host.run_named(key, going=going)
-    kill(host, host.sandbox(fresh.account), worker, victim)
+    kill(host, host.sandbox(owner.account), worker, victim)
     check_told(going.result(30), victim)
-    assert fresh.client.get(path).body == OLD
-    assert fresh.is_well()
+    assert owner.client.get(path).body == OLD
+    assert owner.is_well(placement)
 
 
 @at_either
 def test_a_kill_during_a_copy_stores_nothing(
-    host: Host, fresh: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
+    host: Host, owner: Tenant, placement: str, victim: str, background: ThreadPoolExecutor
 ) -> None:
     path, key = f"data/{unique('copy')}", new_key()
-    assert fresh.client.put(path, OLD).status == 201
+    assert owner.client.put(path, OLD).status == 201
     going = background.submit(
-        fresh.tool(placement).copy, fresh.path, path, "hold", key=key, lines="10"
+        owner.tool(placement).copy, owner.path, path, "hold", key=key, lines="10"
     )
     worker = host.run_named(key, going=going)
-    kill(host, host.sandbox(fresh.account), worker, victim)
+    kill(host, host.sandbox(owner.account), worker, victim)
     check_told(going.result(30), victim)
-    assert fresh.client.get(path).body == OLD
-    assert fresh.is_well(placement)
+    assert owner.client.get(path).body == OLD
+    assert owner.is_well(placement)
 
 
 @pytest.mark.parametrize("pieces", ["0", "1"])
 def test_a_killed_jvm_is_reported_and_replaced(
     host: Host,
-    fresh: Tenant,
-    toolbox: Toolbox,
+    tenant: Tenant,
+    java: Callable[[str], Tool],
     placement: str,
     pieces: str,
     background: ThreadPoolExecutor,
 ) -> None:
-    tool = Tool(fresh.client, toolbox.upload(fresh.client, "java", "multitool"), placement)
-    assert tool.get(fresh.path).body == fresh.content
+    tool = java(placement)
+    assert tool.get(tenant.path).body == tenant.content
     going = background.submit(
         tool.get,
-        fresh.path,
+        tenant.path,
         "slow",
         before="0" if pieces == "1" else "3600",
         pieces=pieces,
         pause="3600",
     )
-    sandbox = host.sandbox(fresh.account)
+    sandbox = host.sandbox(tenant.account)
     wait_for(lambda: _java_at_work(host, sandbox), 10, "a Java worker at work")
     os.kill(_java_at_work(host, sandbox)[0].pid, signal.SIGKILL)
     answer = going.result(30)
@@ -166,7 +183,7 @@ def test_a_killed_jvm_is_reported_and_replaced(
         check_told(answer, "worker")
     else:
         assert answer.is_broken or (answer.status, answer.error) == ENDS["worker"]
-    assert tool.get(fresh.path).body == fresh.content
+    assert tool.get(tenant.path).body == tenant.content
 
 
 def _java_at_work(host: Host, sandbox: Sandbox) -> list[Process]:
@@ -201,13 +218,13 @@ def test_a_killed_worker_does_not_affect_other_storlets_of_its_sandbox(
         assert (answer.status, answer.is_broken, check_numbered(answer.body)) == (200, False, 101)
 
 
-def test_code_in_the_sandbox_cannot_kill_its_process_1(host: Host, fresh: Tenant) -> None:
-    assert fresh.is_well()
-    before = host.sandbox(fresh.account)
-    answer = fresh.tool().get(fresh.path, "kill_all")
+def test_code_in_the_sandbox_cannot_kill_its_process_1(host: Host, tenant: Tenant) -> None:
+    assert tenant.is_well()
+    before = host.sandbox(tenant.account)
+    answer = tenant.tool().get(tenant.path, "kill_all")
     assert answer.status in (200, 422), answer
-    assert fresh.is_well()
-    assert host.sandbox(fresh.account) == before
+    assert tenant.is_well()
+    assert host.sandbox(tenant.account) == before
 
 
 def test_processes_that_a_storlet_leaves_behind_are_ended(host: Host, tenant: Tenant) -> None:
