@@ -25,7 +25,7 @@ from tests.support.freezing import freeze, with_children
 from tests.support.host import Host
 from tests.support.http import Answer
 from tests.support.second_node import SERVER, Options, SecondNode
-from tests.support.tenant import Tenant
+from tests.support.tenant import SOURCE, Tenant
 
 REQUESTS = int(os.environ.get("STORLETS_UNABLE_REQUESTS", "24"))
 CLIENTS = 8
@@ -124,24 +124,32 @@ def second(cluster: Cluster, nothing_is_left: None) -> Iterator[SecondNode]:
         yield node
 
 
+@pytest.fixture(scope="module")
+def owner(tenant: Tenant) -> Tenant:
+    """The account of all states, with the objects of their requests."""
+    for index in range(OBJECTS):
+        assert tenant.client.put(f"data/o{index}", tenant.content).status == 201
+    return tenant
+
+
 @pytest.mark.parametrize("state", STATES, ids=lambda state: state.name.replace(" ", "-"))
 def test_no_request_fails_while_one_node_cannot_run_storlets(
-    second: SecondNode, fresh: Tenant, services: Path, state: State
+    second: SecondNode, owner: Tenant, services: Path, state: State
 ) -> None:
+    # Code that the node has not fetched in an earlier state.
+    owner.upload("gremlin.py", SOURCE.read_bytes() + f"# {state.name}\n".encode())
     options = dict(state.options)
     if "storlet" in options:
         client = services / "internal-client.conf"
         client.write_text("[pipeline:main]\npipeline = none\n", encoding="utf-8")
         options["storlet"] = {"internal_client_conf_path": client}
     if "class:admin" in options:
-        options["class:admin"] = {"accounts": fresh.account, "mounts": f"{services}:/host:ro"}
-    for index in range(OBJECTS):
-        assert fresh.client.put(f"data/o{index}", fresh.content).status == 201
+        options["class:admin"] = {"accounts": owner.account, "mounts": f"{services}:/host:ro"}
     log = second.cluster.process(SERVER).log
     said_before = log.stat().st_size
-    with second.state(options, has_sandboxd=state.has_sandboxd), _spoiled(state, second, fresh):
+    with second.state(options, has_sandboxd=state.has_sandboxd), _spoiled(state, second, owner):
         began = time.monotonic()
-        answers, slowest = ask_many(fresh)
+        answers, slowest = ask_many(owner)
         seconds = time.monotonic() - began
         said = log.read_bytes()[said_before:].decode(errors="replace")
         if state.code:
@@ -154,7 +162,7 @@ def test_no_request_fails_while_one_node_cannot_run_storlets(
     failed = [one for one in answers if one.status not in (200, 201) or one.is_broken]
     assert failed == []
     assert ran_on["object"], "the other object node runs storlets"
-    wrong = [one for one in answers if one.status == 200 and one.body != fresh.content]
+    wrong = [one for one in answers if one.status == 200 and one.body != owner.content]
     assert wrong == []
 
 

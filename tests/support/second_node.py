@@ -19,6 +19,7 @@ from typing import Final
 
 from tests.support.accounts import unique
 from tests.support.cluster import Cluster
+from tests.support.forking import Commands, commands_of
 from tests.support.freezing import frozen, with_children
 from tests.support.waiting import wait_for
 
@@ -40,6 +41,7 @@ class SecondNode:
         self.log = cluster.process("sandboxd").log.with_name("sandboxd-2.log")
         self.name = ""
         self._sandboxd: subprocess.Popen[bytes] | None = None
+        self._commands: Commands
 
     @contextlib.contextmanager
     def attached(self, changes: Options) -> Iterator[None]:
@@ -49,8 +51,12 @@ class SecondNode:
         """
         self._write({})
         own = {"object-server-2.conf:filter:storlets": {"storlet_conf_path": self.conf}}
+        module = "storlet_middleware.sandboxd.__main__"
         try:
-            with self.cluster.configured({**own, **changes}):
+            with (
+                self.cluster.configured({**own, **changes}),
+                commands_of(self.cluster.venv, "storlet-sandboxd", module) as self._commands,
+            ):
                 yield
         finally:
             self.conf.unlink()
@@ -75,7 +81,7 @@ class SecondNode:
                 self.cluster.start(SERVER)
             self.end_sandboxd()
             self._write({})
-            self._command("--remove-all", check=True)
+            self._commands.run(["--conf", str(self.conf), "--remove-all"], {})
 
     # --- sandboxd ---------------------------------------------------------------------------------
 
@@ -83,8 +89,9 @@ class SecondNode:
         """Start it; it answers later."""
         with self.log.open("ab") as log:
             # Only one state has storlets of another class, whose first load tests it.
-            words = self._arguments("--test", "user")
-            self._sandboxd = subprocess.Popen(words, stdout=log, stderr=log)
+            bin_dir = self.cluster.venv / "bin"
+            words = [bin_dir / "python3", bin_dir / "storlet-sandboxd", "--conf", self.conf]
+            self._sandboxd = subprocess.Popen([*words, "--test", "user"], stdout=log, stderr=log)
 
     def end_sandboxd(self) -> None:
         """Kill it, also when it is stopped."""
@@ -101,14 +108,6 @@ class SecondNode:
     def _answers(self) -> bool:
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             return probe.connect_ex(os.fspath(self.run_dir / "sandboxd.sock")) == 0
-
-    def _arguments(self, *more: str) -> list[str]:
-        bin_dir = self.cluster.venv / "bin"
-        program = [str(bin_dir / "python3"), str(bin_dir / "storlet-sandboxd")]
-        return [*program, "--conf", str(self.conf), *more]
-
-    def _command(self, *more: str, check: bool) -> None:
-        subprocess.run(self._arguments(*more), capture_output=True, timeout=60, check=check)
 
     # --- the object server ------------------------------------------------------------------------
 
