@@ -166,7 +166,7 @@ def test_a_wrong_etag_stores_nothing(tenant: Tenant, do: str) -> None:
 
 def test_a_storlet_that_never_reads_a_big_put_succeeds(tenant: Tenant) -> None:
     path = f"data/{unique('put')}"
-    answer = tenant.tool().put(path, b"x" * 50_000_000, "ignore")
+    answer = tenant.tool().put(path, b"x" * (16 << 20), "ignore")
     assert answer.status == 201, answer
     assert tenant.client.get(path).body == b"ignored"
 
@@ -174,7 +174,7 @@ def test_a_storlet_that_never_reads_a_big_put_succeeds(tenant: Tenant) -> None:
 def test_a_get_succeeds_if_the_storlet_writes_much_without_reading(
     tenant: Tenant, placement: str
 ) -> None:
-    size = 100 << 20
+    size = 16 << 20
     answer = tenant.client.get(
         tenant.path,
         tenant.tool(placement).headers(),
@@ -185,7 +185,7 @@ def test_a_get_succeeds_if_the_storlet_writes_much_without_reading(
 
 
 def test_a_put_succeeds_if_the_storlet_writes_much_without_reading(tenant: Tenant) -> None:
-    path, size = f"data/{unique('put')}", 100 << 20
+    path, size = f"data/{unique('put')}", 16 << 20
     assert tenant.tool().put(path, b"x" * 1000, "flood", bytes=str(size)).status == 201
     stored = tenant.client.head(path)
     assert int(stored.headers["Content-Length"]) == size

@@ -21,7 +21,7 @@ from tests.support.http import raw_connection
 from tests.support.tenant import Tenant
 from tests.support.waiting import wait_for
 
-COUNT = 200
+COUNT = 80
 #: The default of ``[library] distributed_concurrency``.
 RUNS = 16
 HEADERS = {"X-Run-Storlet": "std:distributed"}
@@ -89,7 +89,7 @@ def seconds_until_quiet(host: Host, key: str) -> float:
         if host.runs_named(key):
             last = time.monotonic()
         assert last - left < 10, "a split runs on"
-        time.sleep(0.02)
+        time.sleep(0.05)
     return last - left
 
 

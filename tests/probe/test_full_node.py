@@ -57,12 +57,13 @@ def running(host: Host) -> list[str]:
 
 @contextlib.contextmanager
 def most(host: Host) -> Iterator[list[int]]:
-    """The maximum number of running sandboxes during the block."""
+    """The numbers of running sandboxes during the block; each of them runs for far longer than the
+    time between two looks."""
     counts: list[int] = []
     ended = threading.Event()
 
     def look() -> None:
-        while not ended.wait(0.002):
+        while not ended.wait(0.01):
             counts.append(len(running(host)))
 
     watcher = threading.Thread(target=look)

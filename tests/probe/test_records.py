@@ -145,6 +145,7 @@ def test_a_killed_proxy_loses_five_seconds_of_records_at_most(
     stop = time.monotonic() + 2 * _SECONDS
     while time.monotonic() < stop:
         ended[run_once(tool, recording.path)] = time.monotonic()
+        time.sleep(0.05)
     killed = time.monotonic()
     proxy.kill()
     kept = ids(admin.on(recording.account))
