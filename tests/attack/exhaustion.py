@@ -435,7 +435,7 @@ OUTSIDE: Final = (
 #: something are tested in both languages.
 ROWS: Final = (
     Attack("fork bomb", "422 processes, failed or first byte", ends("fork_bomb", PROCESSES, FAILED, FIRST_BYTE), BOTH, tested=PYTHON, fresh=True),
-    Attack("fork bomb that leaves its session", "422 processes or first byte", ends("stubborn_fork_bomb", PROCESSES, FIRST_BYTE), PYTHON, fresh=True),
+    Attack("fork bomb that leaves its session", "422 processes or first byte", ends("stubborn_fork_bomb", PROCESSES, FIRST_BYTE, headers=NO_OUTPUT), PYTHON, fresh=True),
     Attack("thread bomb", "422 processes, failed or first byte", ends("thread_bomb", PROCESSES, FAILED, FIRST_BYTE, MEMORY), BOTH, fresh=True),
     Attack("memory bomb: heap", MEMORY, ends("memory", MEMORY), BOTH),
     Attack("memory bomb: in a child", MEMORY, ends("memory_of_child", MEMORY), PYTHON),
