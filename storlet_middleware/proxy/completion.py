@@ -4,6 +4,7 @@ the requested log objects.
 
 from __future__ import annotations
 
+import functools
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -36,6 +37,8 @@ from storlet_middleware.wsgi.swift_paths import object_path
 #: Characters of the parameters that a record has.
 _PARAMETERS_LENGTH: Final = 4096
 _RANGE_KEY: Final = names.environ_key(names.RANGE)
+#: The same few storlets run again and again.
+_reference: Final = functools.lru_cache(maxsize=1024)(StorletRef)
 #: A ``traceparent`` of W3C Trace Context.
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
@@ -250,7 +253,7 @@ def _storlet(step: Step) -> StorletRef:
     version = step.version
     if version is None:
         return StorletRef(step.request.storlet)
-    return StorletRef(step.request.storlet, version.key, version.digest, version.number)
+    return _reference(step.request.storlet, version.key, version.digest, version.number)
 
 
 def _parameters(given: Mapping[str, str]) -> dict[str, str] | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -99,11 +100,12 @@ class StorletRef:
 
 
 # fmt: off
-@dataclass(kw_only=True)
+@dataclass(kw_only=True, slots=True)
 class Record:
     """See the module.
 
     Not frozen: a frozen dataclass sets each of its fields by a call, and every run has a record.
+    With slots: a dictionary of that many fields takes 2 KiB, and twice the time.
     The log line and the metrics of a run are made from it before the fields that only a kept record
     has are added (:class:`~storlet_middleware.proxy.completion.Completion`).
     """
@@ -240,8 +242,12 @@ class Record:
 
     def mapping(self) -> dict[str, Any]:
         """The JSON object: the known fields."""
-        # A busy process encodes hundreds a second.
-        shown = {name: value for name, value in vars(self).items() if _is_known(value)}
+        # A busy process encodes hundreds a second: no call for each field.  Zero is known.
+        shown = {
+            name: value
+            for name, value in zip(_NAMES, _values_of(self), strict=True)
+            if value is not None and value is not False and value not in ("", ())
+        }
         for name in _SECONDS & shown.keys():
             shown[name] = round(shown[name], 6)
         shown["time"] = time_text(self.time)
@@ -259,14 +265,11 @@ TABLE: Final = tuple(
     for field in dataclasses.fields(Record)
     if _ROW in field.metadata
 )
+_NAMES: Final = tuple(row.name for row in TABLE)
+_values_of: Final = operator.attrgetter(*_NAMES)
 _SECONDS: Final = {row.name for row in TABLE if row.kind is Kind.SECONDS}
 _ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
 _FIXED_BYTES: Final = 1500
-
-
-def _is_known(value: Any) -> bool:
-    """Zero is known."""
-    return value is not None and value is not False and value not in ("", ())
 
 
 def _of_storlet(storlet: StorletRef) -> dict[str, str]:

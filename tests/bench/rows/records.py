@@ -1,30 +1,33 @@
-"""Cost of records of runs: GET of 1 KiB through a no-op with each choice of the account, against
+"""Cost of records of runs: GET of 1 KiB through a no-op with each choice of a storlet, against
 ``none``; and of encoding a record, which the writer does later.
 
-The account has one choice at a time, so short blocks of requests alternate, each after a POST of
-the account.  The writer's work falls on all blocks alike.  The proxy's CPU time resolves less
-than the time of a request does, on a machine that does other work, too.
+Each choice is that of a storlet of its own, with the same code: requests of all choices alternate,
+and a busy moment of the machine falls on all of them.  The storlets have a worker process each, of
+which one can be some percent faster than another, so there are new ones for each part of the
+rounds.  The writer's work falls on all choices alike.
 """
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
 from storlet_middleware.records.record import Record, StorletRef
 from tests.bench.bench import WARM_UP, Bench
 from tests.bench.figures import Figure
-from tests.bench.site import SMALL
+from tests.bench.http import Request
+from tests.bench.site import SMALL, Account, python_code
 
-_WISH: Final = "X-Account-Meta-Storlet-Records"
+_WISH: Final = "X-Object-Meta-Storlet-Records"
 _NONE: Final = "none"
-_CHOICES: Final = (_NONE, "failures", "all")
-#: Requests of a block: some two tenths of a second.
-BLOCK: Final = 40
-#: Requests after a POST, which removes Swift's cached facts of the account.
-_FIRST: Final = 4
+CHOICES: Final = (_NONE, "failures", "all")
+#: Each choice follows each other one equally often.
+_ORDERS: Final = tuple(itertools.permutations(CHOICES))
+#: Parts of the rounds, with new storlets each.
+_PARTS: Final = 3
 #: Records of a batch that is encoded.
 _BATCH: Final = 500
 
@@ -32,32 +35,22 @@ _BATCH: Final = 500
 def measure(bench: Bench) -> Iterator[Figure]:
     """One client, one connection, the storlet in Python at the object node."""
     account = bench.site.main
-    (treatment, _) = bench.site.treatments("python")
-    request = account.request("GET", SMALL, treatment.headers)
     proxy = bench.site.cluster.process("proxy").pid
     if proxy is None:
         raise RuntimeError("the proxy is down")
-    cpu: dict[str, list[float]] = {choice: [] for choice in _CHOICES}
-    samples: dict[str, list[float]] = {choice: [] for choice in _CHOICES}
-    for _ in range(WARM_UP):
-        account.connection.exchange(request)
-    rounds = 2 * bench.plan.latency // BLOCK
-    try:
+    cpu: dict[str, list[float]] = {choice: [] for choice in CHOICES}
+    samples: dict[str, list[float]] = {choice: [] for choice in CHOICES}
+    rounds = 2 * bench.plan.latency // _PARTS
+    for part in range(_PARTS):
+        requests = _requests(account, part)
         for number in range(rounds):
-            start = number % len(_CHOICES)
-            for choice in _CHOICES[start:] + _CHOICES[:start]:
-                account.send("POST", "", {_WISH: choice})
-                for _ in range(_FIRST):
-                    account.connection.exchange(request)
+            for choice in _ORDERS[number % len(_ORDERS)]:
                 began = cpu_seconds(proxy)
-                samples[choice] += [
-                    account.connection.exchange(request).whole * 1000 for _ in range(BLOCK)
-                ]
-                cpu[choice].append((cpu_seconds(proxy) - began) / BLOCK * 1000)
-            bench.progress.step(number + 1, rounds)
-    finally:
-        account.send("POST", "", {_WISH: ""})
-    for choice in _CHOICES[1:]:
+                timing = account.connection.exchange(requests[choice])
+                samples[choice].append(timing.whole * 1000)
+                cpu[choice].append((cpu_seconds(proxy) - began) * 1000)
+            bench.progress.step(part * rounds + number + 1, _PARTS * rounds)
+    for choice in CHOICES[1:]:
         for suffix, title, quantile in (("p50", "median", 0.5), ("mean", "mean", None)):
             yield Figure(
                 f"records.{choice}.{suffix}",
@@ -66,12 +59,23 @@ def measure(bench: Bench) -> Iterator[Figure]:
                 samples[choice],
                 samples[_NONE],
                 quantile=quantile,
-                block=BLOCK,
             )
-    for choice in _CHOICES[1:]:
+    for choice in CHOICES[1:]:
         title = f"CPU time of the proxy, records of {choice} against none"
         yield Figure(f"records.{choice}.cpu", title, "ms", cpu[choice], cpu[_NONE])
     yield Figure("records.encode", "encoding one record", "us", _encoding(bench))
+
+
+def _requests(account: Account, part: int) -> Mapping[str, Request]:
+    """Requests of each choice, of new storlets whose workers are warm."""
+    requests = {}
+    for choice in CHOICES:
+        code = python_code("identity.py", "Identity", f"records_{choice}_{part}.py")
+        account.send("PUT", f"storlet/{code.name}", {**code.headers(), _WISH: choice}, code.data)
+        requests[choice] = account.request("GET", SMALL, {"X-Run-Storlet": code.name})
+    for request in [*requests.values()] * WARM_UP:
+        account.connection.exchange(request)
+    return requests
 
 
 def cpu_seconds(pid: int) -> float:
