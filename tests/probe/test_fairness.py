@@ -30,9 +30,6 @@ from tests.support.storlets import PLACEMENTS
 from tests.support.tenant import Tenant
 from tests.support.waiting import retry_until
 
-#: Measures how long a neighbour waits.
-pytestmark = pytest.mark.alone
-
 PLACES = 8
 #: Longer than forty requests take to arrive at a busy machine.
 QUEUE_SECONDS = 5

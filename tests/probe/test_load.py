@@ -19,9 +19,6 @@ from tests.support.http import Answer
 from tests.support.tenant import Tenant
 from tests.support.waiting import wait_for
 
-#: Measures answers of 200 requests at once.
-pytestmark = pytest.mark.alone
-
 MANY = 200
 BUSY = {429: ("tenant.busy",), 503: ("node.busy", "sandbox.unavailable")}
 #: More than the time that a run may wait for a worker.
