@@ -25,7 +25,7 @@ UPLOADERS: Final = 6
 READERS: Final = 4
 #: The same in ``make test``: requests that begin before the end of a measurement take less long.
 SHORT_RULES: Final = 30
-SHORT_ENTRIES: Final = 60
+SHORT_ENTRIES: Final = 30
 #: GETs of a client after each listing.
 READS: Final = 10
 #: Measured requests of the other account, and the limits of their median times.
@@ -109,7 +109,7 @@ def many_uploads(attacker: Attacker) -> str:
     texts = [expensive(rules + number) for number in range(UPLOADERS)]
 
     def measure() -> float:
-        return median_of(attacker.repeats(UPLOADS, 7), lambda: upload(other, SMALL), 201)
+        return median_of(attacker.repeats(UPLOADS, 5), lambda: upload(other, SMALL), 201)
 
     def load(number: int) -> None:
         upload(attacker.client, texts[number])
@@ -126,7 +126,7 @@ def evaluations(attacker: Attacker) -> str:
     list(attacker.arena.pool.map(lambda name: client.put(f"entries/{name}", b"x"), entries))
 
     def measure() -> float:
-        return median_of(attacker.repeats(GETS, 50), lambda: other.get("data/o"), 200)
+        return median_of(attacker.repeats(GETS, 30), lambda: other.get("data/o"), 200)
 
     def load(number: int) -> None:
         listing = client.get("entries", query={"format": "json"})
