@@ -235,8 +235,8 @@ def _read(
 ) -> tuple[dict[str, float], list[str]]:
     values: dict[str, float] = {}
     faults = []
-    for row in TABLE:
-        text = given.get(row.name.lower())
+    for key, row in _ROWS.items():
+        text = given.get(key)
         if text is None:
             continue
         try:
