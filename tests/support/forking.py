@@ -10,13 +10,16 @@ import itertools
 import json
 import os
 import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+_CHECKOUT: Final = Path(__file__).resolve().parents[2]
 
 _PROGRAM: Final = """
 import sys
@@ -62,8 +65,9 @@ class Ended:
 class Commands:
     """See :func:`commands_of`."""
 
-    def __init__(self, process: subprocess.Popen[str], folder: Path) -> None:
+    def __init__(self, process: subprocess.Popen[str], folder: Path, name: str) -> None:
         self._process = process
+        self._name = name
         self._lock = threading.Lock()
         self._numbers = itertools.count()
         self._files = [folder / name for name in ("output", "error", "imported")]
@@ -102,6 +106,27 @@ class Commands:
             output, error = (file.read_text() for file in self._files[:2])
         return Ended(code, output, error)
 
+    def completed(
+        self,
+        command: Sequence[str],
+        *,
+        env: Mapping[str, str] | None = None,
+        cwd: Path | str = ".",
+        capture_output: bool = False,
+        **_options: Any,
+    ) -> subprocess.CompletedProcess[str]:
+        """In place of :func:`subprocess.run` for ``python3 -m NAME``.
+
+        :param env: variables that are set; others are those of all commands.
+        """
+        *start, name = command[:3]
+        assert (start, name) == ([sys.executable, "-m"], self._name)
+        ended = self.ended(command[3:], os.environ if env is None else env, str(cwd))
+        if not capture_output:
+            os.write(1, ended.out.encode())
+            os.write(2, ended.err.encode())
+        return subprocess.CompletedProcess(command, ended.code, ended.out, ended.err)
+
 
 @contextmanager
 def commands_of(
@@ -121,4 +146,17 @@ def commands_of(
             text=True,
         ) as process,
     ):
-        yield Commands(process, Path(folder))
+        yield Commands(process, Path(folder), name)
+
+
+@contextmanager
+def pytest_commands(**variables: str) -> Iterator[Commands]:
+    """Sessions of pytest with no plugin that they do not name, and their workers.
+
+    :param variables: of the environment of all sessions.
+    """
+    inherited = {key: value for key, value in os.environ.items() if key != "STORLETS_FORBID_SKIPS"}
+    own = {"PYTHONPATH": str(_CHECKOUT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    given = {**inherited, **own, **variables}
+    with commands_of(Path(sys.prefix), "pytest", "pytest", given) as made:
+        yield made

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,13 +14,12 @@ from _pytest.mark.expression import Expression
 from storlet_middleware.aio import checks, sessions
 from tests import conftest
 from tests.coverage import selection
+from tests.support.forking import Commands, pytest_commands
 
-ROOT = Path(__file__).resolve().parents[2]
 GOOD = "def test_good():\n    pass\n"
 SKIPPED = "import pytest\n\n\ndef test_skipped():\n    pytest.skip('not here')\n"
 BAD = "def test_bad():\n    assert 1 == 2, 'one is not two'\n"
-#: One worker where the modules of several make no difference: the import of pytest takes most of
-#: the time of a session.
+#: One worker where the modules of several make no difference: a worker imports pytest.
 WORKER, WORKERS = (
     pytest.mark.parametrize(
         "workers", [[], ["-n", count, "--dist", "loadfile"]], ids=["one process", "workers"]
@@ -30,37 +28,30 @@ WORKER, WORKERS = (
 )
 
 
-def session(folder: Path, arguments: list[str], **modules: str) -> tuple[int, str]:
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with pytest_commands(CI="1", STORLETS_FORBID_SKIPS="1", COLUMNS="150") as made:
+        yield made
+
+
+def session(
+    commands: Commands, folder: Path, arguments: list[str], **modules: str
+) -> tuple[int, str]:
     """Run test modules with the hooks of ``tests/conftest.py``; exit code and output."""
     for name, text in modules.items():
         (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
-    settings = {"CI": "1", "STORLETS_FORBID_SKIPS": "1", "PYTHONPATH": str(ROOT), "COLUMNS": "150"}
-    # The import of all other plugins, in each session and worker, takes most of their time.
-    settings["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-p",
-        "no:cacheprovider",
-        "-p",
-        "xdist",
-        "-p",
-        "tests.conftest",
-        *arguments,
-        ".",
-    ]
-    done = subprocess.run(
-        command, cwd=folder, env=os.environ | settings, capture_output=True, text=True, check=False
-    )
-    return done.returncode, done.stdout + done.stderr
+    words = ["-p", "no:cacheprovider", "-p", "xdist", "-p", "tests.conftest", *arguments, "."]
+    done = commands.ended(words, {}, str(folder))
+    return done.code, done.out + done.err
 
 
 @WORKERS
 def test_a_session_in_which_all_tests_pass_succeeds_with_one_line_for_each_module(
-    tmp_path: Path, workers: list[str]
+    commands: Commands, tmp_path: Path, workers: list[str]
 ) -> None:
-    code, output = session(tmp_path, workers, one=GOOD + GOOD.replace("good", "too"), two=GOOD)
+    code, output = session(
+        commands, tmp_path, workers, one=GOOD + GOOD.replace("good", "too"), two=GOOD
+    )
     assert code == 0, output
     assert "3 passed" in output.splitlines()[-1]
     lines = [line for line in output.splitlines() if " tests " in line]
@@ -69,9 +60,9 @@ def test_a_session_in_which_all_tests_pass_succeeds_with_one_line_for_each_modul
 
 @WORKER
 def test_a_skipped_test_fails_the_session_where_skips_are_forbidden(
-    tmp_path: Path, workers: list[str]
+    commands: Commands, tmp_path: Path, workers: list[str]
 ) -> None:
-    code, output = session(tmp_path, workers, one=GOOD, two=SKIPPED)
+    code, output = session(commands, tmp_path, workers, one=GOOD, two=SKIPPED)
     assert code == 1, output
     assert "STORLETS_FORBID_SKIPS: there are skipped tests" in output
     assert "1 passed, 1 skipped" in output.splitlines()[-1]
@@ -79,9 +70,9 @@ def test_a_skipped_test_fails_the_session_where_skips_are_forbidden(
 
 @WORKER
 def test_a_failure_is_one_line_in_the_output_also_beside_a_forbidden_skip(
-    tmp_path: Path, workers: list[str]
+    commands: Commands, tmp_path: Path, workers: list[str]
 ) -> None:
-    code, output = session(tmp_path, workers, one=GOOD, two=BAD, three=SKIPPED)
+    code, output = session(commands, tmp_path, workers, one=GOOD, two=BAD, three=SKIPPED)
     assert code == 1, output
     assert "STORLETS_FORBID_SKIPS: there are skipped tests" in output
     assert "test_two.py::test_bad failed in call: " in output

@@ -51,6 +51,8 @@ def test_what_is_no_interpreter_is_refused() -> None:
 def test_results_are_those_of_pytest(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    # The import of its plugins takes most of the time of a session of pytest.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     (tmp_path / "test_it.py").write_text("def test_a(): pass\ndef test_b(): assert False\n")
     monkeypatch.setattr(matrix, "TESTS", ("-q", f"{tmp_path}/test_it.py"))
     assert matrix._test(Path(sys.prefix)).startswith("FAILED: 1 failed, 1 passed")

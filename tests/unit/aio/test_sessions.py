@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Final
 
 import pytest
 
 from storlet_middleware.aio import sessions
-from storlet_middleware.aio.home import CHECKOUT
 from storlet_middleware.aio.progress import AioError
+from tests.support.forking import Commands, pytest_commands
 
 GOOD: Final = "def test_good():\n    pass\n"
 #: Fails in the first session.
@@ -57,9 +58,20 @@ def test_later():
 SKIPPED: Final = "import pytest\n\ndef test_skipped():\n    pytest.skip('not here')\n"
 BROKEN: Final = "import no_such_module\n"
 WORKERS: Final = ("-n", "2", "--dist", "loadfile")
-#: The import of pytest takes most of the time of a session.
 WORKER: Final = ("-n", "1", "--dist", "loadfile")
 BOTH: Final = pytest.mark.parametrize("workers", [(), WORKER], ids=["one process", "worker"])
+
+
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with pytest_commands() as made:
+        yield made
+
+
+@pytest.fixture(autouse=True)
+def _forks(commands: Commands, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sessions are forks: the import of pytest would take most of their time."""
+    monkeypatch.setattr(sessions, "subprocess", SimpleNamespace(run=commands.completed))
 
 
 def run(
@@ -73,12 +85,8 @@ def run(
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     for name, text in modules.items():
         (folder / f"test_{name}.py").write_text(text, encoding="utf-8")
-    # The import of all other plugins, in each session and worker, takes most of their time.
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "xdist"]
-    inherited = {key: value for key, value in os.environ.items() if key != "STORLETS_FORBID_SKIPS"}
-    own = {"PYTHONPATH": str(CHECKOUT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    environment = {**inherited, **own, **(settings or {})}
-    return sessions.run(command, arguments, environment, repeat, folder)
+    return sessions.run(command, arguments, settings or {}, repeat, folder)
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> list[str]:

@@ -148,11 +148,9 @@ def test_files_without_a_build_are_a_part_of_the_project(tmp_path: Path) -> None
 
 
 def test_a_python_project_from_its_bundle_gives_the_same_bundle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, index: Path
 ) -> None:
-    make_wheel(tmp_path, "helper")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    make_wheel(index, "helper")
     folder = make(tmp_path / "p", 'requirements = ["helper"]\n')
     write(folder, "src/lib/own.py", "src/sub/__init__.py", "README.md", "data.csv", ".env")
     bundle = build(folder)

@@ -14,12 +14,8 @@ from storlet_client.bundle.archive import Bounds, verify
 from tests.unit.client.builder.projects import TOML, make, make_wheel
 
 
-def test_a_copy_of_a_project_gives_the_same_bytes(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    make_wheel(tmp_path, "helper")
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+def test_a_copy_of_a_project_gives_the_same_bytes(tmp_path: Path, index: Path) -> None:
+    make_wheel(index, "helper")
     one = make(tmp_path / "one", 'requirements = ["helper"]\n')
     first = build(one, tmp_path / "out1", Sandbox())
     shutil.copytree(one, tmp_path / "two")

@@ -12,16 +12,6 @@ from storlet_client.builder.wheels import Sandbox
 from tests.unit.client.builder.projects import make_wheel
 
 
-@pytest.fixture
-def index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of wheels in place of the package index."""
-    folder = tmp_path / "index"
-    folder.mkdir()
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    monkeypatch.setenv("PIP_FIND_LINKS", str(folder))
-    return folder
-
-
 def test_libraries_are_locked_by_hash_and_without_scripts(index: Path, tmp_path: Path) -> None:
     wheel = make_wheel(index, "helper")
     files, lines = wheels.install(tmp_path, ["helper>=1"], Sandbox())
