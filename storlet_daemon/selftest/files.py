@@ -91,10 +91,6 @@ def mounts() -> dict[str, frozenset[str]]:
     return found
 
 
-def _is_below(path: str, parents: tuple[str, ...]) -> bool:
-    return any(path == parent or path.startswith(f"{parent}/") for parent in parents)
-
-
 def _root(_facts: Facts) -> str:
     return "" if os.statvfs("/").f_flag & os.ST_RDONLY else "/ is mounted for writing"
 
@@ -141,6 +137,7 @@ def _shared_memory(_facts: Facts) -> str:
 
 def _walk(skip: tuple[str, ...]) -> Iterator[tuple[os.DirEntry[str], str]]:
     """Every entry of the file system outside of ``skip``, until the deadline."""
+    skipped = frozenset(skip)
     end = time.monotonic() + WALK_SECONDS
     todo = ["/"]
     while todo and time.monotonic() < end:
@@ -149,7 +146,7 @@ def _walk(skip: tuple[str, ...]) -> Iterator[tuple[os.DirEntry[str], str]]:
         except OSError:
             continue
         for entry in entries:
-            if _is_below(entry.path, skip):
+            if entry.path in skipped:
                 continue
             yield entry, entry.path
             if entry.is_dir(follow_symlinks=False):
@@ -238,22 +235,17 @@ def _settings(_facts: Facts) -> str:
     """All of /proc/sys and /sys, until the deadline."""
     end = time.monotonic() + WALK_SECONDS / 2
     found = []
-    for top in (
-        "/proc/sys",
-        "/sys/fs",
-        "/sys/kernel",
-        "/sys/module",
-        "/sys/devices/system",
-        "/sys",
-    ):
-        for folder, _folders, files in os.walk(top):
+    tops = ("/proc/sys", "/sys/fs", "/sys/kernel", "/sys/module", "/sys/devices/system", "/sys")
+    for top in tops:
+        for folder, folders, files in os.walk(top):
             if time.monotonic() > end:
                 break
+            folders[:] = [name for name in folders if f"{folder}/{name}" not in tops]
             paths = (f"{folder}/{name}" for name in files)
             found += [
                 path for path in paths if os.access(path, os.W_OK) and opens(path, os.O_WRONLY)
             ]
-    return f"can be written to: {listed(sorted(set(found)))}" if found else ""
+    return f"can be written to: {listed(sorted(found))}" if found else ""
 
 
 def _control_groups(_facts: Facts) -> str:
