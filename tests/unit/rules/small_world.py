@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import ipaddress
 import itertools
+import operator
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 from hypothesis import strategies as st
 
 from rules import model
 from rules.facts import RUN_HEADER, Caller, ContainerFacts, Facts, ObjectFacts
-from rules.model import Condition, Operator, Test
+from rules.model import Condition, Operator, Rule, Test
+from tests.unit.rules import naive
 
 NAMES = ("a", "b", "ab", "ba")
 GLOBS = ("*", "a*", "*b", "?", "[ab]*", "[!a]*", "a*b", "*a*", "?b", "[!ab]")
@@ -38,6 +40,46 @@ class World:
         """Each request as it is, and with a storlet that the client requests."""
         with_storlet = (replace(each, headers={RUN_HEADER: "s"}) for each in self.requests)
         return (*self.requests, *with_storlet)
+
+    def met(self, rules: Sequence[Rule]) -> list[list[Rule]]:
+        """The rules that each of :attr:`asking` meets; the first one decides it."""
+        found: list[list[Rule]] = [[] for _ in self.asking]
+        for rule in rules:
+            is_firm = rule.is_mandatory or isinstance(rule.action, model.Allow)
+            bound = found if is_firm else found[: len(self.requests)]
+            for rules_met, is_met in zip(bound, self.held(rule.condition), strict=False):
+                if is_met:
+                    rules_met.append(rule)
+        return found
+
+    def held(self, condition: Condition) -> list[bool]:
+        """Whether each of :attr:`asking` meets ``condition``.
+
+        :func:`naive.holds` for all of them would take most of the time of a test.
+        """
+        width = len(self.requests)
+        return [digit == "1" for digit in f"{self._bits(condition):0{width}b}"] * 2
+
+    def _bits(self, condition: Condition) -> int:
+        """A bit for each of the requests: no test of a world is about a header."""
+        everything = (1 << len(self.requests)) - 1
+        match condition:
+            case Test():
+                if condition not in self._answers:
+                    met = (naive.test_holds(condition, facts) for facts in self.requests)
+                    self._answers[condition] = int("".join("1" if each else "0" for each in met), 2)
+                return self._answers[condition]
+            case model.Not(part):
+                return everything ^ self._bits(part)
+            case model.All(parts):
+                return reduce(operator.and_, map(self._bits, parts), everything)
+            case model.Any(parts):
+                return reduce(operator.or_, map(self._bits, parts), 0)
+        raise AssertionError(condition)
+
+    @cached_property
+    def _answers(self) -> dict[Test, int]:
+        return {}
 
     @cached_property
     def conditions(self) -> st.SearchStrategy[Condition]:

@@ -12,6 +12,7 @@ import itertools
 import random
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 from hypothesis import strategies as st
@@ -100,6 +101,7 @@ def _strings(fact: str) -> tuple[str, ...]:
     return {"method": METHODS, "content-type": TYPES}.get(fact, NAMES)
 
 
+@cache
 def some_operands(fact: str, operator: Operator) -> tuple[Any, ...]:
     """Enough to try an operator with."""
     strings = _strings(fact)
@@ -157,9 +159,13 @@ _OF_METADATA = Run((Step("s.py", (("p", Template(("", "metadata.k", ""))),)),))
 actions = st.sampled_from((_PLAIN, _OF_METADATA, Deny("no"), Allow()))
 
 
+#: A strategy that is made for each example is validated for each example.
+_RULES = st.lists(st.tuples(conditions(), actions, st.booleans()), max_size=6)
+
+
 @st.composite
 def rule_sets(draw: st.DrawFn) -> RuleSet:
-    found = draw(st.lists(st.tuples(conditions(), actions, st.booleans()), max_size=6))
+    found = draw(_RULES)
     return RuleSet(
         tuple(
             Rule(f"r{number}", condition, action, is_mandatory and not isinstance(action, Allow))

@@ -17,14 +17,14 @@ STORLETS = {
     "to-image": StorletFacts("to-image", output_type="image/a"),
     "mine": StorletFacts("mine", may_run=_READERS),
 }
-_ACTIONS = [Allow(), Deny("no"), *(Run((Step(name),)) for name in STORLETS)]
+_ACTIONS = st.sampled_from([Allow(), Deny("no"), *(Run((Step(name),)) for name in STORLETS)])
 
 
 @st.composite
 def rule_sets(draw: st.DrawFn, world: World, most: int = 4) -> RuleSet:
     rules = []
     for number in range(draw(st.integers(1, most))):
-        action = draw(st.sampled_from(_ACTIONS))
+        action = draw(_ACTIONS)
         is_mandatory = not isinstance(action, Allow) and draw(st.booleans())
         condition = draw(world.conditions)
         if not is_mandatory and not isinstance(action, Deny):

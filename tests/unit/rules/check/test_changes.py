@@ -73,19 +73,25 @@ def test_changes_agree_with_brute_force(world: World, data: st.DataObject) -> No
     result = changes(old, new)
     assert not result.undecided
     for change in result.found:
-        assert _change(old, new, change.example) == change
-    expected = [_change(old, new, facts) for facts in world.asking]
-    assert {(each.kind, each.old) for each in result.found} == {
-        (each.kind, each.old) for each in expected if each
+        deciders = [_decider(rules, change.example) for rules in (old, new)]
+        assert _change(*deciders, change.example) == change
+    each_met = zip(world.met(old.rules), world.met(new.rules), world.asking, strict=True)
+    expected = [
+        _change(next(iter(before), None), next(iter(after), None), facts)
+        for before, after, facts in each_met
+    ]
+    assert {(each.kind, _name(each.old)) for each in result.found} == {
+        (each.kind, _name(each.old)) for each in expected if each
     }
 
 
-def _change(old: RuleSet, new: RuleSet, facts: Facts) -> Change | None:
-    explicit = facts.requests_storlet
-    before = naive.first_match(old.rules, facts, explicit=explicit)
-    after = naive.first_match(new.rules, facts, explicit=explicit)
-    assert isinstance(before, Rule | None)
-    assert isinstance(after, Rule | None)
+def _decider(rules: RuleSet, facts: Facts) -> Rule | None:
+    found = naive.first_match(rules.rules, facts, explicit=facts.requests_storlet)
+    assert isinstance(found, Rule | None)
+    return found
+
+
+def _change(before: Rule | None, after: Rule | None, facts: Facts) -> Change | None:
     if effect_of(before) != effect_of(after):
         is_looser = effect_of(after) > effect_of(before)
         return Change(Kind.LOOSER if is_looser else Kind.STRICTER, before, after, facts)

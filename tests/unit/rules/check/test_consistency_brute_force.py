@@ -1,9 +1,9 @@
 """The checker against brute force: small random rule sets, evaluated for every request of a small
 world.
 
-The worlds hold a request for every combination that their tests distinguish, and
-:mod:`tests.unit.rules.naive` decides each: so the checker's reports and the brute-force findings
-must be equal, in both directions.
+The worlds hold a request for every combination that their tests distinguish, and each is decided as
+by :mod:`tests.unit.rules.naive`: so the checker's reports and the brute-force findings must be
+equal, in both directions.
 """
 
 from __future__ import annotations
@@ -32,16 +32,9 @@ class Count:
     def __init__(self, rules: Sequence[Rule], world: World) -> None:
         self.rules = rules
         self.requests = world.asking
-        self.met = [set(self.names_met(facts)) for facts in self.requests]
-        self.deciders = [
-            next((rule for rule in rules if rule.name in met), None) for met in self.met
-        ]
-
-    def names_met(self, facts: Facts) -> Iterator[str]:
-        for rule in self.rules:
-            is_firm = rule.is_mandatory or isinstance(rule.action, Allow)
-            if (is_firm or not facts.headers) and naive.holds(rule.condition, facts):
-                yield rule.name
+        met = world.met(rules)
+        self.met = [{rule.name for rule in each} for each in met]
+        self.deciders = [next(iter(each), None) for each in met]
 
     def matches(self, rule: Rule) -> bool:
         return any(decider is rule for decider in self.deciders)
@@ -118,6 +111,18 @@ def reported(rules: RuleSet, findings: Sequence[Finding], codes: str) -> set[tup
         for each in findings
         if each.code.startswith(tuple(codes.split()))
     }
+
+
+@pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)
+@given(st.data())
+def test_a_world_evaluates_conditions_as_the_reference(world: World, data: st.DataObject) -> None:
+    rules, some = data.draw(rule_sets(world)).rules, slice(data.draw(st.integers(0, 19)), None, 20)
+    for facts, met in zip(world.asking[some], world.met(rules)[some], strict=True):
+        explicit = facts.requests_storlet
+        assert next(iter(met), None) is naive.first_match(rules, facts, explicit=explicit)
+    for rule in rules:
+        held = world.held(rule.condition)[some]
+        assert held == [naive.holds(rule.condition, facts) for facts in world.asking[some]]
 
 
 @pytest.mark.parametrize("world", WORLDS, ids=lambda world: world.name)

@@ -11,7 +11,6 @@ from rules.check import questions
 from rules.check.outcomes import Effect, effect_of, outcomes, requests_for
 from rules.evaluation import holds
 from rules.model import Operator, Test
-from tests.unit.rules import naive
 from tests.unit.rules.check.drawn_rules import rule_sets
 from tests.unit.rules.small_world import WORLDS, World
 from tests.unit.rules.texts import rules_of
@@ -58,12 +57,13 @@ def test_outcomes_agree_with_brute_force(world: World, data: st.DataObject) -> N
         decision = compiled.decide(each.example, each.example.requests_storlet)
         assert isinstance(decision, engine.Decision)
         assert (decision.rule and decision.rule.name) == (each.rule and each.rule.name)
+    held, met = world.held(condition), world.met(rules.rules)
     expected = {
-        naive.first_match(rules.rules, facts, explicit=facts.requests_storlet)
-        for facts in world.asking
-        if naive.holds(condition, facts)
+        next((rule.name for rule in rules_met), None)
+        for is_met, rules_met in zip(held, met, strict=True)
+        if is_met
     }
-    assert {each.rule for each in found} == expected
+    assert {each.rule and each.rule.name for each in found} == expected
 
 
 def test_an_exhausted_budget_is_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
