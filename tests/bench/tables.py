@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -58,6 +59,7 @@ def write_parquet(path: Path, size: int) -> int:
     return int(found[0][0])
 
 
+@cache
 def _block() -> bytes:
     dice = random.Random(1)  # noqa: S311 - the same text each time
     lines = []

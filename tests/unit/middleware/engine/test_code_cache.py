@@ -199,12 +199,18 @@ def _is_named(text: str) -> bool:
     return False
 
 
+@pytest.fixture(scope="module")
+def large() -> bytes:
+    """A bundle of 401 modules."""
+    files = {f"lib/{number}.py": (os.urandom(4096), 0o644) for number in range(400)}
+    return bundle("tool", {"tool.py": (b"class Tool: pass", 0o644), **files}, main="tool.Tool")
+
+
 @pytest.mark.parametrize("milliseconds", [1, 20, 60, 100, 140, 180, 250])
 def test_server_that_is_killed_while_it_unpacks_leaves_no_partial_version(
-    tmp_path: Path, milliseconds: int
+    tmp_path: Path, large: bytes, milliseconds: int
 ) -> None:
-    files = {f"lib/{number}.py": (os.urandom(4096), 0o644) for number in range(400)}
-    data = bundle("tool", {"tool.py": (b"class Tool: pass", 0o644), **files}, main="tool.Tool")
+    data = large
     (tmp_path / "x.storlet").write_bytes(data)
     home = tmp_path / "code"
     home.mkdir()
