@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from storlet_client.builder import template
-from tests.support.cluster import CHECKOUT
+from tests.support.forking import Commands, pytest_commands
 
 TESTS = """
 import pytest
@@ -32,27 +33,26 @@ def test_a_failure(storlet):
 """
 
 
-def pytest_in(folder: Path) -> str:
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "-p", "storlet_client.pytest_plugin", str(folder)],
-        cwd=folder,
-        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(CHECKOUT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.stdout + done.stderr
+@pytest.fixture(scope="module")
+def commands() -> Iterator[Commands]:
+    with pytest_commands() as made:
+        yield made
 
 
-def test_the_fixture_runs_the_storlet_of_the_project(tmp_path: Path) -> None:
+def pytest_in(commands: Commands, folder: Path) -> str:
+    plugins = ["-p", "no:cacheprovider", "-p", "storlet_client.pytest_plugin"]
+    done = commands.ended(["-q", *plugins, str(folder)], {}, str(folder))
+    return done.out + done.err
+
+
+def test_the_fixture_runs_the_storlet_of_the_project(commands: Commands, tmp_path: Path) -> None:
     folder = template.make(tmp_path / "fruit")
     (folder / "tests").mkdir()
     (folder / "tests/test_fruit.py").write_text(TESTS)
-    assert "4 passed" in pytest_in(folder)
+    assert "4 passed" in pytest_in(commands, folder)
 
 
-def test_the_result_has_the_further_outputs(tmp_path: Path) -> None:
+def test_the_result_has_the_further_outputs(commands: Commands, tmp_path: Path) -> None:
     folder = template.make(tmp_path / "fruit")
     with (folder / "storlet.toml").open("a") as file:
         file.write("\n[outputs]\ncount = 2\n")
@@ -64,9 +64,11 @@ def test_the_result_has_the_further_outputs(tmp_path: Path) -> None:
         "    result = storlet.run(b'one apple\\ntwo pears\\n', text='apple')\n"
         "    assert (result.output, result.further) == (b'', (b'one apple\\n',))\n"
     )
-    assert "1 passed" in pytest_in(folder)
+    assert "1 passed" in pytest_in(commands, folder)
 
 
-def test_a_test_outside_of_a_project_is_told_what_is_missing(tmp_path: Path) -> None:
+def test_a_test_outside_of_a_project_is_told_what_is_missing(
+    commands: Commands, tmp_path: Path
+) -> None:
     (tmp_path / "test_any.py").write_text("def test_any(storlet):\n    pass\n")
-    assert "there is no storlet.toml" in pytest_in(tmp_path)
+    assert "there is no storlet.toml" in pytest_in(commands, tmp_path)
