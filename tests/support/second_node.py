@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.accounts import unique
-from tests.support.cluster import Cluster
+from tests.support.cluster import Cluster, start_server
+from tests.support.forked_servers import Forked
 from tests.support.forking import Commands, commands_of
 from tests.support.freezing import frozen, with_children
 from tests.support.waiting import wait_for
@@ -40,7 +41,7 @@ class SecondNode:
         self.state_dir = cluster.state_dir.with_name("state-2")
         self.log = cluster.process("sandboxd").log.with_name("sandboxd-2.log")
         self.name = ""
-        self._sandboxd: subprocess.Popen[bytes] | None = None
+        self._sandboxd: Forked | subprocess.Popen[bytes] | None = None
         self._commands: Commands
 
     @contextlib.contextmanager
@@ -91,14 +92,15 @@ class SecondNode:
             # Only one state has storlets of another class, whose first load tests it.
             bin_dir = self.cluster.venv / "bin"
             words = [bin_dir / "python3", bin_dir / "storlet-sandboxd", "--conf", self.conf]
-            self._sandboxd = subprocess.Popen([*words, "--test", "user"], stdout=log, stderr=log)
+            command = [*map(str, words), "--test", "user"]
+            self._sandboxd = start_server(command, stdout=log, stderr=log)
 
     def end_sandboxd(self) -> None:
         """Kill it, also when it is stopped."""
         sandboxd, self._sandboxd = self._sandboxd, None
         if sandboxd is not None:
-            sandboxd.kill()
-            sandboxd.wait()
+            sandboxd.send_signal(signal.SIGKILL)
+            sandboxd.wait(10)
 
     def freeze_sandboxd(self) -> None:
         """Stop the process; its socket accepts connections and never answers."""
