@@ -19,6 +19,7 @@ from storlet_client.builder.jars import JAVAC
 from storlet_daemon.protocol import messages
 from storlet_middleware.aio import cache, java, native
 from tests.conformance.daemon_harness import Code, HostSandbox, Storlet, until
+from tests.support.once import made_once
 from tests.support.property_tests import pytest_configure  # noqa: F401  (a hook)
 
 CODE = Path(__file__).parent / "code"
@@ -38,21 +39,20 @@ def java_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def java_code(java_dir: Path) -> Iterator[Path]:
+def java_code(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """``code/java`` as jars, one per class."""
-    # Not pytest's own folder, which no other user may read.
-    folder = Path(tempfile.mkdtemp(prefix="st-java-"))
-    folder.chmod(0o755)
-    sources, classes = sorted((CODE / "java").glob("*.java")), folder / "classes"
-    # One compilation, and no start of Java for a jar, which is a zip file.
-    subprocess.run([*JAVAC, "-cp", f"{java_dir}/*", "-d", classes, *sources], check=True)
-    for source in sources:
-        with zipfile.ZipFile(folder / f"{source.stem.lower()}-1.0.jar", "w") as jar:
-            for name in (f"{source.stem}.class", f"{source.stem}$*.class"):
-                for path in sorted(classes.glob(name)):
-                    jar.write(path, path.name)
-    yield folder
-    shutil.rmtree(folder)
+
+    def make(folder: Path) -> None:
+        sources, classes = sorted((CODE / "java").glob("*.java")), folder / "classes"
+        # One compilation, and no start of Java for a jar, which is a zip file.
+        subprocess.run([*JAVAC, "-cp", f"{java_dir}/*", "-d", classes, *sources], check=True)
+        for source in sources:
+            with zipfile.ZipFile(folder / f"{source.stem.lower()}-1.0.jar", "w") as jar:
+                for name in (f"{source.stem}.class", f"{source.stem}$*.class"):
+                    for path in sorted(classes.glob(name)):
+                        jar.write(path, path.name)
+
+    return made_once(tmp_path_factory, "java-code", make)
 
 
 @pytest.fixture(scope="session")
@@ -66,9 +66,10 @@ def native_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def native_code(native_dir: Path) -> Iterator[Path]:
-    """``code/native`` as shared objects, and ``probe`` as a program, too."""
-    with public_folder("st-native-") as folder:
+def native_code(native_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """``code/native`` as shared objects, and ``probe`` as a program, too; tests add files."""
+
+    def make(folder: Path) -> None:
         for source in sorted((CODE / "native").glob("*.c")):
             options = (
                 ["-shared", "-fPIC"] if source.stem != "program" else [str(PROBE), "-ljansson"]
@@ -77,6 +78,10 @@ def native_code(native_dir: Path) -> Iterator[Path]:
             include = f"-I{native_dir}"
             target = str(folder / f"{source.stem}{suffix}")
             _run(["gcc", "-O1", "-pthread", include, "-o", target, str(source), *options])
+
+    built = made_once(tmp_path_factory, "native-code", make)
+    with public_folder("st-native-") as folder:
+        shutil.copytree(built, folder, dirs_exist_ok=True)
         yield folder
 
 

@@ -41,15 +41,15 @@ def sample_dir(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
 @pytest.fixture(scope="session")
 def probe_jar(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The probe without one class that one of its actions needs."""
-    folder = tmp_path_factory.mktemp("probe")
-    source = Path(__file__).parent / "storlets/Probe.java"
-    classes = folder / "classes"
-    subprocess.run([*JAVAC, "-cp", f"{java_dir}/*", "-d", classes, source], check=True)
-    (classes / "probe/Absent.class").unlink()
-    subprocess.run(
-        ["jar", "--create", "--file", folder / "probe-1.0.jar", "-C", classes, "."], check=True
-    )
-    return folder / "probe-1.0.jar"
+
+    def make(folder: Path) -> None:
+        source, classes = Path(__file__).parent / "storlets/Probe.java", folder / "classes"
+        subprocess.run([*JAVAC, "-cp", f"{java_dir}/*", "-d", classes, source], check=True)
+        (classes / "probe/Absent.class").unlink()
+        jar = ["jar", "--create", "--file", folder / "probe-1.0.jar", "-C", classes, "."]
+        subprocess.run(jar, check=True)
+
+    return made_once(tmp_path_factory, "java-probe", make) / "probe-1.0.jar"
 
 
 @pytest.fixture
