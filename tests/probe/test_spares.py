@@ -34,7 +34,7 @@ IDLE_SECONDS = 2
 OPTIONS = {"storlet.conf:sandbox": {"prewarmed": PREWARMED, "idle_stop_seconds": IDLE_SECONDS}}
 #: Seconds from the requests to the kill: from before the first donation to after the last sandbox
 #: runs.
-MOMENTS = (0.01, 0.05, 0.1, 0.2)
+MOMENTS = (0.01, 0.06, 0.2)
 CODE = "/var/lib/storlets"
 
 
