@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import uuid
+from pathlib import Path
 from typing import Any, Final
 
 from tests.support.http import Client, fetch, log_in
@@ -42,6 +44,12 @@ def delete_large_objects(client: Client, container: str) -> None:
     for entry in client.listing(container):
         if entry["bytes"] >= LARGE_BYTES:
             client.delete(f"{container}/{entry['name']}")
+
+
+def used_bytes(folder: Path) -> int:
+    """The space that is used of the file system of a folder."""
+    place = os.statvfs(folder)
+    return (place.f_blocks - place.f_bfree) * place.f_frsize
 
 
 def unique(stem: str) -> str:
