@@ -188,6 +188,49 @@ def test_input_without_a_file() -> None:
     source.close()
 
 
+@pytest.mark.parametrize("size", [1, 7, 100, 4096, 5000])
+@pytest.mark.parametrize(
+    ("block", "window"), [(1, 1), (1000, 1), (1000, 3001), (4096, 8192), (5000, 20_000)]
+)
+@pytest.mark.parametrize("skipped", [0, 3])
+def test_records_at_the_ends_of_parts_and_windows(
+    monkeypatch: pytest.MonkeyPatch, size: int, block: int, window: int, skipped: int
+) -> None:
+    blocks = STORLET.module.record_blocks
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", block)
+    monkeypatch.setattr(blocks, "WINDOW_BYTES", window)
+    count = 60_000 // size + 5
+    kinds = [b"+" if number * number % 41 == 5 else b"-" for number in range(count)]
+    kinds[skipped] = kinds[-1] = b"+"
+    rows = [kind + b"%d" % number for number, kind in enumerate(kinds)]
+    rows = [row.ljust(size, b".")[:size] for row in rows]
+    descriptor = filled(b"".join(rows))
+    os.lseek(descriptor, skipped * size, os.SEEK_SET)
+    source, target = StorletInputFile({}, descriptor), Target()
+    layout = "s1 kind" + (f", b{size - 1} rest" if size > 1 else "")
+    values = STORLET.values({"struct": layout, "where": "kind = '+'"})
+    STORLET.module.Records(None)([source], [target], values)
+    assert bytes(target.data) == b"".join(row for row in rows[skipped:] if row[:1] == b"+")
+    assert os.lseek(source.fileno(), 0, os.SEEK_CUR) == len(rows) * size
+    source.close()
+
+
+def test_a_file_that_becomes_shorter_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks = STORLET.module.record_blocks
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1000)
+    monkeypatch.setattr(blocks, "WINDOW_BYTES", 4000)
+    source = StorletInputFile({}, filled(lines(1000)))
+    found = blocks.parts(source, 10, is_searched=True)
+    parts = [next(found) for _ in range(4)]
+    assert [(part.start, part.end) for part in parts] == [
+        (at, at + 1000) for at in range(0, 4000, 1000)
+    ]
+    os.truncate(source.fileno(), 6000)
+    with pytest.raises(ValueError, match="greater than file size"):
+        next(found)
+    source.close()
+
+
 def test_search_of_a_file_that_ends_within_a_record() -> None:
     with pytest.raises(ValueError, match="the object has 2000003 bytes, which is no multiple"):
         STORLET.run(lines(200_000) + b"777", SEARCH)

@@ -56,6 +56,8 @@ _OF_TEXT: dict[str, Callable[[Any, Any], bool]] = {
 #: A needle is searched at the rarest of this number of first and of last bytes; each costs a copy
 #: of a column.
 SEARCHED_BYTES = 4
+#: A byte that fewer than one in this number of records have is rare: no other place is looked at.
+RARE = 64
 #: A block of whole records.
 Block = Union[bytes, bytearray]
 #: Whole records of a file, from some byte on.
@@ -141,30 +143,47 @@ class Needle:
     size: int
     is_condition: bool = False
 
-    def candidates(self, block: Mapped, start: int = 0) -> bytes | None:
-        """The records of a block from ``start`` on that have the needle, in their order; ``None``
-        if too many may have it.
+    def candidates(self, block: Mapped, start: int = 0, end: int | None = None) -> bytes | None:
+        """The records of a block from ``start`` to ``end`` that have the needle, in their order;
+        ``None`` if too many may have it.
 
         The bytes at one place of all records are a string, which is searched for a byte of the
         needle as fast as memory is read.  If a quarter of the records have that byte, to search
         them would take longer than to compare them.
         """
-        size, content, offset = self.size, self.content, start + self.offset
-        places = range(len(content))
-        columns = [
-            (block[offset + place :: size], content[place : place + 1])
-            for place in {*places[:SEARCHED_BYTES], *places[-SEARCHED_BYTES:]}
-        ]
-        counts = [column.count(byte) for column, byte in columns]
-        least = min(counts)
-        if least * 4 > (len(block) - start) // size:
+        size, content = self.size, self.content
+        between = self._between(block, start, len(block) if end is None else end)
+        if between is None:
             return None
-        column, byte = columns[counts.index(least)]
-        found = [match.start() * size for match in re.finditer(re.escape(byte), column)]
-        if len(content) > 1:
-            after = offset + len(content)
-            found = [at for at in found if block[at + offset : at + after] == content]
-        return b"".join([block[at + start : at + start + size] for at in found])
+        between.pop()
+        at = start - size
+        if len(content) == 1:
+            return b"".join(
+                [block[(at := at + (len(other) + 1) * size) : at + size] for other in between]
+            )
+        starts = [at := at + (len(other) + 1) * size for other in between]
+        first, after = self.offset, self.offset + len(content)
+        return b"".join(
+            [block[at : at + size] for at in starts if block[at + first : at + after] == content]
+        )
+
+    def _between(self, block: Mapped, start: int, end: int) -> list[bytes] | list[bytearray] | None:
+        """Before, between and after the records that may have the needle: a byte for each record;
+        ``None`` if too many may have it.
+        """
+        records = (end - start) // self.size
+        few, least, rarest = records // RARE + 1, records // 4, None
+        places = range(len(self.content))
+        for place in sorted({*places[:SEARCHED_BYTES], *places[-SEARCHED_BYTES:]}):
+            column = block[start + self.offset + place : end : self.size]
+            byte = self.content[place : place + 1]
+            between = column.split(byte, few)
+            if len(between) <= few:
+                return between
+            count = column.count(byte)
+            if count <= least:
+                least, rarest = count, (column, byte)
+        return rarest and rarest[0].split(rarest[1])
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,8 @@ import struct
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from storlet_client.structure import Needle, StructureError, needle, parse, selection
 
@@ -114,6 +116,27 @@ def test_candidates_are_the_records_that_have_the_needle(others: int, kind: type
     assert Needle(b"b", 1, 2).candidates(block) == b"abcb"
     assert Needle(b"ab", 0, 2).candidates(block) == b"ab"
     assert Needle(b"d", 1, 2).candidates(block) == b""
+
+
+@given(
+    rows=st.lists(st.binary(min_size=4, max_size=4), max_size=30),
+    content=st.binary(min_size=1, max_size=3),
+    offset=st.integers(0, 1),
+    others=st.sampled_from([0, 200]),
+    around=st.tuples(st.integers(0, 9), st.integers(0, 9)),
+)
+def test_candidates_between_two_bytes_of_a_block(
+    rows: list[bytes], content: bytes, offset: int, others: int, around: tuple[int, int]
+) -> None:
+    """Every record that has the needle, and no other, wherever the records begin and end."""
+    other = bytes([content[0] ^ 1]) * 4
+    has = other[:offset] + content + other[offset + len(content) :]
+    rows = [*rows, has, *[other] * others, *rows, has]
+    block = content * around[0] + b"".join(rows) + content * around[1]
+    start = around[0] * len(content)
+    found = Needle(content, offset, 4).candidates(block, start, start + 4 * len(rows))
+    expected = [row for row in rows if row[offset:].startswith(content)]
+    assert found == b"".join(expected) or (found is None and not others)
 
 
 def test_a_byte_of_too_many_records_is_not_searched() -> None:

@@ -57,7 +57,7 @@ def selected(
         return b"".join([block[at : at + size] for at in starts])
 
     def searched(part: Part) -> Block:
-        found = needle.candidates(part.memory, part.start)
+        found = needle.candidates(*part)
         if found is None:
             return compared(part.records())
         return found if needle.is_condition else compared(found)
