@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
@@ -20,6 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from storlet_client.cli.main import cli
 from tests.support.cluster import CHECKOUT
+from tests.support.forking import Commands
+from tests.unit.client.cli.conftest import Terminal
 from tests.unit.client.conftest import Command
 from tests.unit.client.server import Reply, Server
 
@@ -183,17 +184,26 @@ def test_a_full_disk_is_a_failure(server: Server, command: Command) -> None:
     assert "make room" in result.err
 
 
-def test_standard_output_that_is_full_is_a_failure(server: Server) -> None:
+#: The entry point of the command, with a standard output on which no write succeeds.
+MODULE = "import runpy; runpy.run_module('storlet_client', run_name='__main__', alter_sys=True)"
+FULL = f"import os; os.dup2(os.open('/dev/full', os.O_WRONLY), 1)\n{MODULE}"
+WITHOUT_READER = f"""
+import os
+reader, writer = os.pipe()
+os.close(reader)
+os.dup2(writer, 1)
+{MODULE}
+"""
+
+
+def test_standard_output_that_is_full_is_a_failure(
+    server: Server, commands: Commands, login: dict[str, str]
+) -> None:
     server.on("GET", "/c/o", Reply(200, {}, b"x" * 100_000))
-    environment = {**os.environ, "ST_AUTH": server.auth_url, "ST_USER": "u", "ST_KEY": "k"}
-    words = [sys.executable, "-m", "storlet_client", "invoke", "s.py", "c/o"]
-    with Path("/dev/full").open("wb") as full:
-        done = subprocess.run(
-            words, env=environment, stdout=full, stderr=subprocess.PIPE, text=True, check=False
-        )
-    assert done.returncode == 5, done.stderr
-    assert "storlet: standard output: No space left on device" in done.stderr
-    assert "Exception ignored" not in done.stderr
+    done = commands.ended([FULL, "invoke", "s.py", "c/o"], login)
+    assert done.code == 5, done.err
+    assert "storlet: standard output: No space left on device" in done.err
+    assert "Exception ignored" not in done.err
 
 
 def test_without_credentials_all_ways_are_named(
@@ -212,47 +222,27 @@ def test_a_completion_script_is_printed(command: Command, shell: str) -> None:
     assert (result.code, "_STORLET_COMPLETE" in result.out) == (0, True)
 
 
-def on_a_terminal(server: Server, *words: str, **variables: str) -> bytes:
-    """The output of a command in a process of its own, on a terminal."""
-    ours, theirs = os.openpty()
-    credentials = {"ST_AUTH": server.auth_url, "ST_USER": "test:tester", "ST_KEY": "key"}
-    given = {
-        **credentials,
-        "PATH": os.environ["PATH"],
-        "PYTHONPATH": str(CHECKOUT),
-        "TERM": "xterm",
-    }
-    try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "storlet_client", *words],
-            env={**given, **variables}, stdout=theirs, stderr=theirs, cwd=CHECKOUT,
-        )  # fmt: skip
-        os.close(theirs)
-        said = b""
-        with contextlib.suppress(OSError):  # the end of a terminal
-            while chunk := os.read(ours, 65536):
-                said += chunk
-        process.wait(30)
-    finally:
-        os.close(ours)
-    return said
+#: Standard error is the terminal of :func:`.conftest.on_terminal`, and here also standard output.
+ON_TERMINAL = f"import os; os.dup2(2, 1)\n{MODULE}"
 
 
-@pytest.mark.parametrize(("variables", "is_coloured"), [({}, True), ({"NO_COLOR": "1"}, False)])
+@pytest.mark.parametrize(("no_color", "is_coloured"), [("", True), ("1", False)])
 def test_colours_are_for_terminals_that_want_them(
-    server: Server, variables: dict[str, str], is_coloured: bool
+    server: Server, on_terminal: Terminal, login: dict[str, str], no_color: str, is_coloured: bool
 ) -> None:
     server.on("HEAD", "", Reply(204))
-    said = on_a_terminal(server, "doctor", **variables)
-    assert b"storlet enable" in said
+    said = on_terminal(ON_TERMINAL, "doctor", NO_COLOR=no_color, **login).err
+    assert "storlet enable" in said
     # The display of progress moves the cursor in any case.
-    assert bool(re.search(rb"\x1b\[[0-9;]*3[0-7]m", said)) is is_coloured
+    assert bool(re.search(r"\x1b\[[0-9;]*3[0-7]m", said)) is is_coloured
 
 
-def test_long_work_shows_progress_on_a_terminal(server: Server, tmp_path: Path) -> None:
+def test_long_work_shows_progress_on_a_terminal(
+    server: Server, on_terminal: Terminal, login: dict[str, str], tmp_path: Path
+) -> None:
     server.on("GET", "/c/o", Reply(200, {}, bytes(1 << 20)))
-    said = on_a_terminal(server, "invoke", "s.py", "c/o", "-o", str(tmp_path / "out"))
-    assert b"MB" in said
+    words = ("invoke", "s.py", "c/o", "-o", str(tmp_path / "out"))
+    assert "MB" in on_terminal(ON_TERMINAL, *words, **login).err
     assert (tmp_path / "out").stat().st_size == 1 << 20
 
 
@@ -304,29 +294,19 @@ def test_an_output_without_the_characters_is_one_error(server: Server) -> None:
     assert done.stderr.endswith("cannot be written in ascii: set PYTHONIOENCODING=utf-8\n")
 
 
-def in_a_shell(server: Server, script: str) -> subprocess.CompletedProcess[str]:
-    """Run a script of bash, where ``$storlet`` is the command, against ``server``.
-
-    The output of ``library`` is larger than the buffer of a pipe.
-    """
+def have_large_library(server: Server) -> None:
+    """The output of ``library`` is larger than the buffer of a pipe."""
     row = {"name": "a" * 300, "version": "1", "summary": "", "parameters": {}}
     server.on("GET", "", Reply(body=json.dumps([row] * 400).encode()))
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(CHECKOUT),
-        "storlet": f"{sys.executable} -W ignore -m storlet_client",
-    }
-    words = ["bash", "-o", "pipefail", "-c", script]
-    return subprocess.run(
-        words, env=environment, capture_output=True, text=True, check=False, timeout=60
-    )
 
 
-@pytest.mark.usefixtures("command")  # which has the credentials in the environment
 @pytest.mark.parametrize("words", ["library", "library -f json", "library -f csv", "--help"])
-def test_a_closed_pipe_is_no_failure(server: Server, words: str) -> None:
-    done = in_a_shell(server, f"$storlet {words} | true")
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_closed_pipe_is_no_failure(
+    server: Server, commands: Commands, login: dict[str, str], words: str
+) -> None:
+    have_large_library(server)
+    done = commands.ended([WITHOUT_READER, *words.split()], login)
+    assert (done.code, done.err) == (0, "")
 
 
 CLOSED = "storlet: standard output is closed\n    help: send it to a file or a pipe\n"
@@ -348,5 +328,15 @@ CLOSED = "storlet: standard output is closed\n    help: send it to a file or a p
 def test_a_closed_standard_stream_is_no_traceback(
     server: Server, script: str, code: int, said: str
 ) -> None:
-    done = in_a_shell(server, script)
+    """In a script of bash, where ``$storlet`` is the command."""
+    have_large_library(server)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(CHECKOUT),
+        "storlet": f"{sys.executable} -W ignore -m storlet_client",
+    }
+    words = ["bash", "-o", "pipefail", "-c", script]
+    done = subprocess.run(
+        words, env=environment, capture_output=True, text=True, check=False, timeout=60
+    )
     assert (done.returncode, done.stderr) == (code, said)

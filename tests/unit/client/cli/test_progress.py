@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
-import pty
 import re
-import sys
-import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,8 +12,7 @@ import pytest
 from storlet_client.builder import template
 from storlet_client.cli.main import main
 from storlet_client.cli.progress import FileBody, chunks_of, size_of, watched, working, written
-from tests.support.cluster import CHECKOUT
-from tests.support.forking import Commands, commands_of
+from tests.unit.client.cli.conftest import MAIN, Terminal
 from tests.unit.client.server import Reply, Server
 
 
@@ -78,57 +71,6 @@ def test_the_size_of_a_file_is_known_and_that_of_a_pipe_is_not(tmp_path: Path) -
 # --- on a terminal --------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Shown:
-    """:param err: all that the terminal got."""
-
-    code: int
-    out: bytes
-    err: str
-
-
-Terminal = Callable[..., Shown]
-
-
-@pytest.fixture(scope="module")
-def commands() -> Iterator[Commands]:
-    """Runs code in processes that begin with the client imported."""
-    inherited = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
-    variables = {**inherited, "PYTHONPATH": str(CHECKOUT), "TERM": "xterm", "COLUMNS": "200"}
-    with commands_of(Path(sys.prefix), "code", "tests.support.code", variables) as made:
-        yield made
-
-
-@pytest.fixture
-def on_terminal(commands: Commands) -> Terminal:
-    """Runs Python code, whose standard error is a terminal, and its standard output is not."""
-
-    def run(code: str, *words: str, **environment: str) -> Shown:
-        parent, child = pty.openpty()
-        text = b""
-
-        def read() -> None:
-            nonlocal text
-            with contextlib.suppress(OSError):  # the end of a terminal
-                while chunk := os.read(parent, 65536):
-                    text += chunk
-
-        given = {"NO_COLOR": "1", **environment}
-        variables = {name: value for name, value in given.items() if value}
-        reader = threading.Thread(target=read)
-        reader.start()
-        try:
-            ended = commands.ended([code, *words], variables, terminal=os.ttyname(child))
-        finally:
-            os.close(child)
-            reader.join()
-            os.close(parent)
-        return Shown(ended.code, ended.out.encode(), text.decode())
-
-    return run
-
-
-MAIN = "from storlet_client.cli.main import main; sys.exit(main(sys.argv[1:]))"
 COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7][;m]")
 
 
@@ -200,11 +142,6 @@ def test_a_display_that_an_error_leaves_is_ended_before_the_error(on_terminal: T
     )
     err = on_terminal(code).err
     assert err.rindex("\x1b[?25h") < err.index("the error")  # the cursor is visible again
-
-
-@pytest.fixture
-def login(server: Server) -> dict[str, str]:
-    return {"ST_AUTH": server.auth_url, "ST_USER": "test:tester", "ST_KEY": "secret-key"}
 
 
 def test_an_upload_and_the_wait_for_its_answer_are_shown(
