@@ -4,6 +4,7 @@ a failure of it is an error.
 
 from __future__ import annotations
 
+import functools
 import io
 import json
 import logging
@@ -21,12 +22,22 @@ from tests.library.test_deidentify import KEY, PRIVATE, STORLET, failure, output
 from tests.library.test_deidentify_text import text_output
 
 KINDS: Any = shared("presidio_kinds")
-RECOGNIZERS = KINDS.recognizers()
-MATCHER: Any = shared("presidio_analyzer.pattern_recognizer")
 CHECKOUT = FOLDER.parents[1]
 #: More words than the search for context sees.
 FAR = " x" * 20 + " "
 README = (FOLDER / "deidentify/README.rst").read_text()
+
+
+@functools.cache
+def recognizers() -> Any:
+    """All of Presidio's; the import takes a second, which a worker without these tests saves."""
+    return KINDS.recognizers()
+
+
+def matcher() -> Any:
+    """The module of Presidio that applies patterns."""
+    recognizers()
+    return shared("presidio_analyzer.pattern_recognizer")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +114,7 @@ def test_what_presidio_finds_does_not_stay(text: str, names: list[str], least: f
     line = json.dumps({"a": text}).encode()
     more = {"presidio": ",".join(names), "least-score": str(least)}
     found = output(line, {"a": f"find:{more['presidio']}"}, format="jsonl", **more)
-    groups = {name: each for group in RECOGNIZERS.values() for name, each in group.items()}
+    groups = {name: each for group in recognizers().values() for name, each in group.items()}
     results = [
         result
         for name in names
@@ -168,8 +179,8 @@ def test_texts_that_are_refused(data: bytes, expected: str) -> None:
 
 def test_a_pattern_that_takes_too_long_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Presidio would leave its matches out, and continue."""
-    assert MATCHER.REGEX_TIMEOUT_SECONDS == KINDS.MOST_SECONDS
-    monkeypatch.setattr(MATCHER, "REGEX_TIMEOUT_SECONDS", 0.1)
+    assert matcher().REGEX_TIMEOUT_SECONDS == KINDS.MOST_SECONDS
+    monkeypatch.setattr(matcher(), "REGEX_TIMEOUT_SECONDS", 0.1)
     hostile = f"ok\n{PRIVATE} " + "a." * 32_000
     text = failure(hostile.encode(), {"line": "find"}, format="text", presidio="IN_PAN")
     assert text.startswith("line 2: 'line': the search for IN_PAN failed: a pattern took more than")
@@ -185,7 +196,7 @@ def test_a_failure_of_presidio_is_an_error_without_a_value(monkeypatch: pytest.M
         return []
 
     for function, expected in ((failing, "KeyError"), (warning, "Presidio gave a warning")):
-        monkeypatch.setattr(MATCHER.PatternRecognizer, "analyze", function)
+        monkeypatch.setattr(matcher().PatternRecognizer, "analyze", function)
         text = failure(PRIVATE.encode(), {"line": "find"}, format="text", presidio="US_SSN")
         assert text == f"line 1: 'line': the search for US_SSN failed: {expected}"
 
@@ -236,7 +247,7 @@ def test_an_image_without_the_package_says_so(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_the_readme_lists_the_entities() -> None:
-    for country, entities in RECOGNIZERS.items():
+    for country, entities in recognizers().items():
         (row,) = re.findall(rf"^``{country}`` +((?:.|\n +)+)", README, re.MULTILINE)
         assert re.findall("[A-Z][A-Z_]+[A-Z]", row) == list(entities)
 
@@ -261,6 +272,6 @@ def test_a_lack_of_memory_is_no_failure_of_presidio(monkeypatch: pytest.MonkeyPa
     def failing(*_: Any) -> None:
         raise MemoryError
 
-    monkeypatch.setattr(MATCHER.PatternRecognizer, "analyze", failing)
+    monkeypatch.setattr(matcher().PatternRecognizer, "analyze", failing)
     with pytest.raises(MemoryError):
         output(PRIVATE.encode(), {"line": "find"}, format="text", presidio="US_SSN")
