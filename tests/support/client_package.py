@@ -117,8 +117,10 @@ def _candidates() -> Iterator[Path]:
     """Interpreters of a version manager, and those on ``PATH``."""
     manager = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     yield from manager.glob("versions/*/bin/python3")
-    for directory in os.get_exec_path():
-        yield from Path(directory).glob("python3.[0-9]*[0-9]")
+    for directory in map(Path, os.get_exec_path()):
+        # Its stand-ins are scripts for the versions above, and take ten times as long.
+        if directory != manager / "shims":
+            yield from directory.glob("python3.[0-9]*[0-9]")
 
 
 def _version_of(path: Path) -> tuple[int, ...]:
