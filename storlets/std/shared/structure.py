@@ -256,17 +256,17 @@ def selection(where: str, structure: Structure) -> Selection | None:
     )
 
 
-def needle(where: str, structure: Structure) -> Needle | None:
-    """The longest needle of a condition without ``or``; ``None``: there is none.
+def needles(where: str, structure: Structure) -> list[Needle]:
+    """The needles of a condition without ``or``, longer ones first: each selected record has all.
 
     :raises StructureError: the condition is not valid.
     """
     groups = _groups(where, structure)
     if len(groups) != 1:
-        return None
+        return []
     found = [each.needle for each in groups[0] if each.needle is not None]
-    longest = max(found, key=lambda each: len(each.content), default=None)
-    return longest and replace(longest, is_condition=len(groups[0]) == 1)
+    found.sort(key=lambda each: len(each.content), reverse=True)
+    return [replace(each, is_condition=len(groups[0]) == 1) for each in found]
 
 
 def _groups(where: str, structure: Structure) -> list[list[Comparison]]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from storlet_client.structure import Needle, StructureError, needle, parse, selection
+from storlet_client.structure import Needle, StructureError, needles, parse, selection
 
 TEXT = "i4 id, x3, s8 text, f8 value, b2 raw"
 VALUES = (7, b"apple\0\0\0", 2.5, b"\0\xff")
@@ -82,31 +82,31 @@ def test_conditions_select(where: str, is_selected: bool) -> None:
 @pytest.mark.parametrize(
     ("where", "found"),
     [
-        ("id = 7", Needle(b"\7\0\0\0", 0, 25, is_condition=True)),
-        ("text = 'apple'", Needle(b"apple\0\0\0", 7, 25, is_condition=True)),
-        ("text ^= 'apple'", Needle(b"apple", 7, 25, is_condition=True)),
-        ("text = ''", Needle(bytes(8), 7, 25, is_condition=True)),
-        ("raw = 'ab'", Needle(b"ab", 23, 25, is_condition=True)),
-        ("raw ^= 'a'", Needle(b"a", 23, 25, is_condition=True)),
-        ("text ^= 'app' and id = 7", Needle(b"\7\0\0\0", 0, 25)),
-        ("raw = 'ab' and value > 1 and text ~ 'l'", Needle(b"ab", 23, 25)),
-        ("id = 7 or id = 8", None),
-        ("id = 7.0", None),
-        ("id = 4294967296", None),
-        ("id != 7", None),
-        ("value = 2.5", None),
-        ("value = 0", None),
-        ("text = 'more than it'", None),
-        ("text = 'nul\0'", None),
-        ("text ^= 'nul\0'", None),
-        ("text ^= ''", None),
-        ("raw = 'a'", None),
-        ("text ~ 'apple'", None),
-        ("", None),
+        ("id = 7", [Needle(b"\7\0\0\0", 0, 25, is_condition=True)]),
+        ("text = 'apple'", [Needle(b"apple\0\0\0", 7, 25, is_condition=True)]),
+        ("text ^= 'apple'", [Needle(b"apple", 7, 25, is_condition=True)]),
+        ("text = ''", [Needle(bytes(8), 7, 25, is_condition=True)]),
+        ("raw = 'ab'", [Needle(b"ab", 23, 25, is_condition=True)]),
+        ("raw ^= 'a'", [Needle(b"a", 23, 25, is_condition=True)]),
+        ("text ^= 'app' and id = 7", [Needle(b"\7\0\0\0", 0, 25), Needle(b"app", 7, 25)]),
+        ("raw = 'ab' and value > 1 and text ~ 'l'", [Needle(b"ab", 23, 25)]),
+        ("id = 7 or id = 8", []),
+        ("id = 7.0", []),
+        ("id = 4294967296", []),
+        ("id != 7", []),
+        ("value = 2.5", []),
+        ("value = 0", []),
+        ("text = 'more than it'", []),
+        ("text = 'nul\0'", []),
+        ("text ^= 'nul\0'", []),
+        ("text ^= ''", []),
+        ("raw = 'a'", []),
+        ("text ~ 'apple'", []),
+        ("", []),
     ],
 )
-def test_the_needle_of_a_condition(where: str, found: Needle | None) -> None:
-    assert needle(where, parse(TEXT)) == found
+def test_the_needles_of_a_condition(where: str, found: list[Needle]) -> None:
+    assert needles(where, parse(TEXT)) == found
 
 
 @pytest.mark.parametrize("others", [8, 100])

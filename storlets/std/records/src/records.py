@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import chain, compress
 from operator import itemgetter
 from typing import Any
@@ -25,8 +25,8 @@ class Records:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         layout = structure.parse(params["struct"])
-        needle = structure.needle(params["where"], layout)
-        keep = selected(params["where"], layout, needle)
+        needles = structure.needles(params["where"], layout)
+        keep = selected(params["where"], layout, needles)
         names = [name.strip() for name in params["fields"].split(",") if name.strip()]
         wanted = params["aggregate"].strip()
         if names and wanted:
@@ -36,7 +36,7 @@ class Records:
         shown = projection(layout, result)
         target = out_files[0]
         target.set_metadata({"Content-Type": JSON if figures else "application/octet-stream"})
-        for part in record_blocks.parts(in_files[0], layout.size, is_searched=needle is not None):
+        for part in record_blocks.parts(in_files[0], layout.size, is_searched=bool(needles)):
             if figures is None:
                 target.write(shown(keep(part)))
             else:
@@ -46,7 +46,7 @@ class Records:
 
 
 def selected(
-    where: str, layout: structure.Structure, needle: structure.Needle | None
+    where: str, layout: structure.Structure, needles: Sequence[structure.Needle]
 ) -> Callable[[Part], Block]:
     """The function that gives the records of a part that fit a condition."""
     size = layout.size
@@ -57,14 +57,15 @@ def selected(
         return b"".join([block[at : at + size] for at in starts])
 
     def searched(part: Part) -> Block:
-        found = needle.candidates(*part)
-        if found is None:
-            return compared(part.records())
-        return found if needle.is_condition else compared(found)
+        for needle in needles:
+            found = needle.candidates(*part)
+            if found is not None:
+                return found if needle.is_condition else compared(found)
+        return compared(part.records())
 
     if flags_of is None:
         return Part.records
-    return searched if needle else lambda part: compared(part.records())
+    return searched if needles else lambda part: compared(part.records())
 
 
 def projection(
