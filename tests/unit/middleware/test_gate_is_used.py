@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -131,21 +132,27 @@ def calls() -> Iterator[str]:
 
 
 def _found(is_wanted: Callable[[ast.Call], bool]) -> Iterator[str]:
+    return (place for place, call in _all_calls() if is_wanted(call))
+
+
+@cache
+def _all_calls() -> list[tuple[str, ast.Call]]:
+    """Each call, with its file and function."""
+    found = []
+
+    def visit(node: ast.AST, file: str, function: str) -> None:
+        if isinstance(node, ast.FunctionDef):
+            function = node.name
+        if isinstance(node, ast.Call):
+            found.append((f"{file} {function}", node))
+        for child in ast.iter_child_nodes(node):
+            visit(child, file, function)
+
     for path in sorted(ROOT.rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
         if not name.startswith(ELSEWHERE):
-            yield from _calls_in(ast.parse(path.read_text("utf-8")), name, "", is_wanted)
-
-
-def _calls_in(
-    node: ast.AST, file: str, function: str, is_wanted: Callable[[ast.Call], bool]
-) -> Iterator[str]:
-    if isinstance(node, ast.FunctionDef):
-        function = node.name
-    if isinstance(node, ast.Call) and is_wanted(node):
-        yield f"{file} {function}"
-    for child in ast.iter_child_nodes(node):
-        yield from _calls_in(child, file, function, is_wanted)
+            visit(ast.parse(path.read_text("utf-8")), name, "")
+    return found
 
 
 def _calls_an_application(call: ast.Call) -> bool:

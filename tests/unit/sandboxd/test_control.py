@@ -133,7 +133,7 @@ def test_a_sandbox_takes_a_part_of_the_threads_for_moves_only() -> None:
 def test_supervisor_that_sends_without_end_is_lost_at_its_share(
     message: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpu_share, "BURST_SECONDS", 0.02)
+    monkeypatch.setattr(cpu_share, "BURST_SECONDS", 0.005)
 
     async def scene(_link: ControlLink, supervisor: socket.socket, lost: list[str]) -> None:
         began = time.thread_time()
