@@ -229,6 +229,10 @@ def run_process(
         return status, stdout.read()
 
 
+#: Starts a process.  Tests replace it, to save its imports.
+popen: Callable[..., subprocess.Popen[bytes]] = subprocess.Popen
+
+
 class ProcessEnded(Exception):
     """A process has ended, and not answered; ``status`` is its exit status."""
 
@@ -295,7 +299,7 @@ def _started(
     """A process; it has ended after the block, or ends within ``rest_seconds`` if that raised
     nothing.
     """
-    process = subprocess.Popen(
+    process = popen(
         command,
         stdin=stdin,
         stdout=stdout,

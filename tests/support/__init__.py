@@ -4,6 +4,7 @@
 :mod:`.accounts`       users, accounts and containers of a test cluster; unique names; ``/info``
 :mod:`.brief`          short output of pytest for CI
 :mod:`.bundles`        bundles of storlets
+:mod:`.children`       child processes of Swift's servers, without the time of their imports
 :mod:`.client_package` the client's wheel, and environments with nothing else of the project
 :mod:`.code`           Python code as a command of ``forking``, with the client imported
 :mod:`.cluster`        a cluster: bring up, attach, configure, stop, kill, logs, ``cluster.json``

@@ -10,7 +10,8 @@ descriptors and signals, also as the kernel shows them in ``/proc``.  Its config
 after the fork.  Servers with ``[swift-constraints]`` start as usual, because Swift's modules copy
 those when they are imported, and so do servers with another ``PYTHONPATH``.
 
-A forked sandboxd repeats at its start no self-test that an earlier one has passed (``self_tests``).
+The child processes of a forked server are forks, too (``children``).  A forked sandboxd repeats at
+its start no self-test that an earlier one has passed (``self_tests``).
 
 ``make up``, the benchmarks and the one-box image start their servers as usual.
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 import configparser
 import ctypes
 import errno
+import functools
 import gc
 import hashlib
 import importlib
@@ -192,7 +194,6 @@ def main(words: Sequence[str]) -> int:
 
 def _import_node() -> None:
     """Import sandboxd and the keeper."""
-    sys.path.append(str(_CHECKOUT))  # for `tests`; the modules of the environment come first
     for name in ("storlet_middleware.aio.__main__", "tests.support.self_tests"):
         importlib.import_module(name)
 
@@ -227,8 +228,8 @@ def _import_swift() -> None:
     eventlet.hubs.use_hub()  # forgets the hub that the patch has made: each server makes its own
 
 
-def _serve(listener: socket.socket, owner: int) -> list[str]:
-    """Fork a server for each request.
+def _serve(listener: socket.socket, path: Path, owner: int) -> list[str]:
+    """Fork a server for each request; ``path`` is that of the socket.
 
     :return: in a server, its command; in the parent nothing, at the end of ``owner``.
     """
@@ -236,9 +237,14 @@ def _serve(listener: socket.socket, owner: int) -> list[str]:
     poll = select.poll()
     poll.register(listener.fileno(), select.POLLIN)
     poll.register(end, select.POLLIN)
-    if Path(listener.getsockname()).name.startswith(_NODE):
+    sys.path.append(str(_CHECKOUT))  # for `tests`; the modules of the environment come first
+    if path.name.startswith(_NODE):
         _import_node()
     else:
+        from storlet_middleware.aio.packages import USER  # noqa: PLC0415
+        from tests.support import children  # noqa: PLC0415
+
+        children.start(path.with_suffix(".children"), owner, USER)
         _import_swift()
     gc.collect()
     gc.freeze()  # else each server copies the pages of all modules to count what refers to them
@@ -270,7 +276,7 @@ def _become(asked: Mapping[str, Any], files: list[int]) -> list[str]:
         os.environ.update(asked["env"])
         show(asked["command"], asked["env"])
         if user := asked.get("user"):
-            _change_user(user)
+            change_user(user)
     except (OSError, LookupError) as error:
         os.write(answer, repr(error).encode())
         os._exit(1)
@@ -279,7 +285,8 @@ def _become(asked: Mapping[str, Any], files: list[int]) -> list[str]:
     return list(asked["command"])
 
 
-def _change_user(name: str) -> None:
+def change_user(name: str) -> None:
+    """Become a user, without further groups."""
     import pwd  # noqa: PLC0415
 
     entry = pwd.getpwnam(name)
@@ -307,29 +314,35 @@ def show(command: Sequence[str], environment: Mapping[str, str]) -> None:
         ctypes.memmove(begin, text.ljust(end - begin, b"\0"), end - begin)
 
 
-def _run_parent(path: str, owner: int) -> int:
+def _run_parent(path: Path, owner: int) -> int:
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        new = Path(f"{path}.{os.getpid()}")
+        new = path.with_suffix(f".{os.getpid()}")
         listener.bind(str(new))
         new.replace(path)
-        command = _serve(listener, owner)
-    return _run(command[1:], Parent(Path(path).parent, owner)) if command else 0
+        command = _serve(listener, path, owner)
+    return _run(command[1:], path, owner) if command else 0
 
 
-def _run(words: Sequence[str], parent: Parent) -> int:
+def _run(words: Sequence[str], path: Path, owner: int) -> int:
     """Run a process, in a fork."""
-    from storlet_middleware.aio import __main__ as aio  # noqa: PLC0415
-    from storlet_middleware.aio import processes, serve  # noqa: PLC0415
-
     if [*words] == KEEPER:
-        processes.popen = parent.popen
+        from storlet_middleware.aio import __main__ as aio  # noqa: PLC0415
+        from storlet_middleware.aio import processes  # noqa: PLC0415
+
+        processes.popen = Parent(path.parent, owner).popen
         return aio.main(words[2:])
     if words[0].endswith(SANDBOXD):
         from tests.support import self_tests  # noqa: PLC0415
 
-        return self_tests.main(words[1:], parent.folder)
+        return self_tests.main(words[1:], path.parent)
+    from storlet_middleware import concurrency  # noqa: PLC0415
+    from storlet_middleware.aio import serve  # noqa: PLC0415
+    from tests.support import children  # noqa: PLC0415
+
+    template = path.with_suffix(".children")
+    concurrency.popen = functools.partial(children.popen, template)  # type: ignore[assignment]
     return serve.main(words[1:])
 
 
 if __name__ == "__main__":
-    sys.exit(_run_parent(sys.argv[2], int(sys.argv[3])))
+    sys.exit(_run_parent(Path(sys.argv[2]), int(sys.argv[3])))
