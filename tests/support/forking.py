@@ -1,7 +1,8 @@
 """Commands of a package, whose processes begin with its modules imported.
 
 The import takes most of the time of a short command.  Each command has a process of its own, a fork
-of one that has imported what earlier commands needed.
+of one that has imported what earlier commands needed.  :class:`Fork` is a fork of the process of
+the tests themselves.
 """
 
 from __future__ import annotations
@@ -9,15 +10,17 @@ from __future__ import annotations
 import itertools
 import json
 import os
+import select
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, BinaryIO, Final
 
 _CHECKOUT: Final = Path(__file__).resolve().parents[2]
 
@@ -160,3 +163,52 @@ def pytest_commands(**variables: str) -> Iterator[Commands]:
     given = {**inherited, **own, **variables}
     with commands_of(Path(sys.prefix), "pytest", "pytest", given) as made:
         yield made
+
+
+class Fork:
+    """In place of a :class:`subprocess.Popen` in a session of its own: a fork of this process.
+
+    :param main: the function that it runs.
+    :param output: its standard output and error.
+    """
+
+    def __init__(self, main: Callable[[], None], output: BinaryIO) -> None:
+        self.returncode: int | None = None
+        reader, self._input = os.pipe()
+        self.pid = os.fork()
+        if not self.pid:
+            self._run(main, reader, output.fileno())
+        os.close(reader)
+
+    def _run(self, main: Callable[[], None], reader: int, output: int) -> None:
+        code = 1
+        try:
+            os.setsid()
+            os.close(self._input)
+            for number, fd in enumerate((reader, output, output)):
+                os.dup2(fd, number)
+            sys.stdin, sys.stdout, sys.stderr = map(os.fdopen, range(3), "rww")
+            main()
+            code = 0
+        except BaseException:  # noqa: BLE001 - no test of this process may go on
+            traceback.print_exc()
+        finally:
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)
+
+    def communicate(self, data: bytes, timeout: float) -> None:
+        """Send all of its input, and wait for its end."""
+        with os.fdopen(self._input, "wb") as file:
+            file.write(data)
+        ended = os.pidfd_open(self.pid)
+        try:
+            if not select.select([ended], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired("a fork", timeout)
+        finally:
+            os.close(ended)
+
+    def wait(self) -> int:
+        if self.returncode is None:
+            self.returncode = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self.returncode

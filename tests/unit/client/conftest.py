@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import BinaryIO
 
 import pytest
 
 from storlet_client import Storlets, Tempauth, session
 from storlet_client.cli.main import main
+from storlet_client.local import cases
+from tests.support.forking import Fork
 from tests.unit.client.server import Server, serving
 
 
@@ -62,3 +68,16 @@ def command(
         return Result(code, out, err)
 
     return run
+
+
+@pytest.fixture
+def forked_cases(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of a case is a fork: its imports would take most of its time."""
+
+    def start(command: list[str], *, stdout: BinaryIO, **options: object) -> Fork:
+        assert command == [sys.executable, "-m", cases.__name__]
+        assert options == {"stdin": -1, "stderr": stdout, "start_new_session": True}
+        return Fork(cases._main, stdout)
+
+    own = SimpleNamespace(**vars(subprocess) | {"Popen": start})
+    monkeypatch.setattr(cases, "subprocess", own)

@@ -109,6 +109,7 @@ def test_a_project_of_each_template_is_valid(tmp_path: Path, language: str, kind
     assert "\nstorlet invoke two-words CONTAINER/OBJECT" in readme
 
 
+@pytest.mark.usefixtures("forked_cases")
 @pytest.mark.parametrize("kind", ["filter", "csv", "merge", "service"])
 def test_the_cases_of_a_new_python_project_pass(tmp_path: Path, kind: str) -> None:
     made = project.read(template.make(tmp_path / "some-thing", "python", kind))
@@ -134,6 +135,7 @@ def thumbs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.usefixtures("forked_cases")
 def test_the_cases_of_the_native_thumbnails_pass(thumbs: Path) -> None:
     made = project.read(thumbs)
     found = list(cases.results(made, "", cases.InProcesses(made)))

@@ -17,6 +17,8 @@ from storlet_client.local.run import Input, Outcome
 from storlet_client.local.sandbox import LocalNode
 from tests.unit.client.local.conftest import with_code
 
+pytestmark = pytest.mark.usefixtures("forked_cases")
+
 
 def with_case(project: Project, **values: Any) -> Project:
     case = {"name": "one", "input": "sample.txt", **values}
