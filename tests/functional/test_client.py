@@ -707,6 +707,7 @@ def test_a_storlet_of_the_library_runs_on_many_objects(shell: Shell, tmp_path: P
     assert "missing" in shell.run("distribute", "std:grep", "texts", code=4)
 
 
+@WITH_OLDEST
 def test_a_query_runs_on_one_object_or_many(shell: Shell, tmp_path: Path) -> None:
     shell.run("enable")
     rows = [(number % 3, number) for number in range(3000)]

@@ -231,7 +231,9 @@ def test_a_native_sample_runs_from_its_source(tmp_path: Path, language: str) -> 
     folder = tmp_path / f"crc-{language}"
     shutil.copytree(SAMPLES / language, folder)
     content = (folder / "input.txt").read_bytes()
-    assert result_of(folder, content, "") == (folder / "expected.txt").read_bytes()
+    # The files that come back are equal in all languages.
+    output = result_of(folder, content, "", builds_again=language == "c")
+    assert output == (folder / "expected.txt").read_bytes()
 
 
 @pytest.mark.usefixtures("storlets")
