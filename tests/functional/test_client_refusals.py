@@ -90,7 +90,7 @@ BAD = [
     ("logs tool.py tx-none", 4, "tool.py has no log tx-none"),
     ("logs tol.py", 4, "there is no storlet tol.py: did you mean tool.py?"),
     ("logs tol.py --follow", 4, "there is no storlet tol.py: did you mean tool.py?"),
-    ("library extra", 2, "unexpected extra argument"),
+    ("library std:gerp", 4, "no std:gerp in the library of the cluster; did you mean std:grep?"),
     ("distribute std:nop none", 4, "none"),
     ("distribute std:nop", 3, "give a container with its options, or --objects FILE"),
     ("distribute std:nop --objects file", 4, "want /container/object"),
