@@ -6,6 +6,7 @@ Its home contains the file :data:`CLEANER` while it exists.  The cleaner holds a
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import os
@@ -13,7 +14,6 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,8 +34,10 @@ PREFIX: Final = "storlets-"
 CLEANER: Final = "cleaner.pid"
 #: Waits for the end of its standard input, which only the session holds open.
 _SCRIPT: Final = """
-import shutil, subprocess, sys
+import os, shutil, subprocess, sys
 sys.stdin.read()
+if not os.path.exists(sys.argv[1]):
+    sys.exit()
 command = [sys.executable, "-m", "storlet_middleware.aio", "down", "--purge"]
 done = subprocess.run(command, check=False)
 shutil.rmtree(sys.argv[1], ignore_errors=True)
@@ -59,21 +61,27 @@ def in_memory() -> Path:
     return MEMORY if is_large and not place.f_flag & os.ST_NOEXEC else PARENT
 
 
-@contextmanager
+@contextlib.contextmanager
 def own_cluster(name: str = "", parent: Path = PARENT, **choices: str) -> Iterator[Cluster]:
     """A new cluster for the length of a block; ``choices`` are those of :func:`bring_up`.
 
     Its home is a folder of ``parent``.
 
-    A process of its own, the cleaner, takes the cluster down and deletes its home at the end of
-    the block, or when this process ends.  Homes whose cleaner has ended too, because the machine
-    was switched off, are removed first.
+    The end of the block takes the cluster down and deletes its home.  A process of its own, the
+    cleaner, does so if that fails, or when this process ends.  Homes whose cleaner has ended too,
+    because the machine was switched off, are removed first.
     """
     remove_orphans()
     home = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{name}", dir=parent))
     with start_cleaner(home) as cleaner:
         try:
-            yield _up(home, choices)
+            cluster = _up(home, choices)
+            try:
+                yield cluster
+            finally:
+                # It has the imports that a cleaner lacks, and leaves nothing to do for that one.
+                with contextlib.suppress(AssertionError):
+                    cluster.run("down", "--purge")
         finally:
             said, _ = cleaner.communicate()
             if cleaner.returncode:
