@@ -54,6 +54,8 @@ ENDS_SOON: Final = {
 }
 #: The same for an attack without output in a worker that is warm.
 NO_OUTPUT: Final = {"X-Storlet-Limit-Timeout-First-Byte": "1s"}
+#: The same for an attack without further output.
+NO_MORE_OUTPUT: Final = {"X-Storlet-Limit-Timeout-Idle": "1s"}
 
 
 class GotThrough(AssertionError):
