@@ -49,7 +49,7 @@ def test_code_is_complete_after_a_server_is_killed_during_a_fetch(
     host: Host, fresh: Tenant, background: ThreadPoolExecutor
 ) -> None:
     assert fresh.is_well()
-    big = os.urandom(1 << 20) * 120
+    big = os.urandom(1 << 20) * 80
     assert Dependency("big.bin", big).upload(fresh.client).status == 201
     stem = "fetched"
     source = b"""
