@@ -229,7 +229,7 @@ def test_a_storlet_that_has_run_is_not_repeated_with_legacy_status(
 
 def test_a_timeout_of_swift_is_a_failure(proxy: Proxy, data: FakeSwift) -> None:
     def late(request: Any) -> Any:
-        raise ChunkReadTimeout(1)
+        raise ChunkReadTimeout
 
     data.hooks["HEAD", f"{ACCOUNT_PATH}/c/b.log"] = late
     objects = {"container": "c", "metadata": {"Colour": "red"}}

@@ -270,7 +270,7 @@ def test_a_refusal_by_the_store_creates_nothing(make: Make) -> None:
 
 def test_an_error_of_swift_is_the_run_s(make: Make) -> None:
     def time_out() -> None:
-        raise eventlet.Timeout(7)
+        raise eventlet.Timeout
 
     asking = make()
     asking.objects.before_write = time_out
