@@ -17,7 +17,7 @@ from storlet_middleware.proxy.permissions import MOST_DESCRIPTORS, Permissions
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.context import RequestContext
-from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, is_query_of_swift
+from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, split_parameters
 
 
 class Resolution:
@@ -166,14 +166,9 @@ class Resolution:
 
     def _fill_parameters(self, step: Step) -> None:
         """Refuse parameters that do not fit a bundle's manifest, and fill in its defaults."""
-        declared, given = step.storlet.parameters, step.given
+        declared = step.storlet.parameters
         # A query has names of Swift's and of signed URLs, too.
-        others = {
-            name: value
-            for name, value in given.items()
-            if name not in declared and is_query_of_swift(name)
-        }
-        own = {name: value for name, value in given.items() if name not in others}
+        own, others = split_parameters(step.given, declared)
         values, faults = manifest.parameters_of_run(declared, own)
         if step.plan is not None:
             faults = [f"rule {step.plan.rule}: {each}" for each in faults]

@@ -29,7 +29,7 @@ from storlet_middleware.engine import limits
 from storlet_middleware.errors import BackendFailed, InternalError, NodeBusy, StorletNotFound
 from storlet_middleware.ruleset import check_process
 from storlet_middleware.wsgi import own_requests
-from storlet_middleware.wsgi.storlet_request import is_query_of_swift
+from storlet_middleware.wsgi.storlet_request import split_parameters
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.swift_paths import object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
@@ -235,8 +235,9 @@ def _parameters(
 ) -> Iterator[Finding]:
     """Parameters that the storlets' manifests refuse, so that each request would be refused."""
     for step in steps:
-        given = {k: v for k, v in step["parameters"].items() if not is_query_of_swift(k)}
-        for fault in manifest.parameter_faults(storlets[step["storlet"]].parameters, given):
+        declared = storlets[step["storlet"]].parameters
+        own, _ = split_parameters(step["parameters"], declared)
+        for fault in manifest.parameter_faults(declared, own):
             message = f"rule {step['rule']}: storlet {step['storlet']}: {fault}"
             yield _error(step, "parameter.bad", message, "write one that the storlet accepts")
 

@@ -7,9 +7,9 @@ name, with the nearest known one: if it were ignored, the request would look as 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote, unquote
 
 from swift.common import constraints
@@ -34,6 +34,7 @@ from storlet_middleware.wsgi.swift_paths import SwiftPath, name_fault
 SWIFT_QUERIES: Final = frozenset({"multipart-manifest", "part-number", "symlink", "version-id"})
 #: The same and others that are not meant for a storlet, or beginnings of such names.
 _QUERIES_OF_SWIFT: Final = (*sorted(SWIFT_QUERIES), "temp_url_", "x-amz-", "filename", "inline")
+_T = TypeVar("_T")
 #: Those with which Swift stores a manifest or a version instead of the body; a storlet's result is
 #: a plain object.
 _STORING_QUERIES: Final = ("multipart-manifest", "version-id")
@@ -100,6 +101,17 @@ class StorletRequest:
 def is_query_of_swift(name: str) -> bool:
     """Whether a parameter of the query may be meant for Swift and not for the storlet."""
     return name.lower().startswith(_QUERIES_OF_SWIFT)
+
+
+def split_parameters(
+    given: Mapping[str, _T], declared: Container[str]
+) -> tuple[dict[str, _T], dict[str, _T]]:
+    """The parameters that a manifest has to declare, and others that may be meant for Swift."""
+    own: dict[str, _T] = {}
+    others: dict[str, _T] = {}
+    for name, value in given.items():
+        (own if name in declared or not is_query_of_swift(name) else others)[name] = value
+    return own, others
 
 
 def storlet_headers(environ: Mapping[str, Any]) -> dict[str, str]:

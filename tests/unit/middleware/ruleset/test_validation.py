@@ -98,6 +98,12 @@ def test_parameters_of_a_bundle_are_those_of_its_current_version(
     row = Row(1, "0" * 64, 10, "1.0", "")
     swift.put_storlet(**{k.replace("-", "_"): v for k, v in facts_headers(facts, row).items()})
     assert "[parameter.bad]" in proxy.upload(rules).body.decode()
+    # A declared parameter is the storlet's, also if Swift has a query of that name.
+    facts["parameters"] = {"inline": {"type": "integer"}}
+    swift.put_storlet(**{k.replace("-", "_"): v for k, v in facts_headers(facts, row).items()})
+    assert "'inline': 'wide': want a whole number" in (
+        proxy.upload(rules.replace(b"width", b"inline")).body.decode()
+    )
 
 
 @pytest.mark.parametrize(
