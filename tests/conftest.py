@@ -50,9 +50,14 @@ ORDER: Final = (
 )
 
 #: One replica of the databases of accounts and containers: a change costs half as much, and one
-#: process would serve all of them.  Objects have their three.  Few tests use the class ``admin``: a
+#: process would serve all of them.  Two replicas of objects: one on each object server; the second
+#: one on a server would cost a third of the time of each PUT.  Few tests use the class ``admin``: a
 #: third of the sandboxes of self-tests, each of which takes a second of processor time.
-CHOICES: Final = {"STORLETS_DATABASE_REPLICAS": "1", "STORLETS_SELF_TESTS": "user"}
+CHOICES: Final = {
+    "STORLETS_DATABASE_REPLICAS": "1",
+    "STORLETS_OBJECT_REPLICAS": "2",
+    "STORLETS_SELF_TESTS": "user",
+}
 
 #: The clusters that are up, by the names of their fixtures.
 _running: dict[str, Cluster] = {}

@@ -20,6 +20,8 @@ EPILOG = """environment:
   STORLETS_ENCRYPTION  1 = encryption at rest; remembered in STORLETS_HOME
   STORLETS_DATABASE_REPLICAS  replicas of the databases of accounts and containers (default 3);
                        chosen when a cluster is made
+  STORLETS_OBJECT_REPLICAS  replicas of objects of the default policy (default 3); chosen when a
+                       cluster is made
   STORLETS_FILTER      0 = plain Swift without storlets, for comparison
   STORLETS_SELF_TESTS  user = sandboxd tests only this trust class at its start, and the other one
                        before its first load (default: both at its start)

@@ -19,7 +19,11 @@ from .startup import build_rings, has_sandboxd, make_directories, start_all, wai
 
 STEPS: Final = 9
 #: Choices that belong to the data of a cluster, so its home remembers them.
-OF_THE_DATA: Final = ("STORLETS_ENCRYPTION", "STORLETS_DATABASE_REPLICAS")
+OF_THE_DATA: Final = (
+    "STORLETS_ENCRYPTION",
+    "STORLETS_DATABASE_REPLICAS",
+    "STORLETS_OBJECT_REPLICAS",
+)
 
 
 def up(env: Mapping[str, str] = os.environ) -> Home:
@@ -41,7 +45,7 @@ def up(env: Mapping[str, str] = os.environ) -> Home:
             choices = dataclasses.replace(choices, accept_failures=accepted)
             make_directories(home)
             configs.write_all(home, choices)
-            build_rings(home, parts.venv, choices.database_replicas)
+            build_rings(home, parts.venv, choices.replicas)
         with progress.step("processes"):
             with_sandboxd = choices.filter and has_sandboxd(parts.venv)
             entries = programs.table(

@@ -71,7 +71,7 @@ class Choices:
     image: str = "storlets/sandbox:latest"
     docker_host: str = "unix:///var/run/docker.sock"
     accept_failures: tuple[str, ...] = ()
-    database_replicas: int = rings.REPLICAS
+    replicas: rings.Replicas = rings.DEFAULT
     self_tests: tuple[str, ...] = ()
 
 
@@ -91,12 +91,6 @@ def choices_from(env: Mapping[str, str], image: str, docker_host: str) -> Choice
         raise AioError(
             f"STORLETS_WORKERS={workers!r}: want a number; 0 is one process without a parent"
         )
-    replicas = env.get("STORLETS_DATABASE_REPLICAS") or str(rings.REPLICAS)
-    if replicas not in map(str, range(1, len(rings.DISKS) + 1)):
-        raise AioError(
-            f"STORLETS_DATABASE_REPLICAS={replicas!r}: want a number from 1 to {len(rings.DISKS)},"
-            " the number of disks"
-        )
     tested = env.get("STORLETS_SELF_TESTS") or ""
     if tested not in {"", "user"}:
         raise AioError(f"STORLETS_SELF_TESTS={tested!r}: want user, or nothing for all classes")
@@ -104,7 +98,10 @@ def choices_from(env: Mapping[str, str], image: str, docker_host: str) -> Choice
         encryption=_switch(env, "STORLETS_ENCRYPTION", default=False),
         filter=_switch(env, "STORLETS_FILTER", default=True),
         workers=int(workers),
-        database_replicas=int(replicas),
+        replicas=rings.Replicas(
+            databases=_replicas(env, "STORLETS_DATABASE_REPLICAS"),
+            objects=_replicas(env, "STORLETS_OBJECT_REPLICAS"),
+        ),
         image=image,
         docker_host=docker_host,
         self_tests=(tested,) if tested else (),
@@ -362,6 +359,15 @@ def _read_overrides(path: Path, known: set[str]) -> dict[str, Sections]:
             )
         found.setdefault(file, {})[section] = dict(parser.items(title))
     return found
+
+
+def _replicas(env: Mapping[str, str], name: str) -> int:
+    value = env.get(name) or str(rings.REPLICAS)
+    if value not in map(str, range(1, len(rings.DISKS) + 1)):
+        raise AioError(
+            f"{name}={value!r}: want a number from 1 to {len(rings.DISKS)}, the number of disks"
+        )
+    return int(value)
 
 
 def _switch(env: Mapping[str, str], name: str, *, default: bool) -> bool:

@@ -1,7 +1,8 @@
 """The rings: three replicas over four devices, two on each object server.
 
 The databases of accounts and containers may have fewer (``STORLETS_DATABASE_REPLICAS``): one server
-serves all of them, so each further replica is only one more request for each change.
+serves all of them, so each further replica is only one more request for each change.  So may the
+objects of the default policy (``STORLETS_OBJECT_REPLICAS``); two are one on each object server.
 
 Run as ``python -m storlet_middleware.aio.rings PLAN`` in the cluster's Python environment, because
 it needs Swift.  ``PLAN`` is JSON::
@@ -18,6 +19,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,16 +31,37 @@ DISKS: Final = {"d1": 1, "d2": 1, "d3": 2, "d4": 2}
 """Device name to the number of its object server, which is also its zone."""
 
 DATABASES: Final = ("account", "container")
-FILES: Final = (*DATABASES, "object", "object-1")
+OBJECTS: Final = "object"
+FRAGMENTS: Final = "object-1"
+"""The ring of the erasure coding policy, which has as many replicas as an object has fragments."""
+
+FILES: Final = (*DATABASES, OBJECTS, FRAGMENTS)
 
 
-def plan(home: Home, database_replicas: int = REPLICAS) -> dict[str, Any]:
+@dataclass(frozen=True)
+class Replicas:
+    """Numbers of replicas, each from 1 to the number of disks: of the databases of accounts and
+    containers, and of objects of the default policy."""
+
+    databases: int = REPLICAS
+    objects: int = REPLICAS
+
+    def of(self, file: str) -> int:
+        """The replicas of one of :data:`FILES`."""
+        if file in DATABASES:
+            return self.databases
+        return self.objects if file == OBJECTS else REPLICAS
+
+
+DEFAULT: Final = Replicas()
+
+
+def plan(home: Home, replicas: Replicas = DEFAULT) -> dict[str, Any]:
     """The input of :func:`build` for this cluster."""
-    replicas = dict.fromkeys(FILES, REPLICAS) | dict.fromkeys(DATABASES, database_replicas)
     return {
         "directory": str(home.real_conf),
         "rings": [
-            {"file": file, "replicas": replicas[file], "devices": _devices(home, file)}
+            {"file": file, "replicas": replicas.of(file), "devices": _devices(home, file)}
             for file in FILES
         ],
     }

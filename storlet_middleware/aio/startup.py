@@ -37,13 +37,13 @@ def make_directories(home: Home) -> None:
         path.chmod(0o755)
 
 
-def build_rings(home: Home, environment: Path, database_replicas: int = rings.REPLICAS) -> None:
+def build_rings(home: Home, environment: Path, replicas: rings.Replicas = rings.DEFAULT) -> None:
     """Build the rings that differ from those of the last plan.
 
     This happens in the cluster's environment because it needs Swift, whose import alone takes half
     a second.
     """
-    plan, text = home.real / "rings.json", json.dumps(rings.plan(home, database_replicas))
+    plan, text = home.real / "rings.json", json.dumps(rings.plan(home, replicas))
     built = [home.real_conf / f"{file}.ring.gz" for file in rings.FILES]
     is_current = plan.exists() and plan.read_text(encoding="utf-8") == text
     if is_current and all(ring.exists() for ring in built):

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from storlet_middleware import config
-from storlet_middleware.aio import configs
+from storlet_middleware.aio import configs, rings
 from storlet_middleware.aio.configs import Choices
 from storlet_middleware.aio.home import Home, open_home
 from storlet_middleware.aio.progress import AioError
@@ -110,6 +110,9 @@ def test_files_with_keys_are_not_world_readable(place: Home, no_owner: None) -> 
         ("STORLETS_DATABASE_REPLICAS", "maybe"),
         ("STORLETS_DATABASE_REPLICAS", "0"),
         ("STORLETS_DATABASE_REPLICAS", "5"),
+        ("STORLETS_OBJECT_REPLICAS", "maybe"),
+        ("STORLETS_OBJECT_REPLICAS", "0"),
+        ("STORLETS_OBJECT_REPLICAS", "5"),
         ("STORLETS_SELF_TESTS", "usr"),
     ],
 )
@@ -118,10 +121,20 @@ def test_an_unknown_choice_is_refused(variable: str, value: str) -> None:
         configs.choices_from({variable: value}, "image", "unix:///x")
 
 
-def test_databases_have_three_replicas_or_the_chosen_number() -> None:
-    chosen = {"STORLETS_DATABASE_REPLICAS": "1"}
-    for env, replicas in (({}, 3), ({"STORLETS_DATABASE_REPLICAS": ""}, 3), (chosen, 1)):
-        assert configs.choices_from(env, "image", "unix:///x").database_replicas == replicas
+@pytest.mark.parametrize(
+    ("variables", "databases", "objects"),
+    [
+        ({}, 3, 3),
+        ({"STORLETS_DATABASE_REPLICAS": "", "STORLETS_OBJECT_REPLICAS": ""}, 3, 3),
+        ({"STORLETS_DATABASE_REPLICAS": "1"}, 1, 3),
+        ({"STORLETS_OBJECT_REPLICAS": "2"}, 3, 2),
+    ],
+)
+def test_there_are_three_replicas_or_the_chosen_number(
+    variables: dict[str, str], databases: int, objects: int
+) -> None:
+    chosen = configs.choices_from(variables, "image", "unix:///x").replicas
+    assert chosen == rings.Replicas(databases=databases, objects=objects)
 
 
 def test_the_sample_files_have_the_sections_that_the_cluster_uses(place: Home) -> None:

@@ -54,9 +54,21 @@ def test_every_partition_has_its_replicas_on_different_devices_of_all_zones(
 def test_databases_may_have_fewer_replicas_and_objects_keep_theirs(
     plan: dict[str, Any], place: Home
 ) -> None:
-    rings.build(rings.plan(place, database_replicas=1))
+    rings.build(rings.plan(place, rings.Replicas(databases=1)))
     found = {file: len(assignment(builder(plan, file))) for file in rings.FILES}
     assert found == {"account": 1, "container": 1, "object": 3, "object-1": 3}
+
+
+def test_two_replicas_of_an_object_are_on_both_servers_and_fragments_keep_their_number(
+    plan: dict[str, Any], place: Home
+) -> None:
+    rings.build(rings.plan(place, rings.Replicas(objects=2)))
+    found = {file: len(assignment(builder(plan, file))) for file in rings.FILES}
+    assert found == {"account": 3, "container": 3, "object": 2, "object-1": 3}
+    ring = builder(plan)
+    zones = {device["id"]: device["zone"] for device in ring.devs}
+    for devices in zip(*assignment(ring), strict=True):
+        assert {zones[device] for device in devices} == set(rings.DISKS.values())
 
 
 def test_new_ports_keep_every_partition_on_its_disk(plan: dict[str, Any], place: Home) -> None:

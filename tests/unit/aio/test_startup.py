@@ -69,8 +69,8 @@ def test_rings_are_built_again_only_for_another_plan_or_if_one_is_missing(
     assert len(built) == 1
     (place.real_conf / "object.ring.gz").unlink()
     startup.build_rings(place, Path("/venv"))
-    startup.build_rings(place, Path("/venv"), database_replicas=1)
-    assert built == [built[0], built[0], json.dumps(rings.plan(place, database_replicas=1))]
+    startup.build_rings(place, Path("/venv"), rings.Replicas(databases=1))
+    assert built == [built[0], built[0], json.dumps(rings.plan(place, rings.Replicas(databases=1)))]
     assert built[0] != built[2]
 
 
