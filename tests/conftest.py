@@ -21,7 +21,7 @@ from typing import Any, Final
 import pytest
 
 from tests.coverage import selection
-from tests.support import brief
+from tests.support import brief, scheduling
 from tests.support.accounts import users_of
 from tests.support.cluster import LOG_LINES, Cluster, attach, close_commands, fork_servers
 from tests.support.http import Client
@@ -73,6 +73,13 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("CI") and not is_worker(config):
         config.pluginmanager.register(brief.Brief(config), "brief")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.Scheduling | None:
+    """The scheduler of ``--dist loadfile``; None leaves the choice to pytest-xdist."""
+    by_module = config.getoption("dist") == "loadfile"
+    return scheduling.Scheduling(config, log) if by_module else None
 
 
 def is_worker(config: pytest.Config) -> bool:

@@ -42,14 +42,13 @@ SHELL: Final = ("*.sh", ".ci/run")
 #: Maven runs for seconds, in which the optimizing compiler of its JVM would use half of the
 #: processor time.
 MAVEN: Final = "-XX:TieredStopAtLevel=1"
-#: Arguments of pytest: first the tests that may run beside others, a module at a time in each of
-#: three workers, then those that need the machine for themselves.  With two workers, two processors
-#: are idle for a fifth of the time, in which tests wait for servers, sandboxes and deadlines.
-WORKERS: Final = ("-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
-#: Folders whose tests need no cluster, and the arguments for them alone: a module at a time in each
-#: of four workers.  Tests of a deadline wait a third of the time of two workers.
+#: Arguments of pytest for a module at a time in each of four workers: tests wait for servers,
+#: sandboxes and deadlines, so fewer workers leave processors idle.  Three of the workers have a
+#: cluster (``tests/support/scheduling.py``).
+WORKERS: Final = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+#: Folders whose tests need no cluster, and run in workers also where they are chosen.
 WITHOUT_CLUSTER: Final = ("tests/unit", "tests/library")
-FOUR_WORKERS: Final = ("-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
+#: First the tests that may run beside others, then those that need the machine for themselves.
 #: All tests with the marker ``alone`` are probes: the collection of all others would take longer
 #: than some of them.
 ALONE: Final = ("tests/probe", "-m", "alone")
@@ -158,7 +157,7 @@ def _with_workers(arguments: Sequence[str]) -> Sequence[str]:
     is_folder = [
         (CHECKOUT / each).is_dir() and each.startswith(WITHOUT_CLUSTER) for each in arguments
     ]
-    return (*FOUR_WORKERS, *arguments) if all(is_folder) else arguments
+    return (*WORKERS, *arguments) if all(is_folder) else arguments
 
 
 def _run(

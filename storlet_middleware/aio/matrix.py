@@ -24,7 +24,7 @@ from .progress import AioError, run, say
 PYTHONS: Final = ("3.11", "3.12", "3.13")
 #: The last release of each series of Swift.
 SWIFTS: Final = ("2.35.5", "2.36.4", "2.37.4", "2.38.3")
-TESTS: Final = ("-q", *checks.FOUR_WORKERS, "-m", "not hypothesis", *checks.WITHOUT_CLUSTER)
+TESTS: Final = ("-q", *checks.WORKERS, "-m", "not hypothesis", *checks.WITHOUT_CLUSTER)
 #: An expression of an interpreter: its shared library; empty if it has none.
 _LIBRARY: Final = (
     "next((line.split(None, 5)[5].strip() for line in open('/proc/self/maps')"

@@ -24,6 +24,7 @@
 :mod:`.property_tests` profiles of hypothesis: how many examples a property test has
 :mod:`.proxies`        further proxies and memcached servers of a cluster
 :mod:`.reports`        hook of pytest: a worker sends one report of a test that passes
+:mod:`.scheduling`     scheduler of pytest-xdist: which worker takes which module
 :mod:`.second_node`    a node of its own for one object server of a cluster
 :mod:`.self_tests`     sandboxd, whose start repeats no self-test of an earlier one
 :mod:`.storlets`       storlets of the tests: build, upload, run, read what they return

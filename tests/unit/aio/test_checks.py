@@ -147,7 +147,7 @@ def test_folders_of_tests_without_a_cluster_are_run_in_workers(
     tools: Path, arguments: list[str], *, is_in_workers: bool
 ) -> None:
     assert checks.test(arguments) == 0
-    before = " ".join((*checks.FOUR_WORKERS, "")) if is_in_workers else ""
+    before = " ".join((*checks.WORKERS, "")) if is_in_workers else ""
     assert calls(tools) == [before + " ".join(arguments)]
 
 
