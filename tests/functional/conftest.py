@@ -108,8 +108,13 @@ def any_tool(owner: Client, storlet_names: dict[str, str]) -> Tool:
 
 @pytest.fixture
 def container(owner: Client, cluster: Cluster) -> Iterator[str]:
-    """A separate container.  Its large objects are deleted afterwards; the rest takes less space
-    than its deletion takes time, and ends with the cluster."""
+    """A separate container."""
+    yield from _container(owner, cluster)
+
+
+def _container(owner: Client, cluster: Cluster) -> Iterator[str]:
+    """A new container.  Its large objects are deleted afterwards; the rest takes less space than
+    its deletion takes time, and ends with the cluster."""
     name = unique("c")
     assert owner.put(name).status == 201
     used = used_bytes(cluster.home)
@@ -119,10 +124,24 @@ def container(owner: Client, cluster: Cluster) -> Iterator[str]:
         delete_large_objects(owner, name)
 
 
+@pytest.fixture(scope="module")
+def shared_container(owner: Client, cluster: Cluster) -> Iterator[str]:
+    """A container for the objects :func:`plain` of a module."""
+    yield from _container(owner, cluster)
+
+
 @pytest.fixture
-def plain(owner: Client, container: str) -> str:
-    """A small object with metadata; its path."""
-    path = f"{container}/plain.txt"
+def plain(request: pytest.FixtureRequest, owner: Client) -> str:
+    """A small object with metadata; its path.
+
+    It is in ``container`` if the test uses that, too.  Most tests do not, and a container of
+    their own would cost more processor time than the object: they have one for each module.  Other
+    tests have other names there.
+    """
+    if "container" in request.fixturenames:
+        path = f"{request.getfixturevalue('container')}/plain.txt"
+    else:
+        path = f"{request.getfixturevalue('shared_container')}/{unique('plain')}.txt"
     headers = {"Content-Type": "text/x-plain", "X-Object-Meta-Colour": "red"}
     assert owner.put(path, CONTENT, headers).status == 201
     return path

@@ -115,9 +115,8 @@ def test_a_form_runs_no_storlet(
 
 
 def test_container_sync_runs_no_storlet(
-    delegating: DelegatingProxy, any_tool: Tool, plain: str, content: bytes
+    delegating: DelegatingProxy, any_tool: Tool, container: str, plain: str, content: bytes
 ) -> None:
-    container = plain.partition("/")[0]
     assert delegating.owner.post(container, {"X-Container-Sync-Key": "user"}).status == 204
     text = f"GET\n{delegating.anonymous.version_url.path}/{plain}\n0\nnonce\nuser"
     signature = hmac.new(b"realm", text.encode(), hashlib.sha1).hexdigest()

@@ -24,17 +24,15 @@ def test_a_storlet_that_raises_before_output_is_422_and_runs_once(
 
 
 def test_the_traceback_is_for_the_owner_of_the_storlet_only(
-    tool: Tool, owner: Client, users: dict[str, Client], plain: str, shared_storlets: None
-) -> None:
+    tool: Tool, owner: Client, users: dict[str, Client], container: str, plain: str,
+    shared_storlets: None,
+) -> None:  # fmt: skip
     word = unique("word")
     assert word in tool.get(plain, "fail", word=word).text
     told = tool.get(plain, "fail", {"Accept": "application/json"}, word=word)
     assert told.status == 422
     assert word in json.dumps(json.loads(told.body))
-    assert (
-        owner.post(plain.split("/", maxsplit=1)[0], {"X-Container-Read": "test2:tester2"}).status
-        == 204
-    )
+    assert owner.post(container, {"X-Container-Read": "test2:tester2"}).status == 204
     stranger = Tool(users["test2:tester2"].on(owner.account), tool.storlet, tool.placement)
     refused = stranger.get(plain, "fail", word=word)
     assert (refused.status, refused.error) == (422, "storlet.failed")

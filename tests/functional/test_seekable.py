@@ -374,9 +374,9 @@ def test_a_rule_runs_it_and_its_object_is_no_input_of_another(
 
 
 def test_a_caller_without_the_right_reads_nothing(
-    owner: Client, users: dict[str, Client], shared_storlets: None, plain: str, seekers: dict[str, str]
+    owner: Client, users: dict[str, Client], shared_storlets: None, container: str, plain: str,
+    seekers: dict[str, str],
 ) -> None:  # fmt: skip
-    container = plain.partition("/")[0]
     stranger = users["test2:tester2"].on(owner.account)
     tool = Tool(stranger, seekers["python"], "proxy")
     answer = tool.get(plain, "seek", places="0,3")
