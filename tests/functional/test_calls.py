@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -281,9 +282,9 @@ def test_runs_are_eight_deep_and_no_deeper_and_no_cycles(caller: Client, plain: 
     assert f"{CALLER} -> {DEEP[0]} -> {CALLER}" in text
 
 
-def records(client: Client, parent: str = "") -> list[dict[str, Any]]:
-    """The latest records of inner runs."""
-    answer = client.get("", query="storlet-runs&limit=200")
+def records(client: Client, since: float, parent: str = "") -> list[dict[str, Any]]:
+    """The records of inner runs from a time on: a page has the objects of all earlier tests."""
+    answer = client.get("", query=f"storlet-runs&limit=200&since={since}")
     assert answer.status == 200, answer
     found = [each for each in json.loads(answer.body) if each.get("parent")]
     return [each for each in found if parent in {"", each["parent"]}]
@@ -292,6 +293,7 @@ def records(client: Client, parent: str = "") -> list[dict[str, Any]]:
 def test_records_and_usage_show_calls(
     caller: Client, plain: str, content: bytes, python: str
 ) -> None:
+    began = time.time()
     assert caller.post("", {"X-Account-Meta-Storlet-Records": "all"}).status == 204
     try:
         asked = json.dumps([["call", python, f"/{plain}"]] * 2)
@@ -302,7 +304,7 @@ def test_records_and_usage_show_calls(
         usage = f";service-operations=2;service-in={size};service-out=0"
         assert usage in answer.headers["X-Storlet-Usage"]
         outer = answer.headers["X-Storlet-Invocation"]
-        inner = retry_until(lambda: len(got := records(caller, outer)) == 2 and got, 30)
+        inner = retry_until(lambda: len(got := records(caller, began, outer)) == 2 and got, 30)
         assert [each["storlets"][0]["name"] for each in inner] == [python] * 2
         assert {each["code"] for each in inner} == {"ok"}
         assert {each["placement"] for each in inner} == {"object"}
@@ -315,11 +317,11 @@ def slow_call(python: str, plain: str, word: str) -> list[Any]:
     return ["call", python, f"/{plain}", {"do": "slow", "before": "60", "count": word}]
 
 
-def await_cancelled(client: Client, word: str) -> None:
+def await_cancelled(client: Client, since: float, word: str) -> None:
     """Wait for the record of the inner run, which has not run to its end."""
 
     def found() -> list[str]:
-        found = [(each["code"], each.get("parameters", {})) for each in records(client)]
+        found = [(each["code"], each.get("parameters", {})) for each in records(client, since)]
         return [code for code, given in found if given.get("count") == word]
 
     wait_for(found, 40, "the record of the inner run")
@@ -329,22 +331,22 @@ def await_cancelled(client: Client, word: str) -> None:
 def test_the_deadline_of_the_outer_run_ends_the_inner_one(
     caller: Client, plain: str, python: str
 ) -> None:
-    word = unique("word")
+    began, word = time.time(), unique("word")
     limit = {"X_Storlet_Limit_Timeout_Total": "5s"}
     answer = ask(caller, plain, slow_call(python, plain, word), storlet=CALLER, **limit)
     assert (answer.status, answer.error) == (422, "storlet.timeout.total"), answer
-    await_cancelled(caller, word)
+    await_cancelled(caller, began, word)
 
 
 def test_a_client_that_leaves_ends_the_inner_run(caller: Client, plain: str, python: str) -> None:
-    word = unique("word")
+    began, word = time.time(), unique("word")
     asked = json.dumps([slow_call(python, plain, word)])
     headers = {"X-Run-Storlet": CALLER, "X-Storlet-Parameter-1": f"ask:{asked}"}
     tool = Tool(caller, python)
     with raw_connection(caller) as client:
         client.send_head("GET", plain, headers)
         wait_for(lambda: tool.count(plain, word) == 1, 30, "the inner run")
-    await_cancelled(caller, word)
+    await_cancelled(caller, began, word)
 
 
 def test_a_slow_call_does_not_use_up_the_callers_deadlines(
