@@ -32,7 +32,12 @@ FROM ${BASE} AS sources
 WORKDIR /all
 COPY . ./
 RUN mkdir /some \
-    && cp -a --parents requirements.txt storlet_middleware/trial_host.py storlet_middleware/aio \
+    && cp -a --parents requirements.txt \
+        storlet_middleware/aio/__init__.py storlet_middleware/aio/build.py \
+        storlet_middleware/aio/cache.py storlet_middleware/aio/home.py \
+        storlet_middleware/aio/java.py storlet_middleware/aio/native.py \
+        storlet_middleware/aio/ports.py storlet_middleware/aio/progress.py \
+        storlet_middleware/aio/settings.py storlet_middleware/aio/venv.py \
         storlet_daemon/java storlet_daemon/native sandbox_images/data \
         storlets/build_java.sh storlets/java_* /some
 
@@ -46,7 +51,7 @@ RUN rm /usr/local/share/ca-certificates/LICENSE && apt-get update && apt-get ins
 WORKDIR /opt/storlets
 ENV PIP_CERT=/etc/ssl/certs/ca-certificates.crt
 COPY --from=sources /some ./
-RUN python3 -m storlet_middleware.aio build --libraries
+RUN python3 -m storlet_middleware.aio.build
 
 FROM libraries AS code
 COPY . ./

@@ -12,7 +12,7 @@ Commands:
                  ``demo_library``: SQL over a prefix, and a picture
 ``checks``       ``make check`` and ``make test``; ``sessions``: runs pytest, repeats failed tests
 ``release``      ``make release``: version, notes, commit and tag
-``box``          the one-box image, and its main process
+``box``          the one-box image, and its main process; ``build``: the parts in it
 ``progress``     "step n of m", and the errors that end a command
 
 The parts of a cluster:

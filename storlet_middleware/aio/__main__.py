@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
-from . import box, checks, cluster, demo, keeper, matrix, release
+from . import box, build, checks, cluster, demo, keeper, matrix, release
 from .home import find_home
 from .progress import AioError, complain
 
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands.add_parser(
         "build", help="build only the Python environment, the Java and the native parts"
-    ).add_argument("--libraries", action="store_true", help="without our own Python packages")
+    )
     commands.add_parser("keep")
     options = parser.parse_args(argv)
     try:
@@ -107,7 +107,7 @@ def _run(options: argparse.Namespace) -> int:
         "matrix": lambda: matrix.matrix(options.pythons),
         "release": lambda: release.release(options.version),
         "box": box.live,
-        "build": lambda: box.build_parts(with_code=not options.libraries),
+        "build": build.build_parts,
         "box-image": box.build_image,
         "keep": _keep,
     }

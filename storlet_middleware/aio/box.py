@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from . import cache, cluster, engine, image, java, native, packages, processes, venv
+from . import cache, cluster, engine, image, packages, processes
 from .docker_api import DockerApi
 from .home import CHECKOUT
 from .parts import need_root
@@ -37,22 +37,6 @@ CONTENTS: Final = (
     "requirements-test.txt",
 )
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
-
-
-def build_parts(*, with_code: bool = True) -> None:
-    """Fill the cache with all parts that need a compiler or the network: the build stage.
-
-    Without ``with_code``, only with those that our Python packages are no part of.
-    """
-    log = cache.cache_root() / "build.log"
-    progress = Progress(3)
-    with progress.step("Python environment"):
-        (venv.code if with_code else venv.deps)(log)
-        venv.data(log)
-    with progress.step("Java parts"):
-        java.parts(log)
-    with progress.step("native parts"):
-        native.parts(log)
 
 
 def build_image() -> str:

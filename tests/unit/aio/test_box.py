@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import os
-import re
 import signal
 import tarfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -73,34 +71,3 @@ def test_a_failed_start_leaves_nothing_up(monkeypatch: pytest.MonkeyPatch) -> No
     with pytest.raises(OSError, match="no space"):
         box.live()
     assert steps == ["down"]
-
-
-@pytest.mark.parametrize(("with_code", "environment"), [(True, "code"), (False, "deps")])
-def test_the_parts_are_built_with_our_packages_or_without(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, with_code: bool, environment: str
-) -> None:
-    built: list[str] = []
-    monkeypatch.setenv("STORLETS_CACHE", str(tmp_path))
-    for module, name in (
-        ("venv", "code"),
-        ("venv", "deps"),
-        ("venv", "data"),
-        ("java", "parts"),
-        ("native", "parts"),
-    ):
-        label = name if module == "venv" else module
-        done = lambda _log, label=label: built.append(label)  # noqa: E731
-        monkeypatch.setattr(getattr(box, module), name, done)
-    box.build_parts(with_code=with_code)
-    assert built == [environment, "data", "java", "native"]
-
-
-def test_the_files_of_the_first_build_in_the_dockerfile_are_enough() -> None:
-    """The tooling starts with those files of our packages only."""
-    text = (CHECKOUT / "Dockerfile").read_text(encoding="utf-8")
-    first = text.partition("cp -a --parents")[2].partition("/some")[0].split()
-    for path in (CHECKOUT / "storlet_middleware/aio").glob("*.py"):
-        for name in re.findall(
-            r"^from storlet_middleware import (\w+)", path.read_text(), re.MULTILINE
-        ):
-            assert f"storlet_middleware/{name}.py" in first
