@@ -46,6 +46,8 @@ MONTHS = (
     " sep october oct november nov december dec"
 )
 NAME_OF_MONTH = f"({'|'.join(MONTHS.split())})"
+#: The search below tries each end of a line, which takes long where no date can begin.
+BEGIN_OF_MONTH = "|".join(sorted({name[:3] for name in MONTHS.split()}))
 ANY = f"[{SPACES},./{DASHES}]"
 DAY_FIRST = re.compile(
     rf"([0-9]{{1,2}})(st|[nr]d|th)?[{SPACES}./{DASHES}]{{0,2}}(of[{SPACES}])?"
@@ -253,7 +255,7 @@ KINDS: Mapping[str, tuple[str, Callable[[str, int, int], bool]]] = {
     "card": ("[0-9]", is_card),
     "ssn": ("[0-9]", is_ssn),
     "phone": ("[0-9+(]", is_phone),
-    "date": ("(?i)[0-9]|[a-z]{3}", is_date),
+    "date": (rf"(?i)[0-9]|{BEGIN_OF_MONTH}", is_date),
 }
 
 
