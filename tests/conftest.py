@@ -7,6 +7,7 @@ process.
 
 from __future__ import annotations
 
+import functools
 import gc
 import os
 import shutil
@@ -31,16 +32,16 @@ from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_librar
 
 __all__ = ["pytest_runtest_protocol"]
 
-#: Workers take modules in this order, by the begin of their paths; of two that fit the later one
-#: counts.  Long modules first and short ones last: workers then end together.  The attacks come
-#: after all other tests with clusters, so that they run beside each other.
+#: Workers take modules in this order, by the begin of their paths; of two that fit the longer one
+#: counts.  Long modules first and short ones last: workers then end together.  The two long
+#: modules of attacks run beside each other, and before the probes, some of which compare times.
 ORDER: Final = (
     "tests/functional/",
+    "tests/probe/test_attacks.py",
+    "tests/probe/test_exhaustion.py",
     "tests/probe/",
     "tests/conformance/",
     "tests/java/",
-    "tests/probe/test_attacks.py",
-    "tests/probe/test_exhaustion.py",
     "tests/library/",
     "tests/unit/",
     # None of their modules takes a second.
@@ -129,11 +130,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             " neither word: `make test` after `make check` would not find it. Use the marker in"
             " the module"
         )
-    items.sort(
-        key=lambda item: max(
-            (n for n, begin in enumerate(ORDER) if item.nodeid.startswith(begin)), default=-1
-        )
-    )
+    items.sort(key=lambda item: _order_of(item.nodeid.partition("::")[0]))
+
+
+@functools.cache
+def _order_of(module: str) -> int:
+    """The place of a module in :data:`ORDER`; first where nothing there is its begin."""
+    fits = [(len(begin), place) for place, begin in enumerate(ORDER) if module.startswith(begin)]
+    return max(fits)[1] if fits else -1
 
 
 @pytest.hookimpl(hookwrapper=True)
