@@ -32,11 +32,14 @@ class Keys:
         self.fault = ""
         self._is_text = is_text
         root: dict[str, Any] = {}
+        # One for all lines: ``json.loads`` would make one for each.
+        decoder = json.JSONDecoder(object_pairs_hook=_Pairs, parse_constant=self._no_constant)
         for number, line in enumerate(sample.removeprefix(BOM_UTF8).split(b"\n"), 1):
             self._line = number
             require_levels(line, number)
             try:
-                value = json.loads(line, object_pairs_hook=_Pairs, parse_constant=self._no_constant)
+                text = line.decode(json.detect_encoding(line), "surrogatepass")
+                value = decoder.decode(text)
             except (ValueError, RecursionError) as error:
                 if isinstance(error, SqlError):
                     raise

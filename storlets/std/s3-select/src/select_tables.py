@@ -101,8 +101,6 @@ def table_of(
 
 def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str], int]:
     """The first record, and the most fields of a record in the head."""
-    first: list[str] = []
-    width = 1
     line_end = b"\r" if form.record == "\r" else b"\n"
     is_all = len(head) <= HEAD_BYTES
     if not is_all and line_end not in head[: MOST_RECORD_BYTES + 1]:
@@ -110,12 +108,15 @@ def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str
         raise too_long()
     whole = head if is_all else head[: head.rfind(line_end, 0, HEAD_BYTES + 1) + 1]
     lines = _Lines(whole)
-    for record in _records(form, lines):
-        if has_header and not first and form.record != "\r" and lines.last.endswith("\r"):
+    try:
+        first = next(filter(None, _reader(form, lines)), [])
+        if first and has_header and form.record != "\r" and lines.last.endswith("\r"):
             # The engine drops the header, and would not find it.
             raise SelectError("CSVParsingError", "a CR that ends no record")
-        first = first or record
-        width = max(width, len(record))
+        width = max(map(len, _reader(form, lines.rest)), default=0)
+    except csv.Error as error:
+        raise SelectError("CSVParsingError", str(error)) from None
+    width = max(1, len(first), width)
     if width > MOST_COLUMNS:
         raise SelectError("OverMaxColumn", f"a record has more than {MOST_COLUMNS} fields")
     return (first if has_header else []), width
@@ -125,25 +126,26 @@ class _Lines:
     """Lines, which end with LF, CR or CR LF.
 
     :ivar last: the last one so far.
+    :ivar rest: the others, for a reader that needs no :attr:`last`.
     """
 
     def __init__(self, data: bytes) -> None:
-        self._text = io.StringIO(data.decode(errors="replace"), newline="")
+        self.rest = io.StringIO(data.decode(errors="replace"), newline="")
         self.last = ""
 
     def __iter__(self) -> Iterator[str]:
         return self
 
     def __next__(self) -> str:
-        self.last = next(self._text)
+        self.last = next(self.rest)
         return self.last
 
 
-def _records(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
-    """The records of whole lines, without empty ones."""
+def _reader(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
+    """The records of whole lines; empty lines are empty records."""
     csv.field_size_limit(MOST_RECORD_BYTES)
     is_doubled = form.escape in ("", form.quote)
-    reader = csv.reader(
+    return csv.reader(
         lines,
         delimiter=form.delimiter,
         quotechar=form.quote or None,
@@ -151,9 +153,3 @@ def _records(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
         doublequote=is_doubled,
         escapechar=None if is_doubled else form.escape,
     )
-    try:
-        for record in reader:
-            if record:
-                yield record
-    except csv.Error as error:
-        raise SelectError("CSVParsingError", str(error)) from None
