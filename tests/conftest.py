@@ -22,7 +22,7 @@ from typing import Any, Final
 import pytest
 
 from tests.coverage import selection
-from tests.support import brief, scheduling
+from tests.support import brief, imports, scheduling
 from tests.support.accounts import users_of
 from tests.support.cluster import LOG_LINES, Cluster, attach, close_commands, fork_servers
 from tests.support.http import Client
@@ -74,6 +74,11 @@ def pytest_configure(config: pytest.Config) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if os.environ.get("CI") and not is_worker(config):
         config.pluginmanager.register(brief.Brief(config), "brief")
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """In a worker, import a share of the modules before the collection imports all."""
+    imports.import_share(session.config)
 
 
 @pytest.hookimpl(optionalhook=True)

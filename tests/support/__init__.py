@@ -14,6 +14,7 @@
 :mod:`.freezing`       processes that are stopped, and continue later
 :mod:`.host`           the host's view of a cluster: sandboxes, processes, descriptors, logs
 :mod:`.http`           the HTTP client: whole requests, and raw connections
+:mod:`.imports`        imports of test modules by workers, in shares
 :mod:`.keystone`       a real Keystone, and a proxy whose callers it authenticates
 :mod:`.local_node`     one ``storlet-local`` for all commands of a module
 :mod:`.memory`         a folder for temporary files that no test needs on a disk
