@@ -76,8 +76,12 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(brief.Brief(config), "brief")
 
 
+@pytest.hookimpl(trylast=True)
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """In a worker, import a share of the modules before the collection imports all."""
+    """In a worker, import a share of the modules before the collection imports all.
+
+    Last: pytest-cov begins in this hook, and traces nothing that is imported before.
+    """
     imports.import_share(session.config)
 
 
