@@ -107,38 +107,22 @@ def _columns(form: CsvInput, head: bytes, *, has_header: bool) -> tuple[list[str
         # The engine would take it into memory first.
         raise too_long()
     whole = head if is_all else head[: head.rfind(line_end, 0, HEAD_BYTES + 1) + 1]
-    lines = _Lines(whole)
+    text = whole.decode(errors="replace")
+    lines = io.StringIO(text, newline="")
+    records = _reader(form, lines)
     try:
-        first = next(filter(None, _reader(form, lines)), [])
-        if first and has_header and form.record != "\r" and lines.last.endswith("\r"):
+        first = next(filter(None, records), [])
+        ends_with_cr = first and form.record != "\r" and text.endswith("\r", 0, lines.tell())
+        if has_header and ends_with_cr:
             # The engine drops the header, and would not find it.
             raise SelectError("CSVParsingError", "a CR that ends no record")
-        width = max(map(len, _reader(form, lines.rest)), default=0)
+        width = max(map(len, records), default=0)
     except csv.Error as error:
         raise SelectError("CSVParsingError", str(error)) from None
     width = max(1, len(first), width)
     if width > MOST_COLUMNS:
         raise SelectError("OverMaxColumn", f"a record has more than {MOST_COLUMNS} fields")
     return (first if has_header else []), width
-
-
-class _Lines:
-    """Lines, which end with LF, CR or CR LF.
-
-    :ivar last: the last one so far.
-    :ivar rest: the others, for a reader that needs no :attr:`last`.
-    """
-
-    def __init__(self, data: bytes) -> None:
-        self.rest = io.StringIO(data.decode(errors="replace"), newline="")
-        self.last = ""
-
-    def __iter__(self) -> Iterator[str]:
-        return self
-
-    def __next__(self) -> str:
-        self.last = next(self.rest)
-        return self.last
 
 
 def _reader(form: CsvInput, lines: Iterator[str]) -> Iterator[list[str]]:
