@@ -72,7 +72,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    if os.environ.get("CI") and not is_worker(config):
+    if os.environ.get("CI") and not scheduling.is_worker(config):
         config.pluginmanager.register(brief.Brief(config), "brief")
 
 
@@ -90,11 +90,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> scheduling.S
     """The scheduler of ``--dist loadfile``; None leaves the choice to pytest-xdist."""
     by_module = config.getoption("dist") == "loadfile"
     return scheduling.Scheduling(config, log) if by_module else None
-
-
-def is_worker(config: pytest.Config) -> bool:
-    """True in a worker of pytest-xdist, which reports to a controller."""
-    return hasattr(config, "workerinput")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -166,7 +161,7 @@ def pytest_collection() -> Generator[None]:
 def cluster(request: pytest.FixtureRequest) -> Iterator[Cluster]:
     """The cluster of this session or worker: Swift, sandboxd and Docker on ports of its own."""
     given = os.environ.get("STORLETS_TEST_HOME")
-    if given and is_worker(request.config):
+    if given and scheduling.is_worker(request.config):
         pytest.fail("STORLETS_TEST_HOME names one cluster, and each worker of -n needs its own")
     if not given:
         fork_servers()

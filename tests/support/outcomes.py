@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.scheduling import is_worker
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--outcomes", metavar="FILE", help="write the outcomes of all tests as JSON")
@@ -21,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     file = config.getoption("outcomes")
-    if file and not hasattr(config, "workerinput"):
+    if file and not is_worker(config):
         config.pluginmanager.register(Outcomes(Path(file)), "outcomes of a session")
 
 

@@ -11,11 +11,13 @@ from __future__ import annotations
 import pytest
 from _pytest.runner import runtestprotocol
 
+from tests.support.scheduling import is_worker
+
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
     """Run the test and send its call, from begin of setup to end of teardown, and each failure."""
     options = item.config.option
-    if not hasattr(item.config, "workerinput") or options.verbose > 0 or options.durations:
+    if not is_worker(item.config) or options.verbose > 0 or options.durations:
         return None
     reports = runtestprotocol(item, nextitem=nextitem, log=False)
     for report in reports:

@@ -12,12 +12,18 @@ from typing import TYPE_CHECKING, Final
 from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
+    import pytest
     from xdist.workermanage import WorkerController
 
 #: The most workers that run tests with a cluster.
 CLUSTERS: Final = 3
 #: Folders of modules that need no cluster.
 WITHOUT_CLUSTER: Final = ("tests/conformance/", "tests/java/", "tests/library/", "tests/unit/")
+
+
+def is_worker(config: pytest.Config) -> bool:
+    """True in a worker of pytest-xdist, which reports to a controller."""
+    return hasattr(config, "workerinput")
 
 
 class Scheduling(LoadFileScheduling):
