@@ -36,6 +36,8 @@ def test_an_error_of_maven_has_no_colours(tmp_path: Path, monkeypatch: pytest.Mo
         "#!/bin/sh\nprintf '\\033[0m\\033[0m[ERROR] no \\033[1;31ma:b:1\\033[m\\n'; exit 1\n"
     )
     maven.chmod(0o755)
+    # The compiler must be there, and does not run before Maven.
+    (tmp_path / "javac").symlink_to(maven)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     with pytest.raises(ProjectError) as caught:
         jars.build(made.folder, "grape", made.source(), ("a:b:1",))

@@ -13,6 +13,7 @@ from storlet_middleware.local import node as nodes
 from storlet_middleware.local.node import CONF_VARIABLE, Unavailable
 from storlet_middleware.sandboxd.docker import Container
 from storlet_middleware.sandboxd.errors import EngineUnavailable, ImageMissing
+from storlet_middleware.sandboxd.paths import NodePaths
 
 
 class Engine:
@@ -49,6 +50,10 @@ def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     monkeypatch.setattr(nodes, "Engine", Engine)
     monkeypatch.setattr(Engine, "removed", [])
     monkeypatch.setattr(os, "geteuid", lambda: 0)
+    # They belong to root in a real node, and here to the user that runs the tests.
+    monkeypatch.setattr(
+        nodes, "NodePaths", lambda run, state, *_: NodePaths(run, state, os.getuid(), os.getgid())
+    )
     options = tmp_path / "options"
     options.write_text(
         f"[sandbox]\nrun_dir = {tmp_path}/run\nstate_dir = {tmp_path}/state\nnode_id = here\n"
