@@ -35,6 +35,8 @@ _OURS: Final = (names.RUN_STORLET, "X-Storlet-")
 #: partition, and parameters for a container that is sharded.
 _REST_OF_HEADER: Final = 8
 _REST_OF_LINE: Final = 512
+#: Bytes of a request line that servers of Swift before 2.37 take, which have no option for it.
+_LINE_OF_EVENTLET: Final = 8192
 
 
 def can_send(name: str, value: str) -> bool:
@@ -62,7 +64,8 @@ def require_short_line(path: str, query: str) -> None:
     :param path: and ``query``, quoted.
     :raises BadRequest: they do not.
     """
-    if len(path) + len(query) > constraints.MAX_REQUEST_LINE - _REST_OF_LINE:
+    limit = getattr(constraints, "MAX_REQUEST_LINE", _LINE_OF_EVENTLET)
+    if len(path) + len(query) > limit - _REST_OF_LINE:
         raise BadRequest("the names in this request are too long together")
 
 

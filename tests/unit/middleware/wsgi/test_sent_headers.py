@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from eventlet import wsgi
 from hypothesis import example, given
 from hypothesis import strategies as st
+from swift.common import constraints
 from swift.common.bufferedhttp import BufferedHTTPConnection
 
 from storlet_middleware.errors import BadRequest
+from storlet_middleware.wsgi import sent_headers
 from storlet_middleware.wsgi.sent_headers import require_sendable, require_short_line
 
 
@@ -43,3 +46,12 @@ def test_a_line_that_swifts_servers_do_not_take_is_refused() -> None:
     require_short_line("/a/c", "prefix=" + "%C3" * 2048)
     with pytest.raises(BadRequest, match="too long together"):
         require_short_line("/a/c", "x" * 8000)
+
+
+def test_swift_without_an_option_for_the_line_has_the_limit_of_eventlet(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Swift 2.35 and 2.36."""
+    monkeypatch.delattr(constraints, "MAX_REQUEST_LINE", raising=False)
+    assert sent_headers._LINE_OF_EVENTLET == wsgi.MAX_REQUEST_LINE
+    test_a_line_that_swifts_servers_do_not_take_is_refused()
