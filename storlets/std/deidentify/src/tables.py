@@ -116,7 +116,9 @@ def json_changed(source: Any, target: Any, contract: dict[str, Action], apply: A
             record = DECODER.decode(text)
         except RepeatedKey as error:
             raise ContractError(f"line {line}: {error}") from None
-        except (ValueError, RecursionError):
+        except RecursionError:
+            raise _too_deep(line) from None
+        except ValueError:
             raise ContractError(f"line {line}: is not JSON") from None
         if not isinstance(record, dict):
             raise ContractError(f"line {line}: is not a JSON object")
@@ -131,12 +133,16 @@ def json_changed(source: Any, target: Any, contract: dict[str, Action], apply: A
         )
         try:
             output.text.write("{" + ", ".join(members) + "}\n")
-        except RecursionError:
-            raise ContractError(f"line {line}: has too many levels of JSON") from None
+        except RecursionError:  # it needs more of the stack than the reading
+            raise _too_deep(line) from None
         output.flush_if_long()
         count += 1
     output.flush()
     return count
+
+
+def _too_deep(line: int) -> ContractError:
+    return ContractError(f"line {line}: has too many levels of JSON")
 
 
 def text_changed(source: Any, target: Any, contract: dict[str, Action], apply: Applied) -> int:
