@@ -30,6 +30,8 @@ _LIBRARY: Final = (
     "next((line.split(None, 5)[5].strip() for line in open('/proc/self/maps')"
     " if '/libpython' in line), '')"
 )
+#: A line of pytest's summary; a captured log may have lines that begin with ``ERROR``, too.
+_UNHAPPY: Final = re.compile(r"(FAILED|ERROR) \S+\.py\b")
 _PIN: Final = re.compile(r"^swift==(.+)$", re.MULTILINE)
 
 
@@ -159,6 +161,6 @@ def _test(place: Path) -> str:
     lines = done.stdout.strip().splitlines() or [done.stderr.strip()]
     if done.returncode:
         for line in lines:
-            if line.startswith(("FAILED", "ERROR")):
+            if _UNHAPPY.match(line):
                 say(f"    {line}")
     return f"{'FAILED' if done.returncode else 'ok'}: {lines[-1]}"

@@ -53,10 +53,16 @@ def test_results_are_those_of_pytest(
 ) -> None:
     # The import of its plugins takes most of the time of a session of pytest.
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-    (tmp_path / "test_it.py").write_text("def test_a(): pass\ndef test_b(): assert False\n")
+    (tmp_path / "test_it.py").write_text(
+        "import logging\n"
+        "def test_a(): pass\n"
+        "def test_b(): logging.error('a captured log'); assert False\n"
+    )
     monkeypatch.setattr(matrix, "TESTS", ("-q", f"{tmp_path}/test_it.py"))
     assert matrix._test(Path(sys.prefix)).startswith("FAILED: 1 failed, 1 passed")
-    assert "test_b" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "test_b" in shown
+    assert "a captured log" not in shown
     monkeypatch.setattr(matrix, "TESTS", ("-q", f"{tmp_path}/test_it.py::test_a"))
     assert matrix._test(Path(sys.prefix)).startswith("ok: 1 passed")
 

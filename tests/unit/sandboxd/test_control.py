@@ -134,6 +134,8 @@ def test_supervisor_that_sends_without_end_is_lost_at_its_share(
     message: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cpu_share, "BURST_SECONDS", 0.005)
+    # A loaded machine may give this thread less than the real share.
+    monkeypatch.setattr(cpu_share, "SHARE", 0.003)
 
     async def scene(_link: ControlLink, supervisor: socket.socket, lost: list[str]) -> None:
         began = time.thread_time()
