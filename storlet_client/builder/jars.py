@@ -1,7 +1,8 @@
 """The jars of a Java storlet: its own, and the libraries that Maven resolves.
 
 The first build of a project with libraries writes ``storlet.maven.lock`` with the SHA-256 of each
-jar.  Later builds refuse other bytes; delete the file to resolve again.
+jar.  Later builds refuse other bytes; delete the file to resolve again.  If there
+is a lock, a process runs Maven again only for other libraries than those of its last build.
 """
 
 from __future__ import annotations
@@ -57,15 +58,18 @@ _DEPENDENCY = """\
 _PROVIDED = "json-simple-1.1.1.jar"
 #: Where Maven keeps it once it has been downloaded.
 _KEPT = Path(".m2/repository/com/googlecode/json-simple/json-simple/1.1.1", _PROVIDED)
-#: For programs that run for a second: the optimizing compiler would use twice the processor time.
-_SHORT_LIVED = "-XX:TieredStopAtLevel=1"
+#: For programs that run for a second: the optimizing compiler would use twice the processor time,
+#: and a collector with threads of its own starts later.
+_SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 #: The compiler, also for tests.
-JAVAC = ("javac", f"-J{_SHORT_LIVED}")
+JAVAC = ("javac", *(f"-J{each}" for each in _SHORT_LIVED))
 #: Of a library of Maven's, also without its own colours.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 Files = dict[str, tuple[bytes, int]]
+#: The jars of the last coordinates of this process: ``deploy --watch`` builds at each save.
+_resolved: dict[tuple[str, ...], dict[str, bytes]] = {}
 
 
 def build(
@@ -84,6 +88,8 @@ def build(
     with tempfile.TemporaryDirectory() as work:
         libraries = Path(work, "lib")
         libraries.mkdir()
+        if not (folder / LOCK).exists():
+            _resolved.clear()
         _resolve(coordinates, Path(work), libraries)
         classes = _compile(source, Path(work), libraries)
         (libraries / _PROVIDED).unlink()
@@ -136,13 +142,24 @@ def _resolve(coordinates: Sequence[str], work: Path, target: Path) -> None:
     if not _maven(coordinates):
         shutil.copy(_kept(), target)
         return
+    key = tuple(coordinates)
+    if key not in _resolved:
+        _fetch(coordinates, work, target)
+        _resolved.clear()
+        _resolved[key] = {jar.name: jar.read_bytes() for jar in target.glob("*.jar")}
+        return
+    for name, content in _resolved[key].items():
+        (target / name).write_bytes(content)
+
+
+def _fetch(coordinates: Sequence[str], work: Path, target: Path) -> None:
     rows = (map(html.escape, each.split(":")) for each in coordinates)
     pom = work / "pom.xml"
     text = _POM.format(dependencies="".join(_DEPENDENCY.format(*row) for row in rows))
     pom.write_text(text, encoding="utf-8")
     options = [f"-DoutputDirectory={target}", "-DincludeScope=compile"]
     command = ["mvn", "-B", "-q", "-Dstyle.color=never", "-f", str(pom), _PLUGIN, *options]
-    done = _run(command, {"MAVEN_OPTS": os.environ.get("MAVEN_OPTS") or _SHORT_LIVED})
+    done = _run(command, {"MAVEN_OPTS": os.environ.get("MAVEN_OPTS") or " ".join(_SHORT_LIVED)})
     if done.returncode:
         said = [
             _COLOURS.sub("", line).replace("[ERROR]", "").strip()

@@ -44,5 +44,32 @@ def test_an_error_of_maven_has_no_colours(tmp_path: Path, monkeypatch: pytest.Mo
     assert caught.value.faults == ["maven: no a:b:1"]
 
 
+def test_maven_runs_again_for_other_libraries_or_without_the_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = project.read(template.make(tmp_path / "grape", "java"))
+    tools, runs = tmp_path / "tools", tmp_path / "runs"
+    tools.mkdir()
+    maven = "\n".join((
+        "#!/bin/sh", f"echo >>'{runs}'", 'for word; do case "$word" in',
+        f"-DoutputDirectory=*) echo a >${{word#*=}}/a.jar; echo >${{word#*=}}/{jars._PROVIDED};;",
+        "esac; done",
+    ))  # fmt: skip
+    for name, text in (("mvn", maven), ("javac", "#!/bin/sh\n")):
+        (tools / name).write_text(text)
+        (tools / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tools), prepend=":")
+
+    def count(*coordinates: str) -> int:
+        files, lines = jars.build(made.folder, "grape", made.source(), coordinates)
+        assert (files["a.jar"][0], set(files)) == (b"a\n", {"a.jar", "grape.jar"})
+        assert [line.split()[0] for line in lines] == ["a.jar"]
+        return len(runs.read_text())
+
+    assert [count("a:b:1"), count("a:b:1"), count("a:b:2"), count("a:b:2")] == [1, 1, 2, 2]
+    (made.folder / jars.LOCK).unlink()
+    assert [count("a:b:2"), count("a:b:2")] == [3, 3]
+
+
 def test_the_sources_of_the_authors_api_are_part_of_the_package() -> None:
     assert (jars._API / "org/openstack/storlet/common/IStorlet.java").is_file()
