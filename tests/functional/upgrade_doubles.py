@@ -4,19 +4,16 @@
 Python path, and names a factory of this file in that server's paste configuration.  The product has
 no option for any of this.
 
-=================
-===================================================================================== filter
-behaviour
-=================
-=====================================================================================
-``polite``         object node of version 2: sends frames of version 2 only, to proxies that decode
-them
+=================  ===============================================================================
+filter             behaviour
+=================  ===============================================================================
+``polite``         object node of version 2: sends frames of version 2 only, to proxies that
+                   decode them
 ``eager``          object node of version 2 that sends its frames to every proxy
 ``description``    object node that reads descriptions of version 2 only
 ``full``           object node that never has a free slot
 ``backend``        proxy: sends the client's ``X-Test-Backend-*`` as ``X-Backend-*``, and back
-=================
-=====================================================================================
+=================  ===============================================================================
 """
 
 from __future__ import annotations
