@@ -2,10 +2,14 @@
 
 All are pre-authorized: the system writes records with every ACL of the container, and callers of
 this module decide which records a client sees.
+
+An object with records never changes, and clients search those of an account again and again: the
+objects that were read last stay in memory.  One that was deleted is in no listing, and is not read.
 """
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -34,6 +38,9 @@ _MAX_LISTING_BYTES: Final = 4 << 20
 #: Pages that are read because objects of others are on them.
 _MAX_PAGES: Final = 8
 _MAX_BATCH_BYTES: Final = 32 << 20
+#: Bytes of objects in memory, of all accounts, and of one of them: most have a few KiB.
+_RECENT_BYTES: Final = 4 << 20
+_RECENT_OBJECT_BYTES: Final = 64 << 10
 
 
 class RecordStore:
@@ -50,6 +57,7 @@ class RecordStore:
         is_lines = prefix == LINES_PREFIX
         days = config.storlet.records_days
         self._kept_seconds = _LINES_SECONDS if is_lines else days * _DAY_SECONDS
+        self._recent = _Recent()
 
     def write(self, environ: dict[str, Any], place: Place, name: str, body: bytes) -> int:
         """Store an object, after its container if that is missing; Swift's last status."""
@@ -82,10 +90,13 @@ class RecordStore:
         raise BackendFailed(f"{self._container}/{self._prefix} has too many other objects")
 
     def read(self, environ: dict[str, Any], place: Place, name: str) -> bytes:
-        """The content of an object; empty if it was deleted, or is not the system's.
+        """The content of an object that is listed; empty if it was deleted, or is not the system's.
 
         :raises BackendFailed: Swift cannot give it, or not all of it.
         """
+        known = self._recent.get(place, name)
+        if known is not None:
+            return known
         answer = own_requests.send(self._app, environ, "GET", self._path(place, name))
         if answer.status_int == 404 or not _is_ours(answer):
             drain_and_close(answer)
@@ -97,6 +108,7 @@ class RecordStore:
         close_if_possible(answer.app_iter)
         if length is not None and len(body) != length:
             raise BackendFailed(f"Swift gave {len(body)} of {length} bytes of records")
+        self._recent.put(place, name, body)
         return body
 
     def _path(self, place: Place, name: str) -> str:
@@ -115,3 +127,26 @@ class RecordStore:
 def _is_ours(answer: Any) -> bool:
     is_marked = config_true_value(answer.headers.get(names.RECORDS_SYSMETA, "false"))
     return bool(answer.status_int == 200 and is_marked)
+
+
+class _Recent:
+    """The objects that were read last, within bounds."""
+
+    def __init__(self) -> None:
+        self._bodies: OrderedDict[tuple[Place, str], bytes] = OrderedDict()
+        self._bytes = 0
+
+    def get(self, place: Place, name: str) -> bytes | None:
+        body = self._bodies.get((place, name))
+        if body is not None:
+            self._bodies.move_to_end((place, name))
+        return body
+
+    def put(self, place: Place, name: str, body: bytes) -> None:
+        if len(body) > _RECENT_OBJECT_BYTES or (place, name) in self._bodies:
+            return
+        self._bodies[place, name] = body
+        self._bytes += len(body)
+        while self._bytes > _RECENT_BYTES:
+            _, oldest = self._bodies.popitem(last=False)
+            self._bytes -= len(oldest)

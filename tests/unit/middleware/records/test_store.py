@@ -9,7 +9,7 @@ import pytest
 from swift.common.swob import Response
 
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.records.batches import name_of_key
+from storlet_middleware.records.batches import Place, name_of_key
 from tests.unit.middleware.records.made import NOON, PLACE, record, store_of, write
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
@@ -92,3 +92,35 @@ def test_a_short_body_is_an_error(swift: FakeSwift, short_dir: Path) -> None:
     stored.chunks = lambda: [stored.body[:-1]]
     with pytest.raises(BackendFailed):
         store.read({}, PLACE, batch.name)
+
+
+def test_an_object_is_read_once(swift: FakeSwift, short_dir: Path) -> None:
+    store = store_of(swift, short_dir)
+    (batch,) = write(store, record())
+    assert [store.read({}, PLACE, batch.name) for _ in range(2)] == [batch.body()] * 2
+    assert len(swift.requests("GET")) == 1
+    # A deleted object is in no listing, and the object of another account is another one.
+    del swift.containers["storletlog"].objects[batch.name]
+    assert store.names({}, PLACE, {}, 10) == []
+    assert store.read({}, Place("v1", "AUTH_other"), batch.name) == b""
+
+
+def test_memory_of_objects_is_bounded(
+    swift: FakeSwift, short_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = store_of(swift, short_dir)
+    batches = [write(store, record(time=NOON + number))[0] for number in range(3)]
+    size = len(batches[0].body())
+    monkeypatch.setattr("storlet_middleware.records.store._RECENT_BYTES", 2 * size)
+
+    def reads(*numbers: int) -> int:
+        before = len(swift.requests("GET"))
+        for number in numbers:
+            assert store.read({}, PLACE, batches[number].name) == batches[number].body()
+        return len(swift.requests("GET")) - before
+
+    assert reads(0, 1, 0) == 2
+    # The one that was read least recently makes room.
+    assert (reads(2), reads(0), reads(1)) == (1, 0, 1)
+    monkeypatch.setattr("storlet_middleware.records.store._RECENT_OBJECT_BYTES", size - 1)
+    assert (reads(2), reads(2)) == (1, 1)
