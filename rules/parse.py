@@ -1,6 +1,6 @@
 """Text to model: ``parse(text)`` returns a :class:`rules.model.RuleSet`, or all faults of the text.
 
-The format, which ``docs/user/rules.rst`` describes in detail::
+The format, which ``docs/user/rules/reference.rst`` describes in detail::
 
     version: 1
     rules:

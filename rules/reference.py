@@ -63,7 +63,7 @@ Conditions of rules
 ===================
 
 The conditions below ``when`` in a rule. All entries of a mapping must hold.
-:doc:`/user/rules` explains rules as a whole.
+:doc:`/user/rules/reference` has the keys of a rule.
 """
 
 
