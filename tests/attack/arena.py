@@ -152,7 +152,7 @@ class Arena:
         finally:
             if attack.fresh:
                 for sandbox in self.host.sandboxes(tenant.account):
-                    self.host.docker("rm", "-f", sandbox.container)
+                    self.host.remove(sandbox)
 
     def python(self, program: str, *arguments: str) -> str:
         """Run a program in the cluster's Python environment, which contains Swift; return its

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support import streams
+from tests.support import sock_diag
 from tests.support.host import Host, Process, Sandbox, all_processes, links_of, stream_links
 
 CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -149,13 +149,9 @@ def supervisor_descriptors(
 def _strays(host: Host, sandboxes: list[Sandbox], processes: Mapping[int, Process]) -> list[str]:
     """Processes in the sandboxes that are not idle workers: strays, processes that compute, and
     processes that share a stream with a server."""
-    peers = streams.peers()
-    served = {
-        peers[link]
-        for name in DAEMONS
-        for link in stream_links(host.cluster.process(name).pid or 0)
-        if link in peers
-    }
+    peers = sock_diag.peers()
+    pids = (host.cluster.process(name).pid or 0 for name in DAEMONS)
+    served = {peers[link] for link in stream_links(*pids) if link in peers}
     return [
         f"{process.pid} ({process.name}) of {sandbox.account}"
         for sandbox in sandboxes
@@ -170,20 +166,19 @@ def stale_groups(host: Host, sandboxes: list[Sandbox]) -> set[str]:
     """Control groups of the cluster without a running sandbox, and groups of storlets without a
     process."""
     running = {one.container for one in sandboxes}
-    found = set()
-    for group in _groups(host.node_id):
-        container = re.search(r"[0-9a-f]{64}", str(group))
-        if container is None:
-            continue
-        if container[0] not in running:
-            found.add(str(group))
-    return found
+    return {
+        str(group)
+        for group in _groups(host.node_id, running)
+        if re.search(r"[0-9a-f]{64}", str(group))
+    }
 
 
-def _groups(node_id: str) -> Iterator[Path]:
+def _groups(node_id: str, running: set[str]) -> Iterator[Path]:
+    """Control groups of the cluster, without those of the ``running`` containers."""
     for tree in (CGROUPS, *CGROUPS.iterdir()) if CGROUPS.is_dir() else ():
         for parent in tree.glob(f"*{node_id}*"):
-            for folder, _, _ in os.walk(parent):
+            for folder, below, _ in os.walk(parent):
+                below[:] = [name for name in below if name not in running]
                 yield Path(folder)
 
 

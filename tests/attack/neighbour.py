@@ -66,8 +66,8 @@ class Rates:
 
 #: For ratios of times: a part of one core, so that a two-core machine has CPU time left for Swift.
 FOR_TIMES: Final = Rates(judged=25, traffic=4)
-#: Where errors are judged, and no times: the load costs a tenth of a core, not two thirds of one.
-FOR_ERRORS: Final = Rates(judged=3, traffic=1)
+#: Where errors are judged, and no times: the load costs less than a tenth of a core.
+FOR_ERRORS: Final = Rates(judged=2, traffic=1)
 
 
 @dataclass(frozen=True)

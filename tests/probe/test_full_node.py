@@ -26,9 +26,7 @@ RECENT_SECONDS = 2.0
 def small_node(cluster: Cluster, host: Host) -> Iterator[None]:
     """A node with few sandboxes, after those of other tests and of the self-test have ended."""
     for sandbox in host.sandboxes():
-        # sandboxd may remove it at the same time.
-        with contextlib.suppress(RuntimeError):
-            host.docker("rm", "-f", sandbox.container)
+        host.remove(sandbox)
     with (
         host.new_log("sandboxd") as log,
         cluster.configured({"storlet.conf:sandbox": {"max_per_node": PLACES}}),

@@ -427,7 +427,7 @@ def test_removal_by_docker_removes_our_control_groups(
     for path in paths:
         assert str(worker.pid) in (path / directory / "cgroup.procs").read_text().split()
         assert (path / directory).stat().st_uid == 0
-    host.docker("rm", "-f", sandbox.container)
+    host.remove(sandbox)
     wait_for(
         lambda: not [path for path in paths if path.exists()], 5, "the control groups to be gone"
     )

@@ -28,6 +28,7 @@
 :mod:`.scheduling`     scheduler of pytest-xdist: which worker takes which module
 :mod:`.second_node`    a node of its own for one object server of a cluster
 :mod:`.self_tests`     sandboxd, whose start repeats no self-test of an earlier one
+:mod:`.sock_diag`      sockets of the host and their peers, from the kernel's table for ``ss``
 :mod:`.storlets`       storlets of the tests: build, upload, run, read what they return
 :mod:`.streams`        the streams between servers and workers, from the kernel's tables
 :mod:`.tenant`         an account with the misbehaving storlet of the probes and an object
