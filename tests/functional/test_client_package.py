@@ -12,11 +12,18 @@ from pathlib import Path
 
 import pytest
 
-from storlet_middleware.aio import cache, venv
-from tests.support.client_package import PACKAGE, build, installed, interpreters, layered, run
+from storlet_middleware.aio import cache
+from tests.support.client_package import (
+    PACKAGE,
+    installed,
+    interpreters,
+    layered,
+    run,
+    server_wheel,
+    wheel,
+)
 from tests.support.cluster import CHECKOUT
 from tests.support.forking import commands_of
-from tests.unit.test_wheel import BUILD
 
 #: The limit of everything that an installation adds, without byte code.
 MOST_BYTES = 15_000_000
@@ -34,14 +41,9 @@ def place(request: pytest.FixtureRequest) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def wheels() -> dict[str, Path]:
     """The wheels of users and of servers, by the names of their distributions."""
-    client = build(tmp_path_factory.mktemp("client"))
-    source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("server")
-    venv.copy_sources(source)
-    run([sys.executable, "-c", BUILD, str(out)], cwd=source)
-    (server,) = out.glob("*.whl")
-    return {"storlet-client": client, "swift-storlets": server}
+    return {"storlet-client": wheel(), "swift-storlets": server_wheel()}
 
 
 def test_the_wheel_has_every_module_and_all_data_of_the_client(wheels: dict[str, Path]) -> None:
@@ -119,7 +121,7 @@ def test_files_of_commands_under_sudo_belong_to_the_user() -> None:
 def test_both_packages_have_one_command(wheels: dict[str, Path], last: str, tmp_path: Path) -> None:
     """In either order of installation; and each without the other."""
     place = tmp_path / "venv"
-    shutil.copytree(installed(list(interpreters().values())[-1]), place, symlinks=True)
+    shutil.copytree(layered(list(interpreters().values())[-1]), place, symlinks=True)
     python, storlet = str(place / "bin/python"), [str(place / "bin/python"), f"{place}/bin/storlet"]
     # The libraries bring their byte code with them: a place for it elsewhere has none of this copy.
     environment = {"PATH": os.environ["PATH"]}

@@ -1,4 +1,4 @@
-"""The client's wheel, and environments with nothing else of the project installed."""
+"""The wheels, and environments with nothing of the project installed but the client's wheel."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(
 _VERSION = "import sys; print(*sys.version_info[:2])"
 
 
-def build(out: Path) -> Path:
+def _build_client(out: Path) -> None:
     """Build the wheel in ``out``; a build writes beside its sources, so it has a copy of them."""
     source = out / "source"
     top = CHECKOUT / PACKAGE
@@ -29,9 +29,12 @@ def build(out: Path) -> Path:
         copy = source / path.relative_to(top)
         copy.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(path, copy)
+    _build(source, out)
+
+
+def _build(source: Path, out: Path) -> None:
     run([sys.executable, "-c", _BUILD, str(out)], cwd=source)
-    (wheel,) = out.glob("*.whl")
-    return wheel
+    shutil.rmtree(source)
 
 
 @functools.cache
@@ -56,7 +59,7 @@ def installed(python: Path) -> Path:
     def make(place: Path) -> None:
         ignored = shutil.ignore_patterns(".complete")
         shutil.copytree(below, place, symlinks=True, ignore=ignored, dirs_exist_ok=True)
-        run([*_pip(place), str(_wheel())])
+        run([*_pip(place), str(wheel())])
 
     return cache.made("client", cache.digest([_sources(), str(python)]), make)
 
@@ -71,16 +74,29 @@ def layered(python: Path, *more: str) -> Path:
 
     def make(place: Path) -> None:
         venv._new_layer(place, below, cache.cache_root() / "client.log")
-        run([*_pip(place), "--no-deps", str(_wheel())])
+        run([*_pip(place), "--no-deps", str(wheel())])
 
     return cache.made("client", cache.digest([_sources(), below.name]), make)
 
 
-def _wheel() -> Path:
+def wheel() -> Path:
     """The client's wheel, which serves each Python, from the cache."""
-    place = cache.made("wheel", cache.digest([_sources()]), build)
-    (wheel,) = place.glob("*.whl")
-    return wheel
+    place = cache.made("wheel", cache.digest([_sources(), sys.prefix]), _build_client)
+    (found,) = place.glob("*.whl")
+    return found
+
+
+def server_wheel() -> Path:
+    """The wheel of production, from the cache."""
+
+    def make(out: Path) -> None:
+        venv.copy_sources(out / "source")
+        _build(out / "source", out)
+
+    sources = cache.tree_digest(CHECKOUT, [*venv.PACKAGES, *venv.BUILD_FILES, "etc"])
+    place = cache.made("server-wheel", cache.digest([sources, sys.prefix]), make)
+    (found,) = place.glob("*.whl")
+    return found
 
 
 def _libraries(python: Path, *more: str) -> Path:

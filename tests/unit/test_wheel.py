@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import zipfile
 
 import pytest
 
 from storlet_middleware.aio import cache, venv
-
-BUILD = "import sys; from setuptools import build_meta; build_meta.build_wheel(sys.argv[1])"
+from tests.support.client_package import server_wheel
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+def files() -> set[str]:
     """The names of all files in a wheel that is built from this checkout."""
-    source = tmp_path_factory.mktemp("source")
-    out = tmp_path_factory.mktemp("wheel")
-    venv.copy_sources(source)
-    command = [sys.executable, "-c", BUILD, str(out)]
-    done = subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = out.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(server_wheel()) as archive:
         return set(archive.namelist())
 
 
