@@ -17,6 +17,15 @@ PAGES = sorted(
     path for path in ROOT.rglob("*.rst") if not LEFT_OUT & set(path.relative_to(ROOT).parts)
 )
 
+#: The kinds of pages (https://diataxis.fr), each with the beginning of its titles.
+KINDS = {"tutorial": "Tutorial", "how-to": "How to", "reference": "", "explanation": ""}
+#: The kinds of the pages that have a name of their own.
+NAMED_FOR_THEIR_SUBJECT = {
+    "user/library": "how-to",
+    "developer/modules": "reference",
+    "developer/request-paths": "explanation",
+}
+
 
 def text_of(name: str) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
@@ -119,3 +128,29 @@ def short_titles(page: Path) -> list[str]:
 def test_titles_are_underlined_in_full() -> None:
     found = {str(page.relative_to(ROOT)): short_titles(page) for page in PAGES}
     assert {page: titles for page, titles in found.items() if titles} == {}
+
+
+def kind_of(page: Path) -> str:
+    """The kind of a page of ``docs``, by its name."""
+    name = str(page.relative_to(ROOT / "docs").with_suffix(""))
+    own = re.match(r"tutorial|how-to|reference|explanation", page.stem)
+    return NAMED_FOR_THEIR_SUBJECT.get(name, own[0] if own else "")
+
+
+def test_each_page_is_of_one_kind_which_its_name_states() -> None:
+    folders = [ROOT / "docs" / name for name in ("user", "author", "operator", "developer")]
+    pages = {page: kind_of(page) for folder in folders for page in folder.rglob("*.rst")}
+    assert len(pages) > 20
+    wrong = [
+        str(page)
+        for page, kind in pages.items()
+        if kind not in KINDS or not page.read_text(encoding="utf-8").startswith(KINDS[kind])
+    ]
+    assert wrong == []
+
+
+def test_titles_of_sections_do_not_name_a_kind() -> None:
+    """A section of another kind than its page's belongs to a page of its own."""
+    kinds = re.compile(r"^(How-to guides?|Tutorial|Reference|Explanation)\n[-~]+$", re.MULTILINE)
+    wrong = [str(page) for page in PAGES if kinds.search(page.read_text(encoding="utf-8"))]
+    assert wrong == []
