@@ -37,6 +37,17 @@ def test_every_error_code_is_in_the_table_for_users() -> None:
     assert missing == []
 
 
+def test_the_title_of_a_decision_names_its_subject_and_is_no_sentence() -> None:
+    verb = re.compile(r"\b(is|are|was|has|have|can|comes?|counts?|uses?|reads|shares?|runs? no)\b")
+    titles = {
+        path.read_text(encoding="utf-8").splitlines()[0]
+        for path in (ROOT / "docs" / "decisions").glob("[0-9]*.rst")
+    }
+    # A verb of a relative clause belongs to the subject.
+    own = {title for title in titles if not re.search(r"\b(that|whose|what)\b", title)}
+    assert {title for title in own if verb.search(title)} == set()
+
+
 def test_no_error_code_is_a_literal_beside_the_table() -> None:
     """So the table, which the page for users is compared with, has every code."""
     sources = {
