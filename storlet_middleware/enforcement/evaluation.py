@@ -114,9 +114,10 @@ class Evaluation:
     def request_facts(self) -> Facts:
         """Facts of the operation on its subject that need no lookup."""
         subject = self.subject
-        facts = request_facts.of_request(self.environ, self.method, subject.container, subject.name)
+        sent = self.operation.environ
+        facts = request_facts.of_request(sent, self.method, subject.container, subject.name)
         if self.method == "PUT" and self.is_object:
-            return dataclasses.replace(facts, stored=request_facts.incoming_facts(self.environ))
+            return dataclasses.replace(facts, stored=request_facts.incoming_facts(sent))
         return facts
 
     def is_exempt(self, path: SwiftPath) -> bool:

@@ -158,7 +158,7 @@ def _hide_covered_entries(evaluation: Evaluation, answer: Answer, container: str
     loaded = evaluation.loaded
     if loaded is None:
         raise AssertionError("the account has rules")
-    facts = request_facts.of_request(evaluation.environ, "GET", container, "")
+    facts = request_facts.of_request(evaluation.operation.environ, "GET", container, "")
     asked = dataclasses.replace(facts, holder=evaluation.evaluator.holder())
     compiled = loaded.compiled
     here = compiled.narrowed(asked, OF_OBJECTS)

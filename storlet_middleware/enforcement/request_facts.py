@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from typing import Any, Final, TypeAlias
-from urllib.parse import parse_qsl
 
 from swift.common.header_key_dict import HeaderKeyDict
 from swift.common.storage_policy import POLICIES
@@ -30,6 +29,7 @@ from storlet_middleware.enforcement.link_ends import LinkEnd, link_end
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import caller_of, is_from_swift, lenient_text
+from storlet_middleware.wsgi.operation import parameters_of, query_of
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.swift_paths import SwiftPath, parse_url
 
@@ -101,8 +101,6 @@ def of_request(
 
     The facts of the stored object and of its container are left unknown.
     """
-    query_string = environ.get("QUERY_STRING")
-    query = parse_qsl(lenient_text(query_string), keep_blank_values=True) if query_string else ()
     now = time.gmtime()
     return Facts(
         method=method,
@@ -110,7 +108,9 @@ def of_request(
         object=name,
         caller=caller_of(environ),
         headers=_Headers(environ),
-        query={key: value for key, value in query if key not in _SIGNATURE_PARAMETERS},
+        query={
+            key: value for key, value in parameters_of(environ) if key not in _SIGNATURE_PARAMETERS
+        },
         # X-Forwarded-For is not used: clients can forge it.
         client_address=environ.get(_ADDRESS) or None,
         minute_of_week=now.tm_wday * _MINUTES_PER_DAY + now.tm_hour * 60 + now.tm_min,
@@ -251,9 +251,8 @@ def _is_length_other(environ: Mapping[str, Any]) -> bool:
     """Whether the stored object may have another length than ``Content-Length``: a chunked body, of
     which Swift ignores the header; a manifest; a link.
     """
-    return any(environ.get(key) for key in _OTHER_LENGTHS) or "multipart-manifest" in (
-        environ.get("QUERY_STRING") or ""
-    )
+    is_other = any(environ.get(key) for key in _OTHER_LENGTHS)
+    return is_other or "multipart-manifest" in query_of(environ)
 
 
 def changed_facts(environ: Mapping[str, Any], state: ObjectState) -> ObjectFacts:

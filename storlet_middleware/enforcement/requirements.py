@@ -265,15 +265,15 @@ def require_restorable_version(evaluation: Evaluation) -> None:
 
 def require_no_links(evaluation: Evaluation) -> None:
     """Apply the rules about PUT to a POST that turns an object into a large object or a link."""
-    subject = evaluation.subject
+    subject, sent = evaluation.subject, evaluation.operation.environ
     if (
         not evaluation.is_object
         or evaluation.loaded is None
-        or not any(evaluation.environ.get(key) for key in _LINKS)
+        or not any(sent.get(key) for key in _LINKS)
     ):
         return
-    facts = request_facts.of_request(evaluation.environ, "PUT", subject.container, subject.name)
-    facts = dataclasses.replace(facts, stored=request_facts.incoming_facts(evaluation.environ))
+    facts = request_facts.of_request(sent, "PUT", subject.container, subject.name)
+    facts = dataclasses.replace(facts, stored=request_facts.incoming_facts(sent))
     rule = evaluation.evaluator.decide(facts, explicit=True)[0].rule
     require_not_denied(evaluation, rule)
     if rule is not None and rule.is_mandatory:

@@ -30,6 +30,7 @@ class WriteDecisions:
         self._evaluation = evaluation
         self._app = evaluation.app
         self._environ = evaluation.environ
+        self._sent = evaluation.operation.environ
 
     def of_copy(self, facts: Facts) -> tuple[Rule | None, Facts]:
         """The rule that applies to the target of a copy, and the facts that the decision needed;
@@ -57,10 +58,10 @@ class WriteDecisions:
 
         def look_up() -> ObjectState:
             stored = source_state()
-            copied = request_facts.copied_facts(self._environ, stored.facts, target.name or "")
+            copied = request_facts.copied_facts(self._sent, stored.facts, target.name or "")
             return dataclasses.replace(stored, facts=copied)
 
-        asked = request_facts.of_request(self._environ, "PUT", target.container, target.name)
+        asked = request_facts.of_request(self._sent, "PUT", target.container, target.name)
         is_explicit = self._evaluation.operation.runs_storlet
         evaluator = self._evaluator(target, compiled, look_up)
         decision, asked = evaluator.decide(asked, explicit=is_explicit)
@@ -74,7 +75,7 @@ class WriteDecisions:
         subject = evaluation.subject
         if evaluation.loaded is None or evaluation.is_exempt(subject):
             return None
-        asked = request_facts.of_request(self._environ, "PUT", subject.container, subject.name)
+        asked = request_facts.of_request(self._sent, "PUT", subject.container, subject.name)
         return evaluation.evaluator.decide(asked)[0].rule
 
     def of_deletion(self, written: SwiftPath, compiled: Compiled) -> Rule | None:
@@ -87,15 +88,15 @@ class WriteDecisions:
 
         def look_up() -> ObjectState:
             if evaluation.method == "PUT":
-                return ObjectState(request_facts.incoming_facts(self._environ))
+                return ObjectState(request_facts.incoming_facts(self._sent))
             stored = self._shown_source()
             if evaluation.method == "POST":
-                facts = request_facts.changed_facts(self._environ, stored)
+                facts = request_facts.changed_facts(self._sent, stored)
             else:
-                facts = request_facts.copied_facts(self._environ, stored.facts, written.name or "")
+                facts = request_facts.copied_facts(self._sent, stored.facts, written.name or "")
             return dataclasses.replace(stored, facts=facts)
 
-        asked = request_facts.of_request(self._environ, "DELETE", written.container, written.name)
+        asked = request_facts.of_request(self._sent, "DELETE", written.container, written.name)
         try:
             return self._evaluator(written, compiled, look_up).decide(asked)[0].rule
         except _HiddenSource:
@@ -132,7 +133,7 @@ class WriteDecisions:
 
     def _unseen_facts(self, method: str, target: SwiftPath) -> Facts:
         """The facts of a write whose source is unknown."""
-        facts = request_facts.of_request(self._environ, method, target.container, target.name)
+        facts = request_facts.of_request(self._sent, method, target.container, target.name)
         holder = request_facts.container_facts(
             self._app, self._environ, target.version, target.account, target.container or ""
         )

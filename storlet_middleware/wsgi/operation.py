@@ -113,16 +113,24 @@ class Operation:
 
 
 def query_of(environ: Mapping[str, Any]) -> dict[str, str]:
-    """The last value of each parameter of the query string, as text; bytes that are not UTF-8
-    become surrogates.
+    """The last value of each parameter of the query string; see :func:`parameters_of`."""
+    return dict(parameters_of(environ))
+
+
+def parameters_of(environ: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The parameters of the query string in order, as text; bytes that are not UTF-8 become
+    surrogates.
+
+    All modules use this parser: with another one, a rule could test another parameter than the one
+    that Swift obeys.
     """
     query = environ.get("QUERY_STRING")
     if not query:
-        return {}
+        return []
     decoded = (
         query if query.isascii() else query.encode("latin-1").decode("utf-8", "surrogateescape")
     )
-    return dict(parse_qsl(decoded, keep_blank_values=True, errors="surrogateescape"))
+    return parse_qsl(decoded, keep_blank_values=True, errors="surrogateescape")
 
 
 def parse(environ: dict[str, Any]) -> Operation | None:

@@ -6,11 +6,12 @@ name, with the nearest known one: if it were ignored, the request would look as 
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeVar
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote, unquote
 
 from swift.common import constraints
 
@@ -25,7 +26,7 @@ from storlet_middleware.errors import (
     fault,
 )
 from storlet_middleware.wsgi.byte_ranges import ByteRange, parse_ranges
-from storlet_middleware.wsgi.operation import Operation
+from storlet_middleware.wsgi.operation import Operation, parameters_of
 from storlet_middleware.wsgi.strings import text
 from storlet_middleware.wsgi.swift_paths import SwiftPath, name_fault
 
@@ -40,6 +41,8 @@ _T = TypeVar("_T")
 _STORING_QUERIES: Final = ("multipart-manifest", "version-id")
 #: Key of a WSGI environment: the PUT of an account by a storlet, which runs another one on data.
 ON_DATA: Final = "storlets.on-data"
+#: Stands for a byte that is not UTF-8.
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 #: The key of a storlet version.
 _VERSION: Final = re.compile("[0-9a-f]{64}")
@@ -266,12 +269,12 @@ class _Parser:
 
     def _parameters(self) -> dict[str, str]:
         parameters: dict[str, str] = {}
-        query = self._operation.environ.get("QUERY_STRING")
-        if query:
-            try:
-                parameters.update(parse_qsl(text(query), keep_blank_values=True, errors="strict"))
-            except ValueError:
-                self._faults.append(fault("query string", query, "want UTF-8, percent-encoded"))
+        query = parameters_of(self._operation.environ)
+        if any(map(_LONE_SURROGATE.search, itertools.chain.from_iterable(query))):
+            given = self._operation.environ["QUERY_STRING"]
+            self._faults.append(fault("query string", given, "want UTF-8, percent-encoded"))
+        else:
+            parameters.update(query)
         for header in sorted(self._given):
             if not header.startswith(names.PARAMETER_PREFIX):
                 continue

@@ -98,6 +98,12 @@ def chunked(path: str) -> Request:
     return lambda ward: ward.physician.put(path, iter([b"x" * 5000]))
 
 
+def manifest(path: str) -> Request:
+    """Swift decodes the names of parameters."""
+    segments = b'[{"path": "/open/a.csv"}]'
+    return lambda ward: ward.physician.put(path, segments, query="multipart%2Dmanifest=put")
+
+
 def anonymous(path: str) -> Request:
     return lambda ward: replace(ward.physician, token="").get(path)
 
@@ -148,6 +154,7 @@ CASES: list[tuple[str, str, Request, Request]] = [
     ("size of an upload", "method: PUT, size: {at-least: 1K}", put("open/new", b"x" * 1024), put("open/new")),
     ("unknown size", "method: PUT, size: {at-most: 1M}", put("open/new"), chunked("open/new")),
     ("no size", "method: PUT, size: {present: false}", chunked("open/new"), put("open/new")),
+    ("no size of a manifest", "method: PUT, size: {present: false}", manifest("open/new"), put("open/new")),
     ("metadata", "method: GET, metadata: {study: '7'}", get(), get("cold/a.csv")),
     ("metadata in any language", "method: GET, metadata: {Label: grün}", get("open/größe, ein:s.txt"), get()),
     ("metadata of an upload", "method: PUT, metadata: {study: {present: true}}",

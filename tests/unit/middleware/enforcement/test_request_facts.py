@@ -111,8 +111,9 @@ def test_times_are_utc(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_bytes_that_are_not_utf8_differ_from_all_text() -> None:
-    facts = facts_of(headers={"X-Odd": "\xff"})
+    facts = facts_of(headers={"X-Odd": "\xff"}, QUERY_STRING="raw=\xff&quoted=%ff")
     assert facts.headers["x-odd"] == "\udcff"
+    assert facts.query == {"raw": "\udcff", "quoted": "\udcff"}
 
 
 # --- stored objects and containers ----------------------------------------------------------------
@@ -214,6 +215,7 @@ def test_facts_of_a_copy_combine_source_and_request(
         ({"X-Object-Manifest": "c/parts", "Content-Length": "0"}, ""),
         ({"X-Symlink-Target": "c/o", "Content-Length": "0"}, ""),
         ({"Content-Length": "49"}, "multipart-manifest=put"),
+        ({"Content-Length": "49"}, "multipart%2Dmanifest=put"),
     ],
 )
 def test_an_upload_whose_object_has_another_length_has_no_size(

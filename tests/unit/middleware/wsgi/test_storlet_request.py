@@ -61,6 +61,14 @@ def test_a_malformed_request_is_400_and_names_the_fault(
     assert part in answer.data.decode()
 
 
+@pytest.mark.parametrize("query", ["a=%ff", "%ff=a", "a=%ff&a=1", "a=%ED%A0%80", "a=\xff"])
+def test_a_query_that_is_not_utf8_is_refused(proxy: Proxy, query: str) -> None:
+    answer = proxy.call("GET", "c/o", RUN, environ={"QUERY_STRING": query})
+    assert (answer.status, answer.error) == (400, "bad_request")
+    assert "query string" in answer.data.decode()
+    assert "want UTF-8, percent-encoded" in answer.data.decode()
+
+
 #: A wrong value of each client header.
 WRONG_VALUES = {
     names.RUN_ON_PROXY: "yes",
