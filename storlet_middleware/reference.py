@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from storlet_daemon.protocol import messages
 from storlet_daemon.runtimes.table import LANGUAGES
 from storlet_middleware import config, errors, metrics, names
 from storlet_middleware.catalog.library import library_of
@@ -101,13 +102,22 @@ def errors_page() -> str:
         )
         for row in errors.TABLE.values()
     ]
+    text = (
+        "``code`` of a ``ServiceError`` is a code of the table above, or one of these, which no"
+        " answer has."
+    )
+    own = _table(("code", "meaning"), [(f"``{c}``", m) for c, m in messages.SERVICE_CODES.items()])
     return _page(
         "Error codes",
         "The code of a failure is in ``X-Storlet-Error``. The legacy statuses, of GET and of other"
         " methods, are those of OpenStack Storlets; an operator may choose them with "
         "``legacy_status``. *Retry* says whether the same request can succeed later; the seconds "
         "are the default of ``Retry-After``.",
-        _table(head, rows),
+        [
+            *_table(head, rows),
+            "",
+            *_section("Services of a running storlet", [*_wrapped(text), "", *own]),
+        ],
     )
 
 

@@ -73,6 +73,15 @@ FLUSH_SECONDS = 0.1
 """A write later than this after the last flush is flushed at once: it counts as progress."""
 
 
+# Error codes. The protocol declares them; this folder, which the client uses too, imports none of
+# it. A test compares them.
+_CODE_LIMIT_SERVICES = "storlet.limit.services"
+_CODE_CHANGED = "services.changed"
+_CODE_SHORT = "services.short"
+_CODE_GONE = "services.gone"
+_CODE_NONE = "services.none"
+
+
 class ServiceError(OSError):
     """An operation that failed; ``code`` and ``status`` are those of the error codes."""
 
@@ -119,9 +128,9 @@ def error_of(  # noqa: PLR0911  a table
     """
     if storlet:
         return CallFailed(message, code, status, storlet)
-    if code == "storlet.limit.services":
+    if code == _CODE_LIMIT_SERVICES:
         return LimitExceeded(message, code, status)
-    if code == "services.changed":
+    if code == _CODE_CHANGED:
         return Changed(message, code, status)
     if status in (401, 403):
         return Denied(message, code, status)
@@ -192,7 +201,7 @@ def end() -> None:
 
 def _current() -> Channel:
     if _channel is None:
-        raise Denied(NONE, "services.none", 403)
+        raise Denied(NONE, _CODE_NONE, 403)
     return _channel
 
 
@@ -383,7 +392,7 @@ class _Stream(io.RawIOBase):
     def _finish(self) -> None:
         sent = self._channel.end_of(self._answer)
         if sent != self.taken:
-            raise ServiceError(f"{self.taken} of {sent} bytes arrived", "services.short")
+            raise ServiceError(f"{self.taken} of {sent} bytes arrived", _CODE_SHORT)
         self._close_file()
 
     def _close_file(self) -> None:
@@ -550,7 +559,7 @@ class _Sent(io.RawIOBase):
         except OSError as error:
             # The reason is the answer to "close".
             self.finish()
-            raise ServiceError(f"the store takes no more bytes: {error}", "services.gone") from None
+            raise ServiceError(f"the store takes no more bytes: {error}", _CODE_GONE) from None
         self._size += count
         return count
 

@@ -56,7 +56,7 @@ class ServiceChannel:
             declared = ", ".join(self._operations)
             raise author.Denied(
                 f"{operation} needs the service {kind.SERVICE}; the storlet declares {declared}",
-                "services.undeclared",
+                messages.SERVICE_UNDECLARED,
                 403,
             )
         number = self._send(operation, {k: v for k, v in fields.items() if v is not None})
@@ -81,7 +81,9 @@ class ServiceChannel:
                 messages.parse(record, messages.SERVICE_REQUESTS)
                 data = framing.encode_fields(record)
             except messages.ProtocolError as error:
-                raise author.ServiceError(f"{operation}: {error}", "bad_request", 400) from None
+                raise author.ServiceError(
+                    f"{operation}: {error}", messages.BAD_REQUEST, 400
+                ) from None
             with self._changed:
                 self._asked.add(self._last)
             try:
@@ -150,4 +152,4 @@ class ServiceChannel:
 
 
 def _gone(reason: object) -> author.Unavailable:
-    return author.Unavailable(f"the store does not answer: {reason}", "services.gone", 503)
+    return author.Unavailable(f"the store does not answer: {reason}", messages.SERVICE_GONE, 503)

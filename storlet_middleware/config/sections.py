@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Final, get_type_hints
 
 from storlet_daemon.runtimes.table import LANGUAGES as LANGUAGE_ROWS
-from storlet_middleware import names
+from storlet_middleware import errors, names
 from storlet_middleware.config.option import (
     BYTES,
     COUNT,
@@ -294,10 +294,10 @@ class LimitsSection:
                     resource="scratch_bytes"))
     output_bytes: int = option(
         BYTES, "0", "output of an invocation", zero="no limit",
-        limit=Limit("Output", "storlet.limit.output", least=1))
+        limit=Limit("Output", errors.LIMIT_OUTPUT, least=1))
     metadata_bytes: int = option(
         BYTES, "4K", "metadata that a storlet sets, as JSON", least=16,
-        limit=Limit("Metadata", "storlet.limit.metadata"))
+        limit=Limit("Metadata", errors.LIMIT_METADATA))
     log_bytes: int = option(
         BYTES, "1M", "log of an invocation; the rest is dropped; the log notes this", least=256,
         limit=Limit("Log", "the rest is dropped; the log notes this"))
@@ -348,13 +348,13 @@ class InvocationSection:
 
     first_byte_seconds: float = option(
         SECONDS, "120", "deadline for the first byte of output or the end",
-        limit=Limit("Timeout-First-Byte", "storlet.timeout.first_byte", least=0.1))
+        limit=Limit("Timeout-First-Byte", errors.TIMEOUT_FIRST_BYTE, least=0.1))
     idle_seconds: float = option(
         SECONDS, "40", "deadline for each further byte while input is available",
-        limit=Limit("Timeout-Idle", "storlet.timeout.idle", least=0.1))
+        limit=Limit("Timeout-Idle", errors.TIMEOUT_IDLE, least=0.1))
     total_seconds: float = option(
         SECONDS, "7200", "deadline for a whole invocation",
-        limit=Limit("Timeout-Total", "storlet.timeout.total", least=0.1))
+        limit=Limit("Timeout-Total", errors.TIMEOUT_TOTAL, least=0.1))
     queue_seconds: float = option(
         SECONDS, "30",
         "deadline for a slot of the node and a free worker together; then 429 or 503")

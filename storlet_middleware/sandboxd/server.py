@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from storlet_daemon.protocol import framing, messages
-from storlet_middleware.errors import StorletError
+from storlet_middleware.errors import INTERNAL, StorletError
 from storlet_middleware.sandboxd.acceptor import Acceptor
 from storlet_middleware.sandboxd.control import Peer, peer_of
 from storlet_middleware.sandboxd.pool import Pool
@@ -73,7 +73,7 @@ class Client:
             return
         except messages.ProtocolError as error:
             log.warning("request refused pid=%d reason=%s", self.peer.pid, shown(error))
-            self._send(messages.NodeRefused("bad_request", messages.one_line(str(error))))
+            self._send(messages.NodeRefused(messages.BAD_REQUEST, messages.one_line(str(error))))
             self.close()
             return
         except OSError:
@@ -92,7 +92,7 @@ class Client:
         if error is not None:
             log.error("request failed", exc_info=error)
             answer: messages.Message = messages.NodeRefused(
-                "internal", "defect in storlet-sandboxd; see its log"
+                INTERNAL, "defect in storlet-sandboxd; see its log"
             )
         else:
             answer = task.result()

@@ -244,7 +244,7 @@ class Channel:
         if request.SERVICE not in self.operations:
             declared = ", ".join(self.operations)
             text = f"{request.TYPE} needs the service {request.SERVICE}; declared: {declared}"
-            raise StoreRefusal("services.undeclared", 403, text)
+            raise StoreRefusal(messages.SERVICE_UNDECLARED, 403, text)
         self._quota.require_operations()
         if not request.HAS_STREAM:
             return

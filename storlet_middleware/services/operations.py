@@ -144,7 +144,7 @@ class Operations:
         except StoreRefusal as refusal:
             if request.etag and refusal.status in (404, 412):
                 text = f"{path}: the object was replaced or deleted since it was opened"
-                raise StoreRefusal("services.changed", 412, text) from refusal
+                raise StoreRefusal(messages.SERVICE_CHANGED, 412, text) from refusal
             raise
         try:
             _require_asked(answer, request, path)
@@ -262,4 +262,4 @@ def _require_asked(answer: StoreAnswer, request: OpenObject, path: str) -> None:
         raise StoreRefusal(errors.RANGE_UNSATISFIABLE, 416, text)
     if request.etag and etag_of(answer) != request.etag:
         text = f"{path}: the object was replaced since it was opened"
-        raise StoreRefusal("services.changed", 412, text)
+        raise StoreRefusal(messages.SERVICE_CHANGED, 412, text)

@@ -8,6 +8,7 @@
 :mod:`.client_package` the client's wheel, and environments with nothing else of the project
 :mod:`.code`           Python code as a command of ``forking``, with the client imported
 :mod:`.cluster`        a cluster: bring up, attach, configure, stop, kill, logs, ``cluster.json``
+:mod:`.error_codes`    error codes that are literals in Python, Java and C
 :mod:`.forked_servers` Swift's servers and sandboxd, without the time of their imports
 :mod:`.forking`        commands of a package, without the time of its imports
 :mod:`.forks`          processes of unit tests, without the time of their imports

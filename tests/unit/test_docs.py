@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from storlet_daemon.protocol import messages
 from storlet_middleware import config, errors, names
+from tests.support import error_codes
 
 ROOT = Path(__file__).resolve().parents[2]
 #: Folders of build output and of clusters.
@@ -49,18 +51,62 @@ def test_the_title_of_a_decision_names_its_subject_and_is_no_sentence() -> None:
 
 
 def test_no_error_code_is_a_literal_beside_the_table() -> None:
-    """So the table, which the page for users is compared with, has every code."""
-    sources = {
-        path: path.read_text(encoding="utf-8")
-        for path in (ROOT / "storlet_middleware").rglob("*.py")
-    }
-    del sources[ROOT / "storlet_middleware" / "errors.py"]
-    found = {
-        (path.name, code)
-        for path, text in sources.items()
-        for code in re.findall(r'\bcode="([a-z_.]+)"', text)
-    }
-    assert found == set()
+    """So the tables, which the pages are made from or compared with, have every code."""
+    assert error_codes.literals() == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'raise StoreRefusal("new.code", 403, text)',
+        'raise author.ServiceError(f"{x}", "new.code", 0)',
+        'StorletError("text", code="new")',
+        'GONE = "services.gone"',
+        'if code == "storlet.limit.services": pass',
+    ],
+)
+def test_a_code_that_is_a_literal_is_found_in_python(text: str) -> None:
+    assert len([*error_codes.literals_of_python(text)]) == 1
+    assert [*error_codes.literals_of_python('"""``services.gone``"""\nCODE = "memory.max"')] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'explain_failure(failure, EIO, "new.code", 0,\n                "text");',
+        'explain_failure(failure,\n    EIO, "new", 0, "text");',
+        'if (strcmp(code, "services.gone") == 0) {',
+    ],
+)
+def test_a_code_that_is_a_literal_is_found_in_c(text: str) -> None:
+    assert len(error_codes.literals_of_c(text)) == 1
+    harmless = '/* "access.rule" */ #include "worker.h"\n#define CODE_GONE "services.gone"\n'
+    assert error_codes.literals_of_c(harmless.replace(" #", "\n#")) == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'throw new DeniedException(a + " needs " + b,\n    "new.code",\n    403);',
+        'private static final String GONE = "services.gone";',
+        'if (code.equals("bad_request")) {',
+    ],
+)
+def test_a_code_that_is_a_literal_is_found_in_java(text: str) -> None:
+    assert len(error_codes.literals_of_java(text)) == 1
+    constant = 'public static final String GONE = "services.gone"; // "access.rule"'
+    assert error_codes.literals_of_java(constant, declares=True) == set()
+
+
+def test_the_protocol_explains_every_code_that_only_a_running_storlet_sees() -> None:
+    text = text_of("storlet_daemon/protocol/PROTOCOL.rst")
+    assert [code for code in messages.SERVICE_CODES if f"``{code}``" not in text] == []
+
+
+@pytest.mark.parametrize("codes", [messages.NODE_CODES, messages.SANDBOX_CODES])
+def test_the_protocol_names_every_code_of_its_messages(codes: tuple[str, ...]) -> None:
+    text = text_of("storlet_daemon/protocol/PROTOCOL.rst")
+    assert [code for code in codes if f"``{code}``" not in text] == []
 
 
 def test_every_decision_has_a_number_of_its_own_and_its_title_has_it() -> None:

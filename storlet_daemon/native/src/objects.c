@@ -55,7 +55,7 @@ static struct file *files;
 static struct facts *known;
 
 static bool invalid(struct storlet_error *failure, const char *reason) {
-    explain_failure(failure, EINVAL, "bad_request", 400, "%s", reason);
+    explain_failure(failure, EINVAL, CODE_BAD_REQUEST, 400, "%s", reason);
     return false;
 }
 
@@ -255,10 +255,10 @@ static struct file *take(const struct storlet_file *given, bool is_created,
         file = file->next;
     }
     if (file == NULL || file->is_closed || file->is_created != is_created) {
-        explain_failure(failure, EBADF, "bad_request", 400, "the file is not open for this");
+        explain_failure(failure, EBADF, CODE_BAD_REQUEST, 400, "the file is not open for this");
         file = NULL;
     } else if (file->is_busy) {
-        explain_failure(failure, EBUSY, "bad_request", 400, "another thread uses the file");
+        explain_failure(failure, EBUSY, CODE_BAD_REQUEST, 400, "another thread uses the file");
         file = NULL;
     } else {
         file->is_busy = true;
@@ -409,7 +409,7 @@ static ssize_t read_some(struct file *file, void *buffer, size_t size,
         }
         int64_t end = file->end < 0 ? bytes : file->end;
         if (end >= 0 && file->position != end) {
-            explain_failure(failure, EIO, "services.short", 0, "%lld of %lld bytes arrived",
+            explain_failure(failure, EIO, CODE_SERVICE_SHORT, 0, "%lld of %lld bytes arrived",
                             (long long)file->position, (long long)end);
             return -1;
         }
@@ -513,7 +513,7 @@ static bool end_created(struct file *file, const char *operation, struct storlet
 
 static bool require_unfinished(const struct file *file, struct storlet_error *failure) {
     if (file->stream.fd < 0) {
-        explain_failure(failure, EBADF, "bad_request", 400, "the file is finished already");
+        explain_failure(failure, EBADF, CODE_BAD_REQUEST, 400, "the file is finished already");
         return false;
     }
     return true;
@@ -550,7 +550,7 @@ static int64_t write_created(struct file *file, const struct use *use,
         if (count < 0 && errno != EINTR) {
             /* The reason is the answer to "close". */
             if (finish_created(file, use, failure) == 0) {
-                explain_failure(failure, EAGAIN, "services.gone", 503,
+                explain_failure(failure, EAGAIN, CODE_SERVICE_GONE, 503,
                                 "the store takes no more bytes");
             }
             return -1;

@@ -104,7 +104,7 @@ bool store_ask(struct request *request, const char *operation, json_t *fields,
     if (fields == NULL) {
         return explain_no_memory(failure);
     }
-    explain_failure(failure, EINVAL, "bad_request", 400, "%s: %s", operation,
+    explain_failure(failure, EINVAL, CODE_BAD_REQUEST, 400, "%s: %s", operation,
                     json_string_value(fields));
     json_decref(fields);
     return false;

@@ -62,13 +62,13 @@ void explain_failure(struct storlet_error *failure, int number, const char *code
 }
 
 static int number_of(const char *code, int64_t status) {
-    if (strcmp(code, CODE_LIMIT_SERVICES) == 0 || strcmp(code, "storlet.limit.output") == 0) {
+    if (strcmp(code, CODE_LIMIT_SERVICES) == 0 || strcmp(code, CODE_LIMIT_OUTPUT) == 0) {
         return ENOBUFS;
     }
-    if (strcmp(code, "services.changed") == 0) {
+    if (strcmp(code, CODE_SERVICE_CHANGED) == 0) {
         return ESTALE;
     }
-    if (strcmp(code, "bad_request") == 0) {
+    if (strcmp(code, CODE_BAD_REQUEST) == 0) {
         return EINVAL;
     }
     switch (status) {
@@ -103,7 +103,7 @@ static void note_exceeded(const struct storlet_error *failure) {
 }
 
 static void gone(struct storlet_error *failure) {
-    explain_failure(failure, EAGAIN, "services.gone", 503,
+    explain_failure(failure, EAGAIN, CODE_SERVICE_GONE, 503,
                     "the store does not answer: the run is being ended");
 }
 
@@ -120,7 +120,7 @@ void services_distrust(const char *fault, struct storlet_error *failure) {
     distrust(fault);
     pthread_cond_broadcast(&store.changed);
     pthread_mutex_unlock(&store.lock);
-    explain_failure(failure, EIO, "services.gone", 503, "the store's reply is not valid: %s",
+    explain_failure(failure, EIO, CODE_SERVICE_GONE, 503, "the store's reply is not valid: %s",
                     fault);
 }
 
@@ -335,7 +335,7 @@ static bool require_declared(const char *operation, struct storlet_error *failur
     size_t index;
     json_t *each;
     if (store.socket < 0) {
-        explain_failure(failure, EACCES, "services.none", 403, "%s", NO_SERVICES);
+        explain_failure(failure, EACCES, CODE_SERVICE_NONE, 403, "%s", NO_SERVICES);
         return false;
     }
     json_array_foreach(store.operations, index, each) {
@@ -348,7 +348,7 @@ static bool require_declared(const char *operation, struct storlet_error *failur
                                      used > 0 ? ", " : "", name);
         }
     }
-    explain_failure(failure, EACCES, "services.undeclared", 403,
+    explain_failure(failure, EACCES, CODE_SERVICE_UNDECLARED, 403,
                     "%s needs the service %s; the storlet declares %s", operation, service,
                     declared);
     return false;
@@ -381,7 +381,7 @@ static bool send_request(struct request *request, const char *operation, json_t 
     }
     free(text);
     if (!fits) {
-        explain_failure(failure, EINVAL, "bad_request", 400,
+        explain_failure(failure, EINVAL, CODE_BAD_REQUEST, 400,
                         "%s: a request of %zu bytes, more than %d", operation, size, MESSAGE_MAX);
     } else if (!is_sent) {
         gone(failure);
@@ -457,7 +457,7 @@ static bool verify_end(struct request *request, struct storlet_error *failure) {
     }
     int64_t sent = json_integer_value(field(request->end, "bytes"));
     if (sent != request->taken) {
-        explain_failure(failure, EIO, "services.short", 0, "%lld of %lld bytes arrived",
+        explain_failure(failure, EIO, CODE_SERVICE_SHORT, 0, "%lld of %lld bytes arrived",
                         (long long)request->taken, (long long)sent);
         return false;
     }
@@ -478,7 +478,7 @@ ssize_t services_read(struct request *request, void *buffer, size_t size,
         return count;
     }
     if (count < 0) {
-        explain_failure(failure, EIO, "services.short", 0, "reading the stream: %s",
+        explain_failure(failure, EIO, CODE_SERVICE_SHORT, 0, "reading the stream: %s",
                         strerror(errno));
         return -1;
     }
@@ -567,7 +567,7 @@ bool services_enter(struct storlet_run *run, struct storlet_error *failure) {
         pthread_mutex_unlock(&store.lock);
     }
     if (!is_open) {
-        explain_failure(failure, EBADF, "services.gone", 0,
+        explain_failure(failure, EBADF, CODE_SERVICE_GONE, 0,
                         "the run has ended, or this is another process");
     }
     return is_open;

@@ -40,6 +40,14 @@
 #define CODE_LIMIT_PROCESSES "storlet.limit.processes"
 #define CODE_LIMIT_SERVICES "storlet.limit.services"
 #define CODE_PROTOCOL "protocol"
+/* Of requests to the store; the first two are those of answers, too. */
+#define CODE_BAD_REQUEST "bad_request"
+#define CODE_LIMIT_OUTPUT "storlet.limit.output"
+#define CODE_SERVICE_UNDECLARED "services.undeclared"
+#define CODE_SERVICE_CHANGED "services.changed"
+#define CODE_SERVICE_SHORT "services.short"
+#define CODE_SERVICE_GONE "services.gone"
+#define CODE_SERVICE_NONE "services.none"
 
 /* The arguments of the process; all texts live as long as it. */
 struct config {

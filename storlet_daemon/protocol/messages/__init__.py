@@ -61,7 +61,16 @@ from .control import (
     Unload,
     Unloaded,
 )
-from .fields import DESCRIPTORS_MAX, MESSAGE_MAX, VERSION, Kinds, Message, ProtocolError, parse
+from .fields import (
+    BAD_REQUEST,
+    DESCRIPTORS_MAX,
+    MESSAGE_MAX,
+    VERSION,
+    Kinds,
+    Message,
+    ProtocolError,
+    parse,
+)
 from .invocation import (
     ERROR,
     FAILED,
@@ -117,8 +126,14 @@ if TYPE_CHECKING:
     )
     from .services import (
         PAGE_MAX,
+        SERVICE_CHANGED,
+        SERVICE_CODES,
+        SERVICE_GONE,
+        SERVICE_NONE,
         SERVICE_REPLIES,
         SERVICE_REQUESTS,
+        SERVICE_SHORT,
+        SERVICE_UNDECLARED,
         SERVICES,
         CallStorlet,
         CloseFile,
@@ -156,6 +171,7 @@ else:
 _LATER = ("services", "node")
 
 __all__ = [
+    "BAD_REQUEST",
     "CONTROL_COMMANDS",
     "CONTROL_REPORTS",
     "DESCRIPTORS_MAX",
@@ -182,8 +198,14 @@ __all__ = [
     "SEEK_FILE",
     "SEEK_READS",
     "SERVICES",
+    "SERVICE_CHANGED",
+    "SERVICE_CODES",
+    "SERVICE_GONE",
+    "SERVICE_NONE",
     "SERVICE_REPLIES",
     "SERVICE_REQUESTS",
+    "SERVICE_SHORT",
+    "SERVICE_UNDECLARED",
     "SUMMARY_MAX",
     "TRACEBACK_MAX",
     "VERSION",

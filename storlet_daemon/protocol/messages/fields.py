@@ -18,6 +18,8 @@ VERSION = 1
 MESSAGE_MAX = 65536
 """Bytes of one message."""
 DESCRIPTORS_MAX = 32
+BAD_REQUEST = "bad_request"
+"""Error code of a request that is no message of the protocol."""
 
 
 class ProtocolError(Exception):

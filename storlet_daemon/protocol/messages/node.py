@@ -9,6 +9,7 @@ from storlet_daemon.protocol.values import dataclass
 
 from .control import Group, Resources
 from .fields import (
+    BAD_REQUEST,
     Kinds,
     Message,
     each,
@@ -26,7 +27,7 @@ from .fields import (
     wire,
 )
 
-NODE_CODES = ("sandbox.unavailable", "node.busy", "code.missing", "bad_request", "internal")
+NODE_CODES = ("sandbox.unavailable", "node.busy", "code.missing", BAD_REQUEST, "internal")
 """Every code that the node daemon may put into ``NodeRefused``."""
 
 

@@ -31,6 +31,20 @@ SERVICES = (READ, LIST, WRITE, DELETE, CALL)
 PAGE_MAX = 1000
 """Entries of one page of a listing."""
 
+SERVICE_UNDECLARED = "services.undeclared"
+SERVICE_CHANGED = "services.changed"
+SERVICE_SHORT = "services.short"
+SERVICE_GONE = "services.gone"
+SERVICE_NONE = "services.none"
+SERVICE_CODES: Mapping[str, str] = {
+    SERVICE_UNDECLARED: "the storlet does not declare the service of the operation",
+    SERVICE_CHANGED: "the object was replaced or deleted since it was opened",
+    SERVICE_SHORT: "a stream broke off: not all of its bytes arrived",
+    SERVICE_GONE: "the store does not answer, or takes no more bytes: the run is being ended",
+    SERVICE_NONE: "the run has no services, for example because the storlet declares none",
+}
+"""Error codes that only a running storlet sees, in addition to those of answers: code, meaning."""
+
 
 @dataclass(frozen=True)
 class ServiceRequest(Message):

@@ -11,6 +11,7 @@ from swift.common.swob import Response
 
 from storlet_daemon.protocol import messages
 from storlet_middleware import errors
+from tests.support import error_codes
 
 ROOT = Path(__file__).parents[3]
 
@@ -61,14 +62,41 @@ def test_fields_of_errors_replace_lists_of_codes_elsewhere() -> None:
         assert row.has_tenant_text == (code in TENANT_TEXT), code
 
 
-def test_codes_of_the_sandbox_and_of_its_java_worker_are_in_the_table() -> None:
+def test_codes_of_the_sandbox_and_of_the_node_are_in_the_table() -> None:
     assert set(messages.SANDBOX_CODES) - {messages.PROTOCOL} <= set(errors.TABLE)
     assert set(messages.NODE_CODES) <= set(errors.TABLE)
-    java = (ROOT / "storlet_daemon/java").rglob("Failure.java")
-    (text,) = [path.read_text() for path in java]
-    codes = re.findall(r'static final String [A-Z]+ = "([a-z._]+)"', text)
-    assert codes
-    assert set(codes) <= set(messages.SANDBOX_CODES)
+    assert not set(messages.SERVICE_CODES) & set(errors.TABLE)
+
+
+#: Codes of answers that workers know in addition to those that they send.
+OF_ANSWERS = {errors.BAD_REQUEST, errors.LIMIT_OUTPUT}
+
+
+def test_constants_of_java_are_the_codes_of_the_tables_each_once() -> None:
+    texts = [(ROOT / name).read_text() for name in error_codes.JAVA_CONSTANTS]
+    codes = [code for text in texts for code in error_codes.declared_in_java(text)]
+    assert sorted(codes) == sorted({*messages.SANDBOX_CODES, *messages.SERVICE_CODES, *OF_ANSWERS})
+
+
+def test_constants_of_c_are_the_codes_of_the_tables_each_once() -> None:
+    codes = error_codes.declared_in_c((ROOT / error_codes.C_CONSTANTS).read_text())
+    assert sorted(codes) == sorted({*messages.SANDBOX_CODES, *messages.SERVICE_CODES, *OF_ANSWERS})
+
+
+def test_constants_of_the_authors_interface_are_codes_of_the_tables_each_once() -> None:
+    codes = error_codes.declared_in_python((ROOT / error_codes.AUTHOR_CONSTANTS).read_text())
+    own = set(messages.SERVICE_CODES) - {messages.SERVICE_UNDECLARED}  # the worker's
+    assert sorted(codes) == sorted({*own, messages.LIMIT_SERVICES})
+
+
+def test_every_error_code_that_the_client_knows_is_in_the_table() -> None:
+    """The client knows HTTP only, and so repeats the codes that it explains."""
+    text = "\n".join(error_codes.sources(".py", ".java", roots=["storlet_client"]).values())
+    families = {code.split(".")[0] for code in errors.TABLE} - {"rules", "storlet", "swift"}
+    names = "|".join([*sorted(families), r"storlet\.limit", r"storlet\.timeout"])
+    found = set(re.findall(rf'"((?:{names})\.[a-z_]+)"', text))
+    assert {errors.ACCESS_RULE, errors.LIMIT_METADATA} <= found
+    assert found <= set(errors.TABLE)
 
 
 def test_every_literal_error_code_is_in_the_table() -> None:

@@ -36,6 +36,11 @@ ROWS = [
         'BOGUS: Final = _later("bogus.busy", 503, Blame.OPERATOR, 42, help="made-up error")\n',
     ),
     (
+        "storlet_daemon/protocol/messages/services.py",
+        "    SERVICE_CHANGED: ",
+        '    "services.bogus": "made-up code of services",\n',
+    ),
+    (
         "storlet_middleware/names.py",
         "EXTRA_RESOURCES: Final = _header(",
         'BOGUS: Final = _header("X-Storlet-Bogus", Scope.RUN, "number", "made-up header")\n',
@@ -304,6 +309,7 @@ def test_one_row_makes_a_language_known_to_code_and_validation(changed: Changed)
             "docs/reference/errors.rst",
             "* - ``bogus.busy``\n     - 503\n     -\n     - operator\n     - after 42 s\n",
         ),
+        ("docs/reference/errors.rst", "* - ``services.bogus``\n     - made-up code of services\n"),
         (
             "docs/reference/headers.rst",
             "* - ``X-Storlet-Bogus``\n     - number\n     - made-up header\n",

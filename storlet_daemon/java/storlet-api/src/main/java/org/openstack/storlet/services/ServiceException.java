@@ -1,6 +1,7 @@
 package org.openstack.storlet.services;
 
 import java.io.IOException;
+import org.openstack.storlet.internal.ErrorCodes;
 
 /** An operation that failed; its code and status are those of the error codes. */
 public class ServiceException extends IOException {
@@ -28,10 +29,10 @@ public class ServiceException extends IOException {
         if (storlet != null) {
             return new CallFailedException(message, code, status, storlet);
         }
-        if (code.equals("storlet.limit.services") || code.equals("storlet.limit.output")) {
+        if (code.equals(ErrorCodes.LIMIT_SERVICES) || code.equals(ErrorCodes.LIMIT_OUTPUT)) {
             return new LimitExceededException(message, code, status);
         }
-        if (code.equals("services.changed")) {
+        if (code.equals(ErrorCodes.SERVICE_CHANGED)) {
             return new ChangedException(message, code, status);
         }
         if (status == 401 || status == 403) {

@@ -4,6 +4,7 @@ import java.io.ByteArrayInputStream;
 import java.io.IOException;
 import java.io.InputStream;
 import java.util.Map;
+import org.openstack.storlet.internal.ErrorCodes;
 
 /**
  * The store, for the storlet that runs, in the caller's name:
@@ -52,7 +53,7 @@ public abstract class Services {
     public static Services current() throws DeniedException {
         Services found = current;
         if (found == null) {
-            throw new DeniedException(NONE, "services.none", 403);
+            throw new DeniedException(NONE, ErrorCodes.SERVICE_NONE, 403);
         }
         if (found.thread != Thread.currentThread()) {
             throw new IllegalStateException(

@@ -2,6 +2,7 @@ package org.openstack.storlet.daemon;
 
 import java.io.IOException;
 import java.util.Objects;
+import org.openstack.storlet.internal.ErrorCodes;
 import org.openstack.storlet.services.ServiceException;
 import org.openstack.storlet.services.StoredOutputStream;
 
@@ -86,7 +87,7 @@ final class CreatedObject extends StoredOutputStream {
     private IOException refused(IOException cause) throws IOException {
         release();
         finish();
-        return new ServiceException("the store takes no more bytes: " + cause.getMessage(), "services.gone", 503);
+        return new ServiceException("the store takes no more bytes: " + cause.getMessage(), ErrorCodes.SERVICE_GONE, 503);
     }
 
     private void finish() throws IOException {

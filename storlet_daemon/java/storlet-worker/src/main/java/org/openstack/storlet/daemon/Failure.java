@@ -6,6 +6,7 @@ import java.util.Collections;
 import java.util.IdentityHashMap;
 import java.util.Set;
 import org.openstack.storlet.common.StorletException;
+import org.openstack.storlet.internal.ErrorCodes;
 import org.openstack.storlet.services.LimitExceededException;
 
 /**
@@ -22,7 +23,7 @@ record Failure(String code, String message, String traceback) {
     static final String MEMORY = "storlet.limit.memory";
     static final String PROCESSES = "storlet.limit.processes";
     static final String SCRATCH = "storlet.limit.scratch";
-    static final String SERVICES = "storlet.limit.services";
+    static final String SERVICES = ErrorCodes.LIMIT_SERVICES;
     static final String PROTOCOL = "protocol";
 
     private static final int MESSAGE_CHARACTERS = 500;

@@ -1,6 +1,7 @@
 package org.openstack.storlet.daemon;
 
 import java.io.IOException;
+import org.openstack.storlet.internal.ErrorCodes;
 import org.openstack.storlet.services.ServiceException;
 import org.openstack.storlet.services.Stat;
 
@@ -96,7 +97,7 @@ final class ObjectReader {
             move(length);
             count = stream.read(into, offset, length);
             if (count < 0) {
-                throw new ServiceException("the store sent none of the requested bytes", "services.short", 0);
+                throw new ServiceException("the store sent none of the requested bytes", ErrorCodes.SERVICE_SHORT, 0);
             }
         }
         position += Math.max(0, count);

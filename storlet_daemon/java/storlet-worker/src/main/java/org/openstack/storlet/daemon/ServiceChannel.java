@@ -8,6 +8,7 @@ import java.util.HashSet;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
+import org.openstack.storlet.internal.ErrorCodes;
 import org.openstack.storlet.services.DeniedException;
 import org.openstack.storlet.services.ServiceException;
 import org.openstack.storlet.services.UnavailableException;
@@ -20,8 +21,6 @@ import org.openstack.storlet.services.UnavailableException;
  * and closes every descriptor; a thread that the storlet left behind keeps an object without any.
  */
 final class ServiceChannel {
-    private static final String GONE = "services.gone";
-
     private final SharedDescriptor socket;
     private final List<String> operations;
 
@@ -101,7 +100,7 @@ final class ServiceChannel {
             throw new DeniedException(
                     request.operation() + " needs the service " + request.service() + "; the storlet declares "
                             + String.join(", ", operations),
-                    "services.undeclared",
+                    ErrorCodes.SERVICE_UNDECLARED,
                     403);
         }
         return send(request);
@@ -298,12 +297,12 @@ final class ServiceChannel {
     }
 
     private static UnavailableException gone(String reason, Throwable cause) {
-        UnavailableException failure = new UnavailableException("the store does not answer: " + reason, GONE, 503);
+        UnavailableException failure = new UnavailableException("the store does not answer: " + reason, ErrorCodes.SERVICE_GONE, 503);
         failure.initCause(cause);
         return failure;
     }
 
     private static UnavailableException over() {
-        return new UnavailableException("the run has ended, and with it its services", GONE, 503);
+        return new UnavailableException("the run has ended, and with it its services", ErrorCodes.SERVICE_GONE, 503);
     }
 }

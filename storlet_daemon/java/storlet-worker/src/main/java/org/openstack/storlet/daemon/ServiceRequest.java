@@ -4,6 +4,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import org.openstack.storlet.internal.ErrorCodes;
 import org.openstack.storlet.services.ServiceException;
 
 /**
@@ -126,6 +127,6 @@ final class ServiceRequest {
     }
 
     private ServiceException bad(String fault) {
-        return new ServiceException(operation + ": " + fault, "bad_request", 400);
+        return new ServiceException(operation + ": " + fault, ErrorCodes.BAD_REQUEST, 400);
     }
 }

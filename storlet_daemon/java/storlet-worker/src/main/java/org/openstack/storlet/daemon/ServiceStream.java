@@ -1,6 +1,7 @@
 package org.openstack.storlet.daemon;
 
 import java.io.IOException;
+import org.openstack.storlet.internal.ErrorCodes;
 import org.openstack.storlet.services.ServiceException;
 
 /** The bytes of one reply of the store; its end is verified. Any thread may close it. */
@@ -60,7 +61,7 @@ final class ServiceStream {
         }
         long sent = channel.endOf(reply.id());
         if (sent != taken) {
-            throw new ServiceException(taken + " of " + sent + " bytes arrived", "services.short", 0);
+            throw new ServiceException(taken + " of " + sent + " bytes arrived", ErrorCodes.SERVICE_SHORT, 0);
         }
         isComplete = true;
         close();
