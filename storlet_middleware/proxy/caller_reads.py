@@ -36,20 +36,18 @@ class CallerReads:
 
     :param storlets: names of the storlets that the bytes pass before a client's own choice: a grant
         for any of them allows a read.
-    :param used_grants: receives an item when a grant allowed a read.
     :param timestamp: ``X-Timestamp`` of the source that the rules were evaluated for ("": there was
         none); an object with another one is refused.  ``None``: no rule was evaluated for the
         object itself.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 - the parts of one run, put together in one place
+    def __init__(
         self,
         proxy: Proxy,
         context: RequestContext,
         request: StorletRequest,
         storlets: list[str],
         disclosure: Disclosure,
-        used_grants: list[bool],
         timestamp: str | None,
     ) -> None:
         self._proxy = proxy
@@ -58,13 +56,12 @@ class CallerReads:
         self._request = request
         self._storlets = storlets
         self._disclosure = disclosure
-        self._used_grants = used_grants
         self._timestamp = timestamp
 
     @property
     def used_grant(self) -> bool:
         """Whether a grant allowed a read."""
-        return bool(self._used_grants)
+        return bool(self._context.used_grants)
 
     def require_allowed(self, path: ObjectPath) -> None:
         """Raise Swift's refusal of a caller that may not read ``path``, before it is read.
@@ -116,7 +113,7 @@ class CallerReads:
         chunks = given.chunks
         answer = SourceAnswer(int(given.status[:3]), given.header_dict(), chunks)
         operation = self._context.operation
-        if self._used_grants and operation is not None and operation.conditions:
+        if self.used_grant and operation is not None and operation.conditions:
             close_if_possible(chunks)
             raise AccessDenied(
                 "a grant does not cover conditions (If-*), which would confirm a guess of the"
@@ -155,7 +152,9 @@ class CallerReads:
         if chain.swift is not None and not self._reads_stored_form():
             user, account = user_of(self._environ), self._request.account
             grants = [
-                GrantedReads(Reader(user, account, storlet), self._proxy.app, self._used_grants)
+                GrantedReads(
+                    Reader(user, account, storlet), self._proxy.app, self._context.used_grants
+                )
                 for storlet in self._storlets
             ]
             chain = chain.with_grants(*grants)

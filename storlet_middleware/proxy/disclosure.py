@@ -31,8 +31,8 @@ class Disclosure:
     """The decisions for one run.
 
     :param plan: a rule's requirements of the run; ``None`` if the client requested the run.
-    :param used_grants: not empty if a grant allowed to read the source; filled while the source is
-        read.
+    :param used_grants: those of the :class:`~.wsgi.context.RequestContext`; not empty if a grant
+        allowed to read the source.
     :param reads_source: whether the run reads an object (GET, COPY).
     :param is_inner: whether a storlet or a flow requests the run.
     """
@@ -40,7 +40,7 @@ class Disclosure:
     def __init__(
         self,
         plan: Plan | None,
-        used_grants: list[bool],
+        used_grants: Sequence[str],
         *,
         reads_source: bool,
         is_inner: bool = False,

@@ -113,11 +113,10 @@ class Run:
         self._wants_log = any(map(_wants_log_of, requests))
         self._completion = Completion(proxy, environ, self.id, self._steps, plan, self._times)
         self._placement = Placement(request, proxy.config.placement.run_on)
-        used_grants: list[bool] = []
         self._range = output_range_of(context, requests, plan)
         self._disclosure = Disclosure(
             plan,
-            used_grants,
+            context.used_grants,
             reads_source=request.source is not None,
             is_inner=is_inner(environ),
         )
@@ -126,9 +125,7 @@ class Run:
         # Later steps of a client get no more than its first step lets out.
         own = plan.explicit_count if plan is not None else len(requests)
         storlets = self._storlets[: len(requests) - own + 1]
-        reads = CallerReads(
-            proxy, context, request, storlets, self._disclosure, used_grants, source_timestamp
-        )
+        reads = CallerReads(proxy, context, request, storlets, self._disclosure, source_timestamp)
         self._source = Source(proxy, context, request, reads)
         others = ProxyFetcher(proxy.app, environ, request.version)
         fetcher = LibraryFetcher(proxy.catalog.library, others)

@@ -1,4 +1,5 @@
-"""The state of one request while it is handled: operation, chain of authorization, refusals.
+"""The state of one request while it is handled: operation, chain of authorization, grants that
+were used, refusals.
 
 The filter puts one :class:`RequestContext` into the environment, under :data:`CONTEXT`.
 Sub-requests that Swift derives from the environment carry the chain as ``swift.authorize``; only
@@ -117,11 +118,14 @@ class RequestContext:
 
     :param operation: ``None`` for requests without a path to stored data.
     :param environ: the client's WSGI environment, which this context is in.
+    :param used_grants: names of the storlets by whose grants an object was read; filled while it is
+        read.
     """
 
     operation: Operation | None
     chain: AuthorizationChain
     environ: dict[str, Any]
+    used_grants: list[str] = field(default_factory=list)
 
     @property
     def refused(self) -> list[StorletError]:

@@ -148,10 +148,10 @@ class GrantedReads:
     is looked at, so a manifest in a granted container opens no other container.
 
     :param app: the rest of the pipeline, for the container's metadata.
-    :param used: receives an item each time that a grant allowed a read.
+    :param used: receives the storlet's name each time that a grant allowed a read.
     """
 
-    def __init__(self, reader: Reader, app: Any, used: list[bool]) -> None:
+    def __init__(self, reader: Reader, app: Any, used: list[str]) -> None:
         self._reader = reader
         self._app = app
         self._used = used
@@ -179,5 +179,5 @@ class GrantedReads:
             return True
         if not is_granted(info.get("sysmeta", {}), (self._reader.user, self._reader.storlet)):
             return False
-        self._used.append(True)
+        self._used.append(self._reader.storlet)
         return True

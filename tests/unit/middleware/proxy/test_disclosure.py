@@ -165,16 +165,16 @@ CORS = {"Access-Control-Allow-Origin": "*"}
     [
         (None, [], COLOR | CORS, COLOR),
         (PLAN, [], COLOR | CORS, COLOR),
-        (None, [True], {}, {}),
+        (None, ["up.py"], {}, {}),
         (MANDATORY, [], {}, {}),
-        (MANDATORY, [True], {}, {}),
+        (MANDATORY, ["up.py"], {}, {}),
         (replace(PLAN, passes=Passes(("color",), ("last-modified",))), [],
          COLOR | {"Last-Modified": "then"}, COLOR),
-        (replace(MANDATORY, passes=Passes(("*",), ("*",))), [True], {}, {}),
+        (replace(MANDATORY, passes=Passes(("*",), ("*",))), ["up.py"], {}, {}),
     ],
 )  # fmt: skip
 def test_headers_of_the_source_need_read_access_and_the_rules_permission(
-    plan: Plan | None, grants: list[bool], shown: dict[str, str], inherited: dict[str, str]
+    plan: Plan | None, grants: list[str], shown: dict[str, str], inherited: dict[str, str]
 ) -> None:
     disclosure = Disclosure(plan, grants, reads_source=True)
     assert disclosure.answer_headers(SOURCE) == shown
@@ -183,10 +183,10 @@ def test_headers_of_the_source_need_read_access_and_the_rules_permission(
 
 @pytest.mark.parametrize(
     ("plan", "grants", "is_shown"),
-    [(None, [], True), (PLAN, [], True), (None, [True], False), (MANDATORY, [], False)],
+    [(None, [], True), (PLAN, [], True), (None, ["up.py"], False), (MANDATORY, [], False)],
 )
 def test_a_header_of_the_source_is_shown_likewise(
-    plan: Plan | None, grants: list[bool], is_shown: bool
+    plan: Plan | None, grants: list[str], is_shown: bool
 ) -> None:
     disclosure = Disclosure(plan, grants, reads_source=True)
     assert disclosure.shows_header("Last-Modified") is is_shown
@@ -194,10 +194,10 @@ def test_a_header_of_the_source_is_shown_likewise(
 
 def test_a_grant_counts_from_its_first_use() -> None:
     """The list is filled while the source is read, after the decisions were made."""
-    used: list[bool] = []
+    used: list[str] = []
     disclosure = Disclosure(None, used, reads_source=True)
     assert not disclosure.hides_source_answer(404)
-    used.append(True)
+    used.append("up.py")
     assert disclosure.hides_source_answer(404)
     assert disclosure.answer_headers(SOURCE) == {}
 

@@ -72,13 +72,13 @@ def test_grant_applies_only_to_its_container_and_the_account_of_the_storlet(
     path: str, account: str, is_allowed: bool
 ) -> None:
 
-    used: list[bool] = []
+    used: list[str] = []
     reader = grants.Reader("test:bob", account, "up.py")
     granted = grants.GrantedReads(reader, Info("/v1/AUTH_test/c"), used)
     authorize_with_grants = AuthorizationChain(authorize).with_grants(granted)
     request = Request.blank(path, environ={"REMOTE_USER": "test:bob"})
     assert (authorize_with_grants(request) is None) == is_allowed
-    assert bool(used) == is_allowed
+    assert used == (["up.py"] if is_allowed else [])
     request.method = "PUT"
     assert authorize_with_grants(request) is not None
 
