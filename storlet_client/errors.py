@@ -96,7 +96,7 @@ class Refused(StorletsError):
         self.args = (f"{self.request}: {code}: {message}",)
 
 
-#: The begin of an error of the operating system.
+#: The start of an error of the operating system.
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 
 

@@ -34,7 +34,7 @@ _NO_STORLET = "storlet.not_found"
 _NO_BUNDLE, _OLDER_FOLDERS = "registration.bundle", "all else below code/ and tests/"
 #: The header of an upload of rules that have warnings.
 ACCEPT_WARNINGS = "X-Storlet-Rules-Accept-Warnings"
-#: The begin of the names of storlets that every account has.
+#: The start of the names of storlets that every account has.
 LIBRARY = "std:"
 
 
@@ -1099,7 +1099,7 @@ def set_secret(session: Session, name: str, value: bytes) -> Flow[bool]:
     own = len(value.strip())
     if own < least or len(value) > most:
         size = own if own < least else len(value)
-        wanted = f"want {least} to {most}, without space at its begin and end"
+        wanted = f"want {least} to {most}, without space at its start and end"
         raise ConfigurationError([f"the value has {size} bytes: {wanted}"])
     yield from _info_with(session, "secrets", "secrets of accounts")
     headers = {"Content-Type": "application/octet-stream"}

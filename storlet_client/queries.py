@@ -79,7 +79,7 @@ class SqlQuery:
 
     @property
     def prefix(self) -> str:
-        """The name of the object, or the begin of the names of all."""
+        """The name of the object, or the start of the names of all."""
         return self.path.lstrip("/").partition("/")[2]
 
     @property

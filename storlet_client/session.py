@@ -20,7 +20,7 @@ from storlet_client.login import Account, Credentials
 ATTEMPTS = 4
 _FIRST_SECONDS = 0.5
 _MOST_SECONDS = 30.0
-#: The begin of an absolute URL with a host and a path.
+#: The start of an absolute URL with a host and a path.
 _URL = re.compile(r"https?://([\w.-]+|\[[0-9a-fA-F:.]+\])(:\d+)?/[^/]")
 #: A description of the cluster is kept this long: a process may run longer than a release.
 _CLUSTER_SECONDS = 600.0

@@ -37,7 +37,7 @@ from storlet_client.output import READ_SECONDS, AsyncOutput, Output
 T = TypeVar("T")
 C = TypeVar("C")
 Step = Union[Call, Pause, Together]
-#: ``None`` is the begin of a call.
+#: ``None`` is the start of a call.
 Event = Union[Answer, Pause, Sent, None]
 #: Called with each call, with the parts of its body that were sent, and with its answer or pause:
 #: for progress and ``-v``.

@@ -34,7 +34,7 @@ BUCKET_SECONDS = 0.3
 LEAK = 0.02
 """Seconds of CPU time per second that an idle worker may always use."""
 RUN_SECONDS = 0.001
-"""CPU time that an invocation may use before its begin and after its end."""
+"""CPU time that an invocation may use before its start and after its end."""
 _PROCESSORS = os.cpu_count() or 1
 
 

@@ -35,7 +35,7 @@ from storlet_daemon.worker_group.group_state import SupervisorHooks
 from storlet_daemon.worker_groups import WorkerGroups
 
 BATCH_SECONDS = 0.005
-"""After the begin or end of an invocation, reports are collected this long and read together."""
+"""After the start or end of an invocation, reports are collected this long and read together."""
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 
 

@@ -120,7 +120,7 @@ def read(folder: Path) -> Project:
 
 
 def _located(error: str, text: str) -> str:
-    """An error of the parser with its place at the begin, as other faults have it."""
+    """An error of the parser with its place at the start, as other faults have it."""
     found = _PLACE.fullmatch(error)
     if found is None:  # "(at end of document)"
         return f":{text.count(chr(10)) + 1}:1: not TOML: {error}"

@@ -29,7 +29,7 @@ _SECONDS = 4.0
 _DEPTH = 5
 #: Without those at which bash divides words (``COMP_WORDBREAKS``).
 _SAFE = re.compile(r"[\w/][\w./+,%-]*")
-#: Completes the begin of a name.
+#: Completes the start of a name.
 Names = Callable[[Session, str], Flow[list[str]]]
 
 

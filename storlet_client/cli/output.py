@@ -63,7 +63,7 @@ def explained(text: str) -> str:
 def wrapped(line: str, stream: TextIO, indent: str) -> str:
     """A line with breaks between words where a terminal needs them.
 
-    :param indent: the begin of each further line.
+    :param indent: the start of each further line.
     """
     columns = columns_of(stream)
     if not columns:

@@ -78,7 +78,7 @@ def declare(group: Group) -> None:
 
 
 def _shown(name: str, text: str, form: str) -> Any:
-    """A fact; a table has the begin of a hash, and JSON a number for bytes."""
+    """A fact; a table has the start of a hash, and JSON a number for bytes."""
     if form == "table":
         missing = "-" if name == "message" else "unknown"
         return (text[:_HASH] if name == "sha256" else text) or missing

@@ -9,7 +9,7 @@ from storlet_client.session import Session
 _FORBIDDEN, _NOT_FOUND = 403, 404
 _REFUSALS = (_FORBIDDEN, _NOT_FOUND)
 _RULE = "x-storlet-rule"
-#: Names that are compared with that of a missing object, from the same begin.
+#: Names that are compared with that of a missing object, from the same start.
 _MOST_NAMES = 1000
 _BEGIN = 2
 

@@ -168,6 +168,6 @@ def _write(chunks: Iterable[bytes], place: Path) -> None:
 
 
 def keep(output: BinaryIO, target: BinaryIO) -> None:
-    """Copy an output from its begin."""
+    """Copy an output from its start."""
     output.seek(0)
     shutil.copyfileobj(output, target)

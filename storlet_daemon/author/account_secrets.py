@@ -6,7 +6,7 @@
 
 The value is ``bytes``, exactly as the owner of the account has set it. A storlet declares the
 secrets that it uses: ``X-Object-Meta-Storlet-Secrets: export-key``. A run has the values from its
-begin to its end; ``SecretError`` is raised for any other name, and outside of a run.
+start to its end; ``SecretError`` is raised for any other name, and outside of a run.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A value is found as it is, and in the forms that programs print by default: hexadecimal digits,
 base64, the quoting of URLs, numbers with commas, and the literals of Python and JSON. A line of a
-value of several lines is found without the others, and the begin of a form without its end:
+value of several lines is found without the others, and the start of a form without its end:
 ``int(value)`` has 200 characters of a value in its error, and services have 60. This protects an
 account from an accident of a storlet's author. A storlet that changes a value in another way before
 it prints it is not stopped.
@@ -20,7 +20,7 @@ _HIDDEN = HIDDEN.encode()
 LEAST_BYTES = 8
 """Shorter forms would be found in texts that have nothing to do with them."""
 _LEAST_PART_BYTES = 16
-"""The same for lines and begins of forms: a value has many of them."""
+"""The same for lines and starts of forms: a value has many of them."""
 _UNQUOTED = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-~"
 """Bytes that are in a URL as they are."""
 
@@ -41,7 +41,7 @@ class Redaction:
         return bool(self._forms)
 
     def data(self, data: bytes) -> bytes:
-        """``data`` with a mark in place of each value, and of each begin of one."""
+        """``data`` with a mark in place of each value, and of each start of one."""
         for form in self._forms:
             data = data.replace(form, _HIDDEN)
         for begin, forms in self._begins.items():

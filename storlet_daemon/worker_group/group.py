@@ -95,7 +95,7 @@ class WorkerGroup:
     def status(self) -> messages.Group:
         """The status for the node daemon, which ends a sandbox that is idle.
 
-        So it counts invocations whose begin is not read yet, and the first of those that wait for a
+        So it counts invocations whose start is not read yet, and the first of those that wait for a
         worker.
         """
         state = self.state

@@ -46,7 +46,7 @@ class SupervisorHooks:
     ``sweep`` kills the processes that a dead worker has left. ``make_room`` returns True if one
     more worker of a group fits; else it retires idle workers of other groups. ``place`` requests
     placement into control groups and returns True if an answer may come. ``clear_scratch`` empties
-    the scratch space as soon as nothing runs. ``invocation_changed`` reports a begin or an end.
+    the scratch space as soon as nothing runs. ``invocation_changed`` reports a start or an end.
     ``confinement``: the restrictions of its workers.
     """
 

@@ -82,7 +82,7 @@ class SecretAnswers:
         if own < LEAST_BYTES:
             raise BadRequest(
                 f"the value has {own} bytes: want {LEAST_BYTES} to {MOST_BYTES}, without space at"
-                " its begin and end, in the body of the request"
+                " its start and end, in the body of the request"
             )
         return value
 

@@ -41,7 +41,7 @@ class BundleObjects:
         self._name = name
         #: The name of the pointer.
         self.pointer = name + names.BUNDLE_SUFFIX
-        #: The begin of the names of versions.
+        #: The start of the names of versions.
         self.prefix = f"{names.BUNDLE_OBJECTS}{name}/"
 
     def locked(self) -> Any:

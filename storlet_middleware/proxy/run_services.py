@@ -34,7 +34,7 @@ class RunServices:
         self._proxy = proxy
         self._environ = environ
         self._outputs = outputs
-        #: The names of the run's storlets, its id and its rule; ``None`` before its begin.
+        #: The names of the run's storlets, its id and its rule; ``None`` before its start.
         self._run: tuple[Sequence[str], str, str] | None = None
         #: Of the requests of the run's storlets.
         self._nesting: Nesting | None = None

@@ -82,7 +82,7 @@ class _Stored:
             raise self.refusal(refused) from refused
 
     def require_put(self) -> WithheldPut:
-        """The PUT, after its begin."""
+        """The PUT, after its start."""
         if self.put is None:
             raise AssertionError("the metadata of the output is not known")
         return self.put

@@ -35,7 +35,7 @@ from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
 from storlet_middleware.wsgi.disconnect import client_socket
 
-#: Rights of the caller are checked at the begin of a stream only.
+#: Rights of the caller are checked at the start of a stream only.
 MAX_SECONDS: Final = 600.0
 #: Time between two polls of a stream that has new lines, or had some within the time below.
 _POLL_SECONDS: Final = 1.0

@@ -388,7 +388,7 @@ def test_a_debugger_connects_to_the_jvm_of_a_java_project(tmp_path: Path) -> Non
     assert (command.returncode, out) == (0, b"one apple\nthree apples\n"), err
 
 
-#: Of the protocol between debuggers and JVMs: the begin of each connection, and the command
+#: Of the protocol between debuggers and JVMs: the start of each connection, and the command
 #: VirtualMachine.Dispose, after which the JVM continues.
 JDWP_HANDSHAKE = b"JDWP-Handshake"
 JDWP_DISPOSE = struct.pack(">IIBBB", 11, 1, 0, 1, 6)

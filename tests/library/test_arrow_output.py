@@ -244,7 +244,7 @@ def test_an_infinite_date_is_an_error(text: str) -> None:
     ],
 )
 def test_the_end_of_a_day_is_an_error(text: str) -> None:
-    """Readers of Arrow take it for the begin of the day."""
+    """Readers of Arrow take it for the start of the day."""
     require_refused(text, "time of 24:00")
 
 

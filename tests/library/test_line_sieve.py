@@ -115,7 +115,7 @@ def test_lines_without_a_needle_are_dropped() -> None:
     data = b"id,kind\n" + b"".join(lines)
     expected = b"id,kind\n" + b"".join(lines[7::50])
     assert sieved(data, {b"keep"}, 8, 4000) == expected
-    # The reader has the begin of the first line already.
+    # The reader has the start of the first line already.
     assert sieved(data, {b"keep"}, 10, 4000) == expected.replace(b"id,kind\n", b"id,kind\n0,drop\n")
 
 

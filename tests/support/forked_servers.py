@@ -58,7 +58,7 @@ _REQUEST_BYTES: Final = 1 << 16
 _OPTIONS: Final = ("env", "cwd", "umask", "start_new_session", "user")
 #: Memory for the environment of a server, in that of the parent.
 _SPACE: Final = {"SPACE": "-" * (1 << 15)}
-#: In ``/proc/self/stat``: the begin and the end of the command and of the environment.
+#: In ``/proc/self/stat``: the start and the end of the command and of the environment.
 _BOUNDS: Final = slice(45, 49)
 _PR_SET_DUMPABLE: Final = 4
 

@@ -15,7 +15,7 @@ from tests.support.scheduling import is_worker
 
 
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run the test and send its call, from begin of setup to end of teardown, and each failure."""
+    """Run the test and send its call, from start of setup to end of teardown, and each failure."""
     options = item.config.option
     if not is_worker(item.config) or options.verbose > 0 or options.durations:
         return None

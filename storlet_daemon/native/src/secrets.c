@@ -2,7 +2,7 @@
  * The secrets of a run: their values, and the removal of the values from texts about the run.
  *
  * A value is removed as it is and in the forms that programs print: hexadecimal digits, base64, the
- * quoting of URLs, and the text of JSON; also each line of it, and the begin of each form. The
+ * quoting of URLs, and the text of JSON; also each line of it, and the start of each form. The
  * filter removes the same from complete texts. It must happen here, too, before a text is cut.
  */
 #define _GNU_SOURCE

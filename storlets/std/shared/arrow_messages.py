@@ -169,7 +169,7 @@ class Messages:
         at = self._source.at - len(start)
         length = int.from_bytes(start[4:], "little", signed=True)
         if not start.startswith(CONTINUATION):
-            raise invalid(at, "want ff ff ff ff at the begin of a message")
+            raise invalid(at, "want ff ff ff ff at the start of a message")
         if not length:
             return start, b"", None
         if not 0 < length <= MOST_METADATA_BYTES or length % 8:

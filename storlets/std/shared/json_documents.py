@@ -161,7 +161,7 @@ class AsLines:
         return value
 
     def _may_continue(self, end: int) -> bool:
-        """Whether the value up to ``end`` may be the begin of a number that is in the next block,
+        """Whether the value up to ``end`` may be the start of a number that is in the next block,
         too, such as 1 of 1e-5.
         """
         rest = self._text[end : end + _MARK_CHARACTERS]

@@ -234,7 +234,7 @@ class Watched:
         self._known = known
         #: Lines after the last one that was not counted, and the place of its end.
         self._number, self._start = head.count(b"\n"), 0
-        #: The begin of a line, and how much of it was given before.
+        #: The start of a line, and how much of it was given before.
         self._rest = head[head.rfind(b"\n") + 1 :]
         self._given = len(self._rest)
         self._end = len(head) - self._given

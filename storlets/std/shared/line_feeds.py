@@ -5,7 +5,7 @@ object, and one thread must read it.  With CR LF that one goes wrong: where a bu
 LF, and an empty line follows, it takes the LF for the first byte of a value.  So such an object has
 LF for the engine, but for line ends within quotes, which are data.
 
-A quote counts as the begin of a quoted value or as its end, so each one must have such a place:
+A quote counts as the start of a quoted value or as its end, so each one must have such a place:
 after another quote a wrong count would change data.
 """
 
@@ -78,7 +78,7 @@ class Quotes:
 
     @property
     def before(self) -> bytes:
-        """The byte before the next one outside of quotes, or the begin of a quoted value: a text
+        """The byte before the next one outside of quotes, or the start of a quoted value: a text
         after which the next block has the same meaning as after all data so far.
         """
         return b"\n" + self._mark if self.are_open else self._before
@@ -209,7 +209,7 @@ class OpenValue:
     """Whether an object ends within quotes, of which some may be data.
 
     A quoted value begins after a delimiter or a line end, and maybe spaces.  Each block is searched
-    from the begin of the last value that may have no end yet.  It takes several times as long as
+    from the start of the last value that may have no end yet.  It takes several times as long as
     :class:`Quotes`, which counts quotes.
 
     :param before: ``Quotes.before`` of the data so far.

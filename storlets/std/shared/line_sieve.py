@@ -136,7 +136,7 @@ class Sieved:
         report: Callable[[], None] = no_report,
     ) -> None:
         """
-        :param head: the begin of the CSV, which ``source`` no longer has.
+        :param head: the start of the CSV, which ``source`` no longer has.
         :param most_line_bytes: a line with more is an error of the reader.
         :param report: called after each block of ``source``.
         """
@@ -147,7 +147,7 @@ class Sieved:
         self._head = head
         self._begin = len(BOM_UTF8) if head.startswith(BOM_UTF8) else 0
         self._first, self._end = sieve.whole_lines(head, self._begin)
-        #: The begin of a line, and how much of it the reader has.
+        #: The start of a line, and how much of it the reader has.
         self._rest = head[self._end :]
         self._given = len(self._rest)
         self._is_sieving = sieve.has_rows(head, self._begin, self._end)
@@ -190,7 +190,7 @@ class Sieved:
             self._is_sieving = False
             self._rest += data
             return self._ungiven()
-        # The first line is whole for a reader that has its begin.
+        # The first line is whole for a reader that has its start.
         taken = begun[self._given : first] if self._given else b""
         kept = sieve.kept(begun, first if self._given else 0, last)
         self._rest, self._given = rest, 0

@@ -102,7 +102,7 @@ class PipeFile(io.RawIOBase):
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
-        """Stay at the begin.
+        """Stay at the start.
 
         :raises sql_check.SqlError: bytes of a pipe do not come back.
         """

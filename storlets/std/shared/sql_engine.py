@@ -51,7 +51,7 @@ class Engine:
     """One database in memory, for one query; a storlet has a class with its own texts.
 
     :cvar storlet: the storlet that runs.
-    :cvar subject: the begin of its messages.
+    :cvar subject: the start of its messages.
     :cvar advice: a change of the run that needs less memory.
     :ivar threads: of the database, and of the sessions that a run may have.
     """

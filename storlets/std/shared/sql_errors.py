@@ -34,7 +34,7 @@ class Errors:
 
     def __init__(self, subject: str, advice: str, memory_mib: int) -> None:
         """
-        :param subject: the begin of messages about the query.
+        :param subject: the start of messages about the query.
         :param advice: a change of the run that needs less memory.
         """
         self._subject = subject

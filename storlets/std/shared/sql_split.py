@@ -120,7 +120,7 @@ class _Modifiers:
 
     @property
     def distinct(self) -> str:
-        """The begin of a SELECT list."""
+        """The start of a SELECT list."""
         return "DISTINCT " if self.is_distinct else ""
 
     def _take(self, modifier: Tree) -> None:

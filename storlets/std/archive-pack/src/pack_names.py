@@ -16,7 +16,7 @@ BAD_PARTS = {"": "//", ".": "'.'", "..": "'..'"}
 class MemberNames:
     """The names of members, none of which is a file and a folder.
 
-    :param prefix: the begin of each object's name, which its member does not have.
+    :param prefix: the start of each object's name, which its member does not have.
     """
 
     def __init__(self, prefix: str) -> None:

@@ -127,7 +127,7 @@ class Elements:
         return Event(ITEM)
 
     def _in_item(self, frame: Frame) -> Event:
-        """An element, the begin of a sequence, or the end of the item."""
+        """An element, the start of a sequence, or the end of the item."""
         self._require_room(frame, 8)
         self.start = self._source.place
         start = self._source.take(8)

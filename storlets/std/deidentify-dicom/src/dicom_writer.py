@@ -51,7 +51,7 @@ class Writer:
             self.write(struct.pack(order + "HH2sH", *parts, vr.encode(), length))
 
     def begin(self, tag: int) -> None:
-        """The begin of a sequence."""
+        """The start of a sequence."""
         self.header(tag, SEQUENCE, UNDEFINED)
 
     def end(self) -> None:

@@ -21,7 +21,7 @@ def too_long() -> SelectError:
 
 
 class Stream(Protocol):
-    """A file that is read from its begin to its end."""
+    """A file that is read from its start to its end."""
 
     def read(self, size: int) -> bytes:
         """Up to ``size`` bytes or a few more; none only at the end."""
@@ -351,7 +351,7 @@ class Utf8:
 
 
 def head_of(source: Stream, most: int) -> bytes:
-    """The begin of the data: at least ``most`` bytes, or all."""
+    """The start of the data: at least ``most`` bytes, or all."""
     parts, size = [], 0
     while size < most and (part := source.read(BLOCK_BYTES)):
         parts.append(part)

@@ -77,7 +77,7 @@ def table_of(
 ) -> CsvTable | JsonTable:
     """The table of an object.
 
-    :param head: its begin.
+    :param head: its start.
     :param is_begin: whether the first record of the head is the first one of the object.
     :raises SelectError: the query or the object does not fit the format.
     """

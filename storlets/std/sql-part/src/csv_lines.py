@@ -28,7 +28,7 @@ _ADVICE = (
 def range_of(text: str, size: int) -> tuple[int, int]:
     """The first and the last byte of a range of an object of ``size`` bytes.
 
-    An empty object has the range from its begin, without a byte.
+    An empty object has the range from its start, without a byte.
 
     :raises SqlError: it is no range, or has no byte of the object.
     """

@@ -319,7 +319,7 @@ class Probe:
         time.sleep(30)
 
     def do_forge_begin(self, in_files, out, params):
-        """Report the end of the run, and the begin of one that the filter does not know."""
+        """Report the end of the run, and the start of one that the filter does not know."""
         import socket
 
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -26,7 +26,7 @@ def rows(*names: str) -> Reply:
 
 @pytest.fixture
 def complete(command: Command) -> Complete:
-    """The names that a shell completes for words of a command line, the last one a begin."""
+    """The names that a shell completes for words of a command line, the last one a start."""
     assert command("--version").code == 0  # the fixture sets the variables of the login
 
     def run(*words: str) -> list[str]:

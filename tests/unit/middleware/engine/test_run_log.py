@@ -63,7 +63,7 @@ VALUE = b"the value of a secret"
 def test_the_log_has_no_value_of_a_secret(
     workers: Workers, padding: int, *, wants_log: bool
 ) -> None:
-    """Also none that the limit, or the begin of the tail, cuts."""
+    """Also none that the limit, or the start of the tail, cuts."""
 
     def script(worker: WorkerRun) -> None:
         worker.begin()

@@ -1,4 +1,4 @@
-"""PUTs whose end is withheld: their begin, pieces during a pause, and their end."""
+"""PUTs whose end is withheld: their start, pieces during a pause, and their end."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ import java.util.Set;
  *
  * <p>A value is found as it is, and in the forms that programs print: hexadecimal digits, base64,
  * the quoting of URLs, the text of JSON, and numbers with commas. So are a line of a value of
- * several lines, and the begin of a form. The filter removes the same from complete texts.
+ * several lines, and the start of a form. The filter removes the same from complete texts.
  */
 final class Redaction {
     static final Redaction NONE = new Redaction(List.of());
@@ -26,7 +26,7 @@ final class Redaction {
     /** Shorter forms would be found in texts that have nothing to do with them. */
     private static final int LEAST = 8;
 
-    /** The same for lines and begins of forms: a value has many of them. */
+    /** The same for lines and starts of forms: a value has many of them. */
     private static final int LEAST_PART = 16;
 
     private final List<String> forms;
@@ -41,7 +41,7 @@ final class Redaction {
         forms.sort(Comparator.comparingInt(String::length).reversed());
     }
 
-    /** {@code text} with a mark in place of each value, and of each begin of one. */
+    /** {@code text} with a mark in place of each value, and of each start of one. */
     String text(String text) {
         String left = text;
         for (String form : forms) {

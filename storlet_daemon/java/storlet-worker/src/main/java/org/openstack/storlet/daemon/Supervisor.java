@@ -25,7 +25,7 @@ final class Supervisor {
     }
 
     /**
-     * Reports the begin of an invocation; the supervisor watches its copy of the connection for a
+     * Reports the start of an invocation; the supervisor watches its copy of the connection for a
      * disconnect.
      */
     void sendBegin(int connection) throws IOException {
