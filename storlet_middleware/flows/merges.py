@@ -32,10 +32,10 @@ from storlet_middleware.proxy.completion import SUCCESS, Completion, Ending, Tim
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.placement import Reason
+from storlet_middleware.proxy.requested_steps import RequestedStep, step_of
 from storlet_middleware.proxy.resolution import Resolution
 from storlet_middleware.proxy.run_secrets import used_by
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.proxy.steps import Step
 from storlet_middleware.services.nesting import nesting_of
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.storlet_request import StorletRequest
@@ -78,7 +78,7 @@ class Merges:
             parameters=part.parameters,
             limits=values,
         )
-        self._step = Step(self._request, run_id)
+        self._step = step_of(run_id, self._request)
         permissions = Permissions(proxy, context, [self._step])
         self._is_owner = permissions.check_access()
         self._resolution = Resolution(proxy, context, [self._step], permissions)
@@ -104,10 +104,11 @@ class Merges:
         :param stage: ``inner`` or ``last``.
         """
         self._count += 1
-        request = self._step.request
+        step = replace(self._step, id=f"{self._run_id}.{self._count}")
         if self._has_stages:
-            request = replace(request, parameters={**request.parameters, STAGE: stage})
-        step = replace(self._step, id=f"{self._run_id}.{self._count}", request=request)
+            own = {STAGE: stage}
+            step.request = replace(self._request, parameters={**self._request.parameters, **own})
+            step.set_parameters({**self._step.settings.parameters, **own})
         others = ProxyFetcher(self._proxy.app, self._environ, self._request.version)
         fetcher = LibraryFetcher(self._proxy.catalog.library, others)
         steps, times = [step], Times(monotonic())
@@ -134,7 +135,9 @@ class Merges:
             completion.report(execution, Reason.SEVERAL_INPUTS, ending)
         return output
 
-    def _run(self, execution: Execution, inputs: Sequence[Spool], output: Spool) -> None:
+    def _run(
+        self, execution: Execution[RequestedStep], inputs: Sequence[Spool], output: Spool
+    ) -> None:
         streams = [
             StreamInput(spool, _for_storlet(spool.metadata), drains=True, is_ours=True)
             for spool in inputs

@@ -4,7 +4,8 @@ In the order of their use by a run:
 
 ``run``             one request that runs a storlet, or several
 ``shared``          objects shared by all requests of a process; the limit of concurrent runs
-``steps``           the storlets of a run
+``steps``           the storlets of an execution, with their settings
+``requested_steps`` those that requests of a client or a rule specify
 ``placement``       proxy or object node, with the reason
 ``plan``            a rule's requirements of a run
 ``permissions``     checks that the caller may run the storlets and write the result

@@ -19,9 +19,9 @@ from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.output_hash import OutputHash
 from storlet_middleware.proxy.plan import Plan
+from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.proxy.steps import Step
 from storlet_middleware.records import followed
 from storlet_middleware.records.batches import Place
 from storlet_middleware.records.lines import DELAY_SECONDS
@@ -113,7 +113,7 @@ class Completion:
         proxy: Proxy,
         environ: dict[str, Any],
         run_id: str,
-        steps: list[Step],
+        steps: list[RequestedStep],
         plan: Plan | None,
         times: Times,
     ) -> None:
@@ -154,7 +154,7 @@ class Completion:
 
     def report(
         self,
-        execution: Execution,
+        execution: Execution[RequestedStep],
         reason: str,
         ending: Ending,
         etags: Callable[[], InputEtags] = InputEtags,
@@ -179,7 +179,7 @@ class Completion:
 
     def _record(
         self,
-        execution: Execution,
+        execution: Execution[RequestedStep],
         reason: str,
         ending: Ending,
         outputs: Sequence[ObjectPath],
@@ -216,14 +216,14 @@ class Completion:
         )
 
     def _describe(
-        self, record: Record, execution: Execution, ending: Ending, etags: InputEtags
+        self, record: Record, execution: Execution[RequestedStep], ending: Ending, etags: InputEtags
     ) -> None:
         """Add the fields that only a record has: most runs are logged, and not recorded."""
         request, times, result = self._request, self._times, execution.result
         record.caller, record.caller_id = identity_of(self._environ)
         record.object = _path(request.source or request.target)
         record.target = _path(request.target) if request.source is not None else ""
-        record.parameters = _parameters(self._steps[0].given)
+        record.parameters = _parameters(request.parameters)
         record.limits = dict(request.limits) or None
         record.range = str(self._environ.get(_RANGE_KEY, "")) if request.ranges else ""
         record.resources = tuple(map(_path, request.extra))
@@ -249,7 +249,7 @@ class Completion:
         return ",".join(node or here for node in result.node.split(","))
 
 
-def _storlet(step: Step) -> StorletRef:
+def _storlet(step: RequestedStep) -> StorletRef:
     version = step.version
     if version is None:
         return StorletRef(step.request.storlet)
@@ -279,19 +279,19 @@ class LogObjects:
         self._environ = environ
         self._id = invocation_id
 
-    def store(self, steps: list[Step], results: list[Result], code: str) -> bool:
+    def store(self, steps: list[RequestedStep], results: list[Result], code: str) -> bool:
         """Store each requested log; return whether all are stored.
 
         A failure to store one does not fail the run.
         """
         are_stored = True
         for step, result in zip(steps, results, strict=False):
-            if step.request.wants_log:
+            if step.settings.wants_log:
                 end = f"outcome: {code}\nusage: {result.usage.as_header()}\n"
                 are_stored &= self._store(step, result.log + end.encode())
         return are_stored
 
-    def _store(self, step: Step, body: bytes) -> bool:
+    def _store(self, step: RequestedStep, body: bytes) -> bool:
         container = self._proxy.config.storlet.log_container
         version, account = step.request.version, step.request.account
         path = object_path(version, account, container, f"{step.request.storlet}/{step.id}.log")

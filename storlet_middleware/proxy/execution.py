@@ -1,7 +1,7 @@
 """Runs the steps of a run, each on the output of the one before; knows neither WSGI nor Swift.
 
 A request gives it inputs and steps, and gets a :class:`~.result.Result`.  The same execution can
-serve a request, a job or a call of one storlet by another.
+serve a request, a job or a call of one storlet by another: each has steps of a class of its own.
 
 **Slots.**  Steps run at the same time.  Hold-and-wait can deadlock: a step that holds a slot and
 waits for another may wait for a run that does the same (the node that stores the object may be this
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.engine.code_cache import Fetcher
@@ -28,12 +28,13 @@ from storlet_middleware.proxy.pipeline import Pipeline, merged
 from storlet_middleware.proxy.result import LocalResult, Result
 from storlet_middleware.proxy.steps import Step
 
+StepT = TypeVar("StepT", bound=Step)
 #: Maximum number of repeated resolutions of a storlet that is replaced between its resolution and
 #: the fetch of its code.
 RESOLUTIONS: Final = 4
 
 
-class Execution:
+class Execution(Generic[StepT]):
     """The execution of one run.
 
     :param fetcher: fetches code that this node lacks.
@@ -46,10 +47,10 @@ class Execution:
     def __init__(
         self,
         launcher: Launcher,
-        steps: list[Step],
+        steps: list[StepT],
         fetcher: Fetcher,
-        resolve_again: Callable[[Step], None],
-        services_of: Callable[[Step, ServiceLimits], Services | None] | None = None,
+        resolve_again: Callable[[StepT], None],
+        services_of: Callable[[StepT, ServiceLimits], Services | None] | None = None,
         sinks: Sequence[Sink] = (),
     ) -> None:
         self._launcher = launcher
@@ -101,7 +102,7 @@ class Execution:
         for step in self._steps:
             step.release_slot()
 
-    def _acquire(self, steps: list[Step]) -> None:
+    def _acquire(self, steps: list[StepT]) -> None:
         """Wait for slots for ``steps``, which have no slots yet."""
         began, self._starting = monotonic(), None
         slots = self._launcher.admit_together([self._demand(step) for step in steps])
@@ -110,8 +111,8 @@ class Execution:
         for step, slot in zip(steps, slots, strict=True):
             step.slot = slot
 
-    def _demand(self, step: Step) -> Demand:
-        return step.storlet, self._launcher.effective(step.storlet, step.request.limits).resources
+    def _demand(self, step: StepT) -> Demand:
+        return step.storlet, self._launcher.effective(step.storlet, step.settings.limits).resources
 
     # --- running ----------------------------------------------------------------------------------
 
@@ -155,14 +156,14 @@ class Execution:
             pipeline.first()
         return self._require_result()
 
-    def _invocation(self, step: Step, inputs: Sequence[Input]) -> Invocation:
+    def _invocation(self, step: StepT, inputs: Sequence[Input]) -> Invocation:
         is_last, task = step is self._steps[-1], self._task(step)
         invocation = Invocation(task, inputs, self._sinks if is_last else ())
         if step.storlet.services:
             invocation.adopt_services(self._services(step, task))
         return invocation
 
-    def _services(self, step: Step, task: Task) -> Services | None:
+    def _services(self, step: StepT, task: Task) -> Services | None:
         """The services of a step's storlet; ``None`` if it has none."""
         if self._services_of is None or not step.storlet.services:
             return None
@@ -173,7 +174,7 @@ class Execution:
             raise AssertionError("the first step has not run")
         return self.result
 
-    def _start(self, step: Step, result: LocalResult) -> None:
+    def _start(self, step: StepT, result: LocalResult) -> None:
         began = monotonic()
         invocation = result.invocation
         for resolutions in reversed(range(RESOLUTIONS + 1)):
@@ -191,14 +192,14 @@ class Execution:
                 invocation.adopt_services(self._services(step, task))
         result.sandbox_seconds = max(0.0, monotonic() - began - invocation.waited_seconds)
 
-    def _task(self, step: Step) -> Task:
-        request = step.request
-        effective = self._launcher.effective(step.storlet, request.limits)
+    def _task(self, step: StepT) -> Task:
+        settings = step.settings
+        effective = self._launcher.effective(step.storlet, settings.limits)
         task = self._launcher.task(
             step.id,
-            dict(request.parameters),
+            dict(settings.parameters),
             effective,
-            wants_log=request.wants_log,
+            wants_log=settings.wants_log,
             keeps_log_tail=step.keeps_log_tail,
             # A piece may begin or end within a value, which is not found there.
             log_delay_seconds=None if step.secrets else step.log_delay_seconds,

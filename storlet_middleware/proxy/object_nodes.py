@@ -29,10 +29,10 @@ from storlet_middleware.backend.refusals import Refusal, refusal_of
 from storlet_middleware.errors import CodeReplaced, NodeBusy, StorletError, row_of
 from storlet_middleware.proxy.execution import RESOLUTIONS, Execution
 from storlet_middleware.proxy.placement import Reason
+from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.proxy.result import BrokenAnswer, RemoteResult
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
-from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 
 #: The reasons for plain data from a node.
@@ -56,9 +56,9 @@ class ObjectNodes:
         self,
         proxy: Proxy,
         source: Source,
-        execution: Execution,
-        step: Step,
-        resolve_again: Callable[[Step], None],
+        execution: Execution[RequestedStep],
+        step: RequestedStep,
+        resolve_again: Callable[[RequestedStep], None],
     ) -> None:
         self._proxy = proxy
         self._source = source
@@ -195,15 +195,15 @@ class ObjectNodes:
         return None, _WHY_PLAIN.get(refusal_of(answer.headers) or "", Reason.NOT_PLAIN)
 
     def _description(self) -> dict[str, str] | None:
-        request = self._step.request
+        settings = self._step.settings
         return BackendInvocation(
             id=self._step.id,
             storlet=self._step.storlet,
-            parameters=request.parameters,
-            ranges=request.ranges,
-            wants_log=request.wants_log,
+            parameters=settings.parameters,
+            ranges=self._step.request.ranges,
+            wants_log=settings.wants_log,
             chunk_bytes=self._proxy.config.placement.chunk_bytes,
-            limits=request.limits,
+            limits=settings.limits,
             keeps_log_tail=self._step.keeps_log_tail,
             log_delay_seconds=self._step.log_delay_seconds,
         ).to_headers()

@@ -25,7 +25,7 @@ from storlet_middleware import names
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import RangeUnsatisfiable, Unprocessable
 from storlet_middleware.proxy.plan import Plan
-from storlet_middleware.proxy.steps import Step
+from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.byte_ranges import ByteRange, parse_ranges, resolve_range
 from storlet_middleware.wsgi.context import RequestContext
@@ -113,29 +113,29 @@ class OutputRange:
         #: The storlet as it runs without a range.
         self._whole: StorletVersion | None = None
 
-    def give(self, step: Step) -> None:
+    def give(self, step: RequestedStep) -> None:
         """Give the range to the storlet of ``step``, which was just resolved, if it declares
         ranges.
         """
         self._whole = version = step.storlet
         self.is_given = version.ranges
-        parameters = {**step.request.parameters}
+        parameters = {**step.settings.parameters}
         parameters.pop(PARAMETER, None)  # of a version that was replaced
         if version.ranges:
             # A node that knows no ranges knows inputs in which a storlet seeks, or gives plain
             # data.
             step.version = replace(version, seekable=True)
             parameters[PARAMETER] = self._text
-        step.request = replace(step.request, parameters=parameters)
+        step.set_parameters(parameters)
 
-    def withdraw(self, step: Step) -> bool:
+    def withdraw(self, step: RequestedStep) -> bool:
         """Make ``step`` give all of its output from a stream; return whether its storlet can."""
         if not self.is_given or self._whole is None or self._whole.seekable:
             return False
         self.is_given, step.version = False, self._whole
-        parameters = {**step.request.parameters}
+        parameters = {**step.settings.parameters}
         del parameters[PARAMETER]
-        step.request = replace(step.request, parameters=parameters)
+        step.set_parameters(parameters)
         return True
 
     def part_of(self, metadata: Mapping[str, str]) -> Part | None:

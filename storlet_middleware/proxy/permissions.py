@@ -22,8 +22,8 @@ from storlet_middleware.errors import (
     StorletDenied,
     StorletError,
 )
+from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi import authorization, delegation
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
@@ -37,7 +37,7 @@ MOST_DESCRIPTORS: Final = framing.DESCRIPTORS_MAX - 2
 class Permissions:
     """The checks of one run."""
 
-    def __init__(self, proxy: Proxy, context: RequestContext, steps: list[Step]) -> None:
+    def __init__(self, proxy: Proxy, context: RequestContext, steps: list[RequestedStep]) -> None:
         self._proxy = proxy
         self._environ = context.environ
         self._steps = steps
@@ -93,7 +93,7 @@ class Permissions:
                 f" most {MOST_DESCRIPTORS} are allowed"
             )
 
-    def _check_storlet(self, step: Step) -> bool:
+    def _check_storlet(self, step: RequestedStep) -> bool:
         """Raise unless the caller may run the storlet; return whether the caller owns it."""
         request, plan = step.request, step.plan
         if plan is not None and delegation.is_signed(self._environ):
@@ -141,7 +141,7 @@ class Permissions:
             raise SwiftRefusal(verdict.refusal)
         return verdict
 
-    def require_secret_names(self, step: Step, given: Mapping[str, str]) -> None:
+    def require_secret_names(self, step: RequestedStep, given: Mapping[str, str]) -> None:
         """Refuse names of secrets that another caller than an owner of the storlet has chosen.
 
         Otherwise a reader of encrypted objects could decrypt them, also with the name in metadata

@@ -6,16 +6,14 @@ All of it is repeated for a version that replaces another one while the run begi
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from storlet_middleware import names
 from storlet_middleware.bundle import manifest
 from storlet_middleware.engine import limits
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import BadRequest, PreconditionFailed, StorletError, StorletNotFound
 from storlet_middleware.proxy.permissions import MOST_DESCRIPTORS, Permissions
+from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.storlet_request import SWIFT_QUERIES, split_parameters
 
@@ -27,7 +25,11 @@ class Resolution:
     """
 
     def __init__(
-        self, proxy: Proxy, context: RequestContext, steps: list[Step], permissions: Permissions
+        self,
+        proxy: Proxy,
+        context: RequestContext,
+        steps: list[RequestedStep],
+        permissions: Permissions,
     ) -> None:
         self._proxy = proxy
         self._environ = context.environ
@@ -44,16 +46,17 @@ class Resolution:
             step.version = self._resolve(step)
             self._check(step)
 
-    def resolve_again(self, step: Step) -> None:
+    def resolve_again(self, step: RequestedStep) -> None:
         """Resolve a step's storlet again, bypassing the cache: its code was replaced meanwhile."""
         # Without the defaults of the former version.
-        request = step.request = replace(step.request, parameters=step.given)
+        request = step.request
+        step.set_parameters(request.parameters)
         step.version = self._proxy.catalog.resolve_again(
             self._environ, request.version, request.account, request.storlet
         )
         self._check(step)
 
-    def _resolve(self, step: Step) -> StorletVersion:
+    def _resolve(self, step: RequestedStep) -> StorletVersion:
         request = step.request
         try:
             return self._proxy.catalog.resolve(
@@ -67,14 +70,14 @@ class Resolution:
                 f"a rule requires a missing storlet: {error}", status=422, code=error.code
             ) from None
 
-    def _check_version(self, step: Step) -> None:
+    def _check_version(self, step: RequestedStep) -> None:
         """Refuse another version than the one that the request requires."""
         if step.request.if_version != step.storlet.key:
             raise PreconditionFailed(
                 f"{names.IF_VERSION}: storlet {step.request.storlet} is another version"
             )
 
-    def _check_limits(self, step: Step) -> None:
+    def _check_limits(self, step: RequestedStep) -> None:
         """Refuse limits that the storlet forbids; the maxima of its trust class were checked at the
         edge.
         """
@@ -87,7 +90,7 @@ class Resolution:
         if faults:
             raise BadRequest("; ".join(faults))
 
-    def _check_descriptors(self, step: Step) -> None:
+    def _check_descriptors(self, step: RequestedStep) -> None:
         """Refuse a message that the socket for services makes too large."""
         request, most = step.request, MOST_DESCRIPTORS - 1
         if request.descriptor_count > most:
@@ -96,7 +99,7 @@ class Resolution:
                 f" {len(request.outputs)} further outputs: together at most {most} are allowed"
             )
 
-    def _check(self, step: Step) -> None:
+    def _check(self, step: RequestedStep) -> None:
         """Refuse a request that does not fit the version; many versions declare nothing."""
         request, version = step.request, step.storlet
         if request.if_version:
@@ -114,7 +117,7 @@ class Resolution:
         if version.parameters:
             self._fill_parameters(step)
 
-    def _check_declared_inputs(self, step: Step) -> None:
+    def _check_declared_inputs(self, step: RequestedStep) -> None:
         """Refuse a number of inputs that a bundle's manifest excludes."""
         request = step.request
         # A later step of a pipeline has one input, the output of the step before.
@@ -124,7 +127,7 @@ class Resolution:
         )
         self._require_count(step, step.storlet.inputs, given, ("inputs", "takes", sent))
 
-    def _check_declared_outputs(self, step: Step) -> None:
+    def _check_declared_outputs(self, step: RequestedStep) -> None:
         """Refuse a number of outputs that a bundle's manifest excludes."""
         # Only the last step of a pipeline has further outputs.
         given = 1 + (len(step.request.outputs) if step is self._steps[-1] else 0)
@@ -132,7 +135,11 @@ class Resolution:
         self._require_count(step, step.storlet.outputs, given, ("outputs", "makes", sent))
 
     def _require_count(
-        self, step: Step, declared: tuple[int, ...], given: int, texts: tuple[str, str, str]
+        self,
+        step: RequestedStep,
+        declared: tuple[int, ...],
+        given: int,
+        texts: tuple[str, str, str],
     ) -> None:
         """Refuse ``given`` outside of ``declared``: the least and the most."""
         least, most = declared
@@ -143,7 +150,7 @@ class Resolution:
         text = f"number of {what}: {given}: storlet {step.request.storlet} {does} {wanted}; {sent}"
         raise _fault(step, text)
 
-    def _check_seekable(self, step: Step) -> None:
+    def _check_seekable(self, step: RequestedStep) -> None:
         """Refuse inputs in which a storlet that declares seekable inputs could not seek."""
         wanted = ""
         if step is not self._steps[0]:
@@ -164,20 +171,20 @@ class Resolution:
         query = {} if self._operation is None else self._operation.query
         return sorted(name for name in SWIFT_QUERIES if name in query and name != "version-id")
 
-    def _fill_parameters(self, step: Step) -> None:
+    def _fill_parameters(self, step: RequestedStep) -> None:
         """Refuse parameters that do not fit a bundle's manifest, and fill in its defaults."""
         declared = step.storlet.parameters
         # A query has names of Swift's and of signed URLs, too.
-        own, others = split_parameters(step.given, declared)
+        own, others = split_parameters(step.request.parameters, declared)
         values, faults = manifest.parameters_of_run(declared, own)
         if step.plan is not None:
             faults = [f"rule {step.plan.rule}: {each}" for each in faults]
         if faults:
             raise BadRequest("; ".join(faults))
         self._permissions.require_secret_names(step, own)
-        step.request = replace(step.request, parameters={**others, **values})
+        step.set_parameters({**others, **values})
 
 
-def _fault(step: Step, text: str) -> BadRequest:
+def _fault(step: RequestedStep, text: str) -> BadRequest:
     """The error of a step that a client requests, or a rule, which the text names."""
     return BadRequest(text if step.plan is None else f"rule {step.plan.rule}: {text}")

@@ -10,11 +10,9 @@ an object node.  Both are used in the same way:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
-
-from swift.common.utils import close_if_possible
 
 from storlet_middleware.backend import frames
 from storlet_middleware.concurrency import CONNECTION_ENDED, Timeout
@@ -280,7 +278,7 @@ class RemoteResult:
     def usage(self) -> Usage:
         return Usage(self._used, self._bytes_in, self._bytes_out)
 
-    def _read_frames(self) -> Iterator[bytes]:
+    def _read_frames(self) -> Generator[bytes, None, None]:
         """The output; ends after a DONE frame with the outcome ``ok``.
 
         Raises the error of a DONE frame with another outcome, and :class:`BrokenAnswer` if there is
@@ -388,5 +386,8 @@ class RemoteResult:
         return BackendFailed(f"the object node stalled: {reason}")
 
     def close(self) -> None:
-        close_if_possible(self._frames)
-        close_if_possible(self._body)
+        self._frames.close()
+        # An iterable of WSGI need not have the method.
+        close = getattr(self._body, "close", None)
+        if close is not None:
+            close()

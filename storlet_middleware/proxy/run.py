@@ -40,6 +40,7 @@ from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.placement import Placement
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.ranged_source import UnseekableInput
+from storlet_middleware.proxy.requested_steps import RequestedStep, steps_of
 from storlet_middleware.proxy.resolution import Resolution
 from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
 from storlet_middleware.proxy.result import END_BYTES, END_SECONDS, Result
@@ -47,7 +48,6 @@ from storlet_middleware.proxy.run_headers import RunHeaders
 from storlet_middleware.proxy.run_services import RunServices
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
-from storlet_middleware.proxy.steps import Step, steps_of
 from storlet_middleware.proxy.store import Store, source_headers
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
 from storlet_middleware.services.nesting import is_inner
@@ -203,7 +203,7 @@ class Run:
         if self._range is not None:
             self._range.give(self._steps[0])
 
-    def _resolve_again(self, step: Step) -> None:
+    def _resolve_again(self, step: RequestedStep) -> None:
         """Resolve a storlet again whose code was replaced meanwhile."""
         self._resolution.resolve_again(step)
         if self._range is not None:

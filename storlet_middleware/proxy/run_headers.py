@@ -7,6 +7,7 @@ from storlet_middleware.proxy.completion import Times
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.plan import Plan
+from storlet_middleware.proxy.requested_steps import RequestedStep
 
 
 class RunHeaders:
@@ -20,7 +21,7 @@ class RunHeaders:
         run_id: str,
         plan: Plan | None,
         times: Times,
-        execution: Execution,
+        execution: Execution[RequestedStep],
         disclosure: Disclosure,
     ) -> None:
         self._id = run_id

@@ -15,17 +15,17 @@ from storlet_middleware import errors, names
 from storlet_middleware.account_secrets.store import SecretStore
 from storlet_middleware.bundle import manifest
 from storlet_middleware.errors import BadRequest, Unprocessable
-from storlet_middleware.proxy.steps import Step
+from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.wsgi.swift_paths import SwiftPath
 
 
-def used_by(step: Step) -> tuple[str, ...]:
+def used_by(step: RequestedStep) -> tuple[str, ...]:
     """The names of the secrets that a resolved step uses, each once."""
-    named = manifest.secrets_named(step.storlet.parameters, step.request.parameters)
+    named = manifest.secrets_named(step.storlet.parameters, step.settings.parameters)
     return tuple(dict.fromkeys((*step.storlet.secrets, *named)))
 
 
-def fetch(store: SecretStore, environ: dict[str, Any], step: Step) -> None:
+def fetch(store: SecretStore, environ: dict[str, Any], step: RequestedStep) -> None:
     """Give a resolved step its secrets.
 
     :param environ: of the client's request.
@@ -44,7 +44,7 @@ def fetch(store: SecretStore, environ: dict[str, Any], step: Step) -> None:
     step.secrets = {name: _value(store, environ, step, name) for name in used}
 
 
-def _value(store: SecretStore, environ: dict[str, Any], step: Step, name: str) -> bytes:
+def _value(store: SecretStore, environ: dict[str, Any], step: RequestedStep, name: str) -> bytes:
     request = step.request
     value = store.value(environ, SwiftPath(request.version, request.account), name)
     if value is None:

@@ -12,8 +12,8 @@ from typing import Any
 from storlet_daemon.protocol.messages import CreateObject
 from storlet_middleware.engine.services import Services
 from storlet_middleware.engine.task import ServiceLimits
+from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.proxy.shared import Proxy
-from storlet_middleware.proxy.steps import Step
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
 from storlet_middleware.services import identity
 from storlet_middleware.services.channel import Channel
@@ -50,7 +50,7 @@ class RunServices:
             self._nesting = nesting_of(self._environ).inside(storlets, run_id, rule)
         self._run = storlets, run_id, rule
 
-    def of_step(self, step: Step, limits: ServiceLimits) -> Services | None:
+    def of_step(self, step: RequestedStep, limits: ServiceLimits) -> Services | None:
         """The services of a step's storlet; ``None`` if it has none."""
         declared, request = step.storlet.services, step.request
         if not declared or self._run is None or identity.refusal(self._environ):

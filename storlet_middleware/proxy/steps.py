@@ -1,16 +1,31 @@
-"""The steps of a run: one storlet each."""
+"""The steps of an execution: one storlet each, with what a run of it needs.
+
+A step knows no request: that of a client, or of a rule, is in :mod:`~.requested_steps`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from storlet_middleware.admission.controller import Slot
 from storlet_middleware.engine.log_pieces import LogPiece, ignore
 from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.errors import InternalError
-from storlet_middleware.proxy.plan import Plan
-from storlet_middleware.wsgi.storlet_request import StorletRequest
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of one storlet's run.
+
+    :param parameters: of the storlet, with the defaults of its manifest once it is resolved.
+    :param limits: lower ones than the storlet's, by the names of
+        :data:`storlet_middleware.engine.limits.TABLE`.
+    """
+
+    parameters: Mapping[str, str]
+    limits: Mapping[str, float] = field(default_factory=dict)
+    wants_log: bool = False
 
 
 @dataclass
@@ -19,31 +34,23 @@ class Step:
 
     :param id: the invocation's.
     :param version: known after the permission checks.
-    :param plan: the requirements of the rule that requires the storlet; ``None`` if the client
-        requested it.
     :param keeps_log_tail: the record of the run has the end of its log if it fails.
     :param log_delay_seconds: see :class:`~storlet_middleware.engine.log_pieces.LogPieces`.
     :param tell: receives the log in pieces while the storlet runs.
-    :param given: the parameters of the request, without the defaults of a bundle's manifest.
-    :param secrets: the values of the account's secrets that the storlet has.
     :param slot: the step's slot on this node, from its acquisition until the invocation takes it
         over.  Only steps of a pipeline acquire one here; a single storlet acquires its slot when it
         starts.
+    :param secrets: the values of the account's secrets that the storlet has.
     """
 
-    request: StorletRequest
     id: str
+    settings: Settings
     version: StorletVersion | None = None
-    plan: Plan | None = None
     keeps_log_tail: bool = False
     log_delay_seconds: float | None = None
     tell: Callable[[LogPiece], None] = ignore
     slot: Slot | None = None
     secrets: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    given: Mapping[str, str] = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.given = self.request.parameters
 
     @property
     def storlet(self) -> StorletVersion:
@@ -55,22 +62,3 @@ class Step:
         slot, self.slot = self.slot, None
         if slot is not None:
             slot.release()
-
-
-def steps_of(
-    invocation_id: str, requests: Sequence[StorletRequest], plan: Plan | None = None
-) -> list[Step]:
-    """The steps of a run; the second and later ones have the run's id with their number.
-
-    :param plan: of the run; it requires the steps that the client has not requested.
-    """
-    steps = [Step(requests[0], invocation_id)]
-    if len(requests) > 1:
-        steps += [
-            Step(request, f"{invocation_id}.{number}")
-            for number, request in enumerate(requests[1:], 2)
-        ]
-    if plan is not None:
-        for step in steps[: len(steps) - plan.explicit_count]:
-            step.plan = plan
-    return steps

@@ -16,8 +16,8 @@ from swift.common.swob import HTTPForbidden, Request, Response
 from storlet_middleware import errors
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.completion import Ending, LogObjects
+from storlet_middleware.proxy.requested_steps import steps_of
 from storlet_middleware.proxy.result import Usage
-from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
 from tests.unit.middleware.rule_runs import PLAN, TWO, step_number
@@ -105,8 +105,8 @@ def test_a_log_that_swift_refuses_is_reported_and_fails_nothing(
         "GET", "v1", ACCOUNT, "up.py", ObjectPath("c", "o"), None, {}, wants_log=True
     )
     result: Any = SimpleNamespace(log=b"line\n", usage=Usage({}, 3, 6))
-    log.store([Step(request, "tx-9"), Step(replace(request, wants_log=False), "tx-9.2")],
-              [result, result], "ok")  # fmt: skip
+    steps = steps_of("tx-9", [request, replace(request, wants_log=False)])
+    log.store(steps, [result, result], "ok")
     assert len(swift.requests("PUT", ".log")) == 1
     assert "log not kept id=tx-9 status=507" in proxy.logger.text
 

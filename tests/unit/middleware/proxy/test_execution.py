@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import eventlet
 import pytest
 
 from storlet_daemon.protocol import messages
-from tests.unit.middleware.rule_runs import PLAN, THREE, TWO
-from tests.unit.middleware.support import FakeSwift, Node, WorkerRun, upper, wait_until
+from storlet_middleware.engine.launcher import Launcher
+from storlet_middleware.engine.task import StreamInput
+from storlet_middleware.errors import CodeReplaced
+from storlet_middleware.proxy.execution import Execution
+from storlet_middleware.proxy.steps import Settings, Step
+from tests.unit.middleware.engine.storlet_code import Fetcher, Nothing, version
+from tests.unit.middleware.logger import Logger
+from tests.unit.middleware.rule_runs import PLAN, THREE, TWO, by_step
+from tests.unit.middleware.support import FakeSwift, Node, WorkerRun, make_config, upper, wait_until
 
 pytestmark = pytest.mark.usefixtures("nothing_is_left_open")
 
@@ -84,3 +93,69 @@ def test_queued_pipeline_times_out_and_holds_no_slot(make: Any) -> None:
     )
     holder.app_iter.close()
     harness.assert_idle()
+
+
+# --- without a request and without Swift ----------------------------------------------------------
+
+
+class Data(Nothing):
+    """An input with data."""
+
+    def __iter__(self) -> Iterator[bytes]:
+        return iter((b"a", b"b"))
+
+
+def no_resolution(step: Step) -> None:
+    raise AssertionError(f"the code of {step.id} was not replaced")
+
+
+def test_an_execution_needs_neither_a_request_nor_swift(node: Node, short_dir: Path) -> None:
+    def second(worker: WorkerRun) -> None:
+        worker.begin(Tone="low")
+        worker.write(worker.read() + b"2")
+        worker.succeed()
+
+    node.workers.script = by_step(upper, second)
+    steps = [
+        Step("tx-1", Settings({"n": "1"}, {"memory": 64 << 20}, wants_log=True), version()),
+        Step("tx-1.2", Settings({"n": "2"}), version()),
+    ]
+    launcher = Launcher(make_config(short_dir), Logger())
+    execution = Execution(launcher, steps, Fetcher(), no_resolution)
+    execution.acquire_slots(is_first_elsewhere=False)
+    try:
+        execution.run_first([StreamInput(Data(), {})], None)
+        result = execution.run_further(lambda: {"Colour": "red"})
+        assert b"".join(result.chunks()) == b"AB2"
+        assert (result.metadata, result.ran_on) == ({"Tone": "low"}, "proxy,proxy")
+    finally:
+        result.close()
+        execution.release_slots()
+    first, last = node.workers.runs
+    assert [dict(run.invoke.parameters)["n"] for run in (first, last)] == ["1", "2"]
+    assert last.invoke.inputs[0].metadata == {"Colour": "red"}
+
+
+def test_the_code_of_a_step_that_was_replaced_is_resolved_again(
+    node: Node, short_dir: Path
+) -> None:
+    """By the caller, who alone knows what was requested."""
+    asked: list[Step] = []
+
+    class Replaced(Fetcher):
+        def fetch(self, account: str, file: Any) -> Iterator[bytes]:
+            if not asked:
+                raise CodeReplaced("up.py")
+            return super().fetch(account, file)
+
+    def resolve_again(step: Step) -> None:
+        asked.append(step)
+        step.version = version()
+
+    step = Step("tx-1", Settings({}), version())
+    launcher = Launcher(make_config(short_dir), Logger())
+    execution = Execution(launcher, [step], Replaced(), resolve_again)
+    result = execution.run_first([StreamInput(Data(), {})], None)
+    assert b"".join(result.chunks()) == b"AB"
+    assert asked == [step]
+    result.close()

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from storlet_middleware.proxy.placement import OBJECT, PROXY, Placement, Reason, decide
-from storlet_middleware.proxy.steps import Step
+from storlet_middleware.proxy.steps import Settings, Step
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from tests.unit.middleware.object_nodes import VERSION
 
@@ -56,13 +56,15 @@ def test_no_object_node_runs_a_storlet_with_services_or_secrets(
     services: tuple[str, ...], secrets: dict[str, bytes], reason: Reason
 ) -> None:
     placement = Placement(GET, OBJECT)
-    placement.adjust_to(Step(GET, "tx-1", replace(VERSION, services=services), secrets=secrets))
+    placement.adjust_to(
+        Step("tx-1", Settings({}), replace(VERSION, services=services), secrets=secrets)
+    )
     assert (placement.is_at_proxy, placement.reason) == (reason != Reason.DEFAULT, reason)
 
 
 def test_a_run_at_the_proxy_keeps_its_first_reason() -> None:
     placement = Placement(replace(GET, run_on_proxy=True), OBJECT)
-    placement.adjust_to(Step(GET, "tx-1", replace(VERSION, services=("read",))))
+    placement.adjust_to(Step("tx-1", Settings({}), replace(VERSION, services=("read",))))
     assert (placement.is_at_proxy, placement.reason) == (True, Reason.REQUESTED)
 
 

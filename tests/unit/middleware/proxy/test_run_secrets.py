@@ -5,14 +5,15 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from storlet_middleware.engine.storlet_version import StorletVersion
+from storlet_middleware.proxy.requested_steps import RequestedStep, step_of
 from storlet_middleware.proxy.run_secrets import used_by
-from storlet_middleware.proxy.steps import Step
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 from tests.support.bundles import tool
 from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Proxy, WorkerRun
@@ -35,12 +36,12 @@ def set_secret(proxy: Proxy, name: str = "api-token") -> None:
     assert proxy.call("POST", path, body=VALUE).status == 201
 
 
-def step(parameters: dict[str, str], rows: dict[str, Any], *secrets: str) -> Step:
+def step(parameters: dict[str, str], rows: dict[str, Any], *secrets: str) -> RequestedStep:
     request = StorletRequest("GET", "v1", ACCOUNT, "a", None, None, parameters)
     version = StorletVersion(
         ACCOUNT, "a", "python", "", "a.A", (), parameters=rows, secrets=secrets
     )
-    return Step(request, "tx-1", version)
+    return replace(step_of("tx-1", request), version=version)
 
 
 def test_a_step_uses_declared_secrets_and_those_of_its_parameters() -> None:

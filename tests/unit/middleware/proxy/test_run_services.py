@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,8 @@ from storlet_middleware.engine.storlet_version import StorletVersion
 from storlet_middleware.engine.task import ServiceLimits
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.buffers import Buffers
+from storlet_middleware.proxy.requested_steps import RequestedStep, step_of
 from storlet_middleware.proxy.run_services import RunServices
-from storlet_middleware.proxy.steps import Step
 from storlet_middleware.services.nesting import Nesting, nesting_of
 from storlet_middleware.wsgi.disconnect import CANCELLATION
 from storlet_middleware.wsgi.storlet_request import StorletRequest
@@ -43,26 +44,26 @@ def proxy(tmp_path: Path) -> Any:
     )
 
 
-def step_of(*services: str) -> Step:
+def declaring(*services: str) -> RequestedStep:
     request = StorletRequest("GET", "v1", ACCOUNT, "a.py", None, None, {})
     version = StorletVersion(ACCOUNT, "a.py", "python", "", "a.A", (), services=services)
-    return Step(request, "tx-1", version)
+    return replace(step_of("tx-1", request), version=version)
 
 
 def test_a_storlet_has_the_services_that_it_declares(proxy: Any, outputs: Any) -> None:
     services = RunServices(proxy, {}, outputs)
     services.begin(["a.py"], "tx-1")
-    channel = services.of_step(step_of("read", "list"), ServiceLimits())
+    channel = services.of_step(declaring("read", "list"), ServiceLimits())
     assert channel is not None
     assert channel.operations == ("read", "list")
     assert not outputs.may_grow
-    assert services.of_step(step_of(), ServiceLimits()) is None
+    assert services.of_step(declaring(), ServiceLimits()) is None
 
 
 def test_a_storlet_that_creates_objects_lets_the_outputs_grow(proxy: Any, outputs: Any) -> None:
     services = RunServices(proxy, {}, outputs)
     services.begin(["a.py"], "tx-1")
-    services.of_step(step_of("write"), ServiceLimits())
+    services.of_step(declaring("write"), ServiceLimits())
     assert outputs.may_grow
 
 
@@ -71,7 +72,7 @@ def test_a_request_that_may_not_act_for_its_caller_has_no_services(
 ) -> None:
     services = RunServices(proxy, {"REMOTE_USER": ".wsgi.tempurl"}, outputs)
     services.begin(["a.py"], "tx-1")
-    assert services.of_step(step_of("read"), ServiceLimits()) is None
+    assert services.of_step(declaring("read"), ServiceLimits()) is None
 
 
 def test_a_run_in_a_run_of_itself_is_refused(proxy: Any, outputs: Any) -> None:
@@ -80,7 +81,7 @@ def test_a_run_in_a_run_of_itself_is_refused(proxy: Any, outputs: Any) -> None:
     services = RunServices(proxy, environ, outputs)
     with pytest.raises(StorletError, match="without end"):
         services.begin(["a.py"], "tx-1")
-    assert services.of_step(step_of("read"), ServiceLimits()) is None
+    assert services.of_step(declaring("read"), ServiceLimits()) is None
 
 
 def test_the_end_of_a_run_ends_the_runs_that_it_has_started(
@@ -97,7 +98,7 @@ def test_the_end_of_a_run_ends_the_runs_that_it_has_started(
     services = RunServices(proxy, {}, outputs)
     services.end()
     services.begin(["a.py"], "tx-1")
-    assert services.of_step(step_of("read"), ServiceLimits()) is not None
+    assert services.of_step(declaring("read"), ServiceLimits()) is not None
     inner: dict[str, Any] = {}
     made[0].put(inner)
     assert nesting_of(inner).parent == "tx-1"
