@@ -1,11 +1,12 @@
 """The tree of unit tests mirrors the tree of the product: each module has a test module of its
-name.  The docstring of a package is the map of its modules.
+name.  The docstring of a package is the map of its modules, and a contract has their layers.
 """
 
 from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from pathlib import Path
 from typing import Final
 
@@ -68,11 +69,31 @@ def packages() -> list[Path]:
     return sorted(path.relative_to(ROOT) for path in found)
 
 
+def modules_of(folder: Path) -> set[str]:
+    """The modules and packages in the folder of a package, without its entry point."""
+    modules = {path.stem for path in folder.glob("*.py") if not path.name.startswith("__")}
+    return modules | {path.parent.name for path in folder.glob("*/__init__.py")}
+
+
 @pytest.mark.parametrize("package", packages(), ids=str)
 def test_the_docstring_of_a_package_names_its_modules(package: Path) -> None:
     folder = ROOT / package
-    modules = {path.stem for path in folder.glob("*.py") if not path.name.startswith("__")}
-    modules |= {path.parent.name for path in folder.glob("*/__init__.py")}
     tree = ast.parse((folder / "__init__.py").read_text(encoding="utf-8"))
     named = re.findall(r"\w+", ast.get_docstring(tree) or "")
-    assert sorted(modules - set(named)) == []
+    assert sorted(modules_of(folder) - set(named)) == []
+
+
+def test_each_package_with_several_modules_has_a_contract_of_its_layers() -> None:
+    """``make check`` compares the contract with the imports: it fails for a module without a layer,
+    and for an import of a higher layer."""
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = settings["tool"]["importlinter"]["contracts"]
+    exhaustive = [each for each in contracts if each["type"] == "layers" and each.get("exhaustive")]
+    named = {package for contract in exhaustive for package in contract["containers"]}
+    tops = {folder.parts[0] for folder in FOLDERS}
+    several = {
+        ".".join(package.parts)
+        for package in packages()
+        if package.parts[0] in tops and len(modules_of(ROOT / package)) > 1
+    }
+    assert sorted(several - named) == []
