@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import zlib
 from urllib.parse import quote
 
 import pytest
@@ -14,6 +15,7 @@ from tests.support.storlets import Tool
 
 SECRET = b"the plain text, never for the reader\n"
 READERS = ("test:tester3", "test2:tester2")
+KINDS = ("plain", "ec")
 
 
 @pytest.fixture(params=READERS)
@@ -22,11 +24,27 @@ def reader(request: pytest.FixtureRequest, users: dict[str, Client], owner: Clie
     return users[request.param].on(owner.account)
 
 
-@pytest.fixture(params=["plain", "ec"])
+@pytest.fixture(params=KINDS)
+def each_guarded(request: pytest.FixtureRequest, owner: Client) -> str:
+    """A container of each kind that only its owner may read, and an object in it."""
+    return make_guarded(owner, request.param)
+
+
+@pytest.fixture
 def guarded(request: pytest.FixtureRequest, owner: Client) -> str:
-    """A container that only its owner may read, and an object in it."""
+    """The same of one kind, for a test with other parameters.
+
+    A grant does not depend on how objects are stored, so each kind with each value of a parameter
+    is enough: their numbers decide, and so a test has half as many runs.
+    """
+    turn = zlib.crc32(request.function.__name__.encode())
+    turn += sum(request.node.callspec.indices.values())
+    return make_guarded(owner, KINDS[turn % len(KINDS)])
+
+
+def make_guarded(owner: Client, kind: str) -> str:
     container = unique("guarded")
-    policy = {"X-Storage-Policy": "ec21"} if request.param == "ec" else {}
+    policy = {"X-Storage-Policy": "ec21"} if kind == "ec" else {}
     assert owner.put(container, headers=policy).status == 201
     assert owner.put(f"{container}/o", SECRET, {"X-Object-Meta-Inner": "hidden"}).status == 201
     return container
@@ -99,21 +117,21 @@ def test_a_grant_is_listed_and_revoked(
 def test_several_grants_can_coexist(
     owner: Client,
     users: dict[str, Client],
-    guarded: str,
+    each_guarded: str,
     storlet_names: dict[str, str],
     shared_storlets: None,
 ) -> None:
     python, java = storlet_names["python"], storlet_names["java"]
-    assert owner.post(guarded, {"X-Container-Read": "test5:tester5"}).status == 204
+    assert owner.post(each_guarded, {"X-Container-Read": "test5:tester5"}).status == 204
     for user in READERS:
-        assert grant(owner, guarded, user, python) == 204
-    assert grant(owner, guarded, READERS[0], java) == 204
-    assert revoke(owner, guarded, READERS[0], python) == 204
+        assert grant(owner, each_guarded, user, python) == 204
+    assert grant(owner, each_guarded, READERS[0], java) == 204
+    assert revoke(owner, each_guarded, READERS[0], python) == 204
     first, second = (users[user].on(owner.account) for user in READERS)
-    assert Tool(first, python).get(f"{guarded}/o").status == 403
-    assert Tool(first, java).get(f"{guarded}/o").status == 200
-    assert Tool(second, python).get(f"{guarded}/o").status == 200
-    assert owner.head(guarded).headers["X-Container-Read"] == "test5:tester5"
+    assert Tool(first, python).get(f"{each_guarded}/o").status == 403
+    assert Tool(first, java).get(f"{each_guarded}/o").status == 200
+    assert Tool(second, python).get(f"{each_guarded}/o").status == 200
+    assert owner.head(each_guarded).headers["X-Container-Read"] == "test5:tester5"
 
 
 def test_granting_needs_permission_to_set_acls(
@@ -164,23 +182,27 @@ def test_a_referer_cannot_forge_a_grant(
 
 
 def test_a_client_cannot_write_the_stored_grants(
-    any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str, shared_storlets: None
+    any_tool: Tool,
+    owner: Client,
+    users: dict[str, Client],
+    each_guarded: str,
+    shared_storlets: None,
 ) -> None:
     forged = f'["test:tester3", "{any_tool.storlet}"]'
     header = f"X-Container-Sysmeta-Storlet-Grant-{hashlib.sha256(forged.encode()).hexdigest()[:24]}"
-    assert owner.post(guarded, {header: forged}).status == 204
-    assert Tool(users["test:tester3"], any_tool.storlet).get(f"{guarded}/o").status == 403
+    assert owner.post(each_guarded, {header: forged}).status == 204
+    assert Tool(users["test:tester3"], any_tool.storlet).get(f"{each_guarded}/o").status == 403
 
 
 def test_backend_headers_of_a_client_are_ignored(
-    any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str
+    any_tool: Tool, owner: Client, users: dict[str, Client], each_guarded: str
 ) -> None:
     forger = users["test:tester3"]
     answer = forger.get(
-        f"{guarded}/o", {"X-Backend-Storlet-Invocation": "{}", "X-Backend-Storlet-Run": "1"}
+        f"{each_guarded}/o", {"X-Backend-Storlet-Invocation": "{}", "X-Backend-Storlet-Run": "1"}
     )
     assert answer.status == 403
-    assert owner.get(f"{guarded}/o", {"X-Backend-Storlet-Invocation": "{}"}).body == SECRET
+    assert owner.get(f"{each_guarded}/o", {"X-Backend-Storlet-Invocation": "{}"}).body == SECRET
 
 
 @pytest.mark.parametrize(
@@ -206,10 +228,12 @@ def test_malformed_grants_are_refused(
     assert told in answer.text
 
 
-def test_a_grant_without_effect_has_a_warning(any_tool: Tool, owner: Client, guarded: str) -> None:
+def test_a_grant_without_effect_has_a_warning(
+    any_tool: Tool, owner: Client, each_guarded: str
+) -> None:
     def warning(user: str, storlet: str) -> str | None:
         headers = {"X-Storlet-Container-Read": user, "X-Storlet-Name": storlet}
-        answer = owner.post(guarded, headers)
+        answer = owner.post(each_guarded, headers)
         assert answer.status == 204
         return answer.headers.get("X-Storlet-Warning")
 
@@ -221,7 +245,7 @@ def test_a_grant_without_effect_has_a_warning(any_tool: Tool, owner: Client, gua
         f"there is no storlet x{any_tool.storlet} in container storlet;"
         f" did you mean {any_tool.storlet}?"
     )
-    assert owner.head(guarded).headers["X-Storlet-Container-Read"].count("=") == 3
+    assert owner.head(each_guarded).headers["X-Storlet-Container-Read"].count("=") == 3
 
 
 @pytest.mark.parametrize("container", ["storlet", "dependency"])
@@ -234,48 +258,62 @@ def test_grants_on_the_containers_of_storlets_are_refused(owner: Client, contain
 
 
 def test_a_storlet_that_may_not_be_read_does_not_run(
-    any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str
+    any_tool: Tool, owner: Client, users: dict[str, Client], each_guarded: str
 ) -> None:
     """A caller without read access to the container ``storlet`` and without a grant.
 
     The caller may read the data."""
-    assert owner.post(guarded, {"X-Container-Read": "test:tester3"}).status == 204
+    assert owner.post(each_guarded, {"X-Container-Read": "test:tester3"}).status == 204
     reader = users["test:tester3"]
-    assert reader.get(f"{guarded}/o").status == 200
-    answer = Tool(reader, any_tool.storlet).get(f"{guarded}/o")
+    assert reader.get(f"{each_guarded}/o").status == 200
+    answer = Tool(reader, any_tool.storlet).get(f"{each_guarded}/o")
     assert answer.status in (401, 403, 404)
     assert answer.error in ("access.denied", "storlet.not_found")
 
 
 def test_a_grant_survives_an_ordinary_post(
-    any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str, shared_storlets: None
+    any_tool: Tool,
+    owner: Client,
+    users: dict[str, Client],
+    each_guarded: str,
+    shared_storlets: None,
 ) -> None:
-    assert grant(owner, guarded, "test:tester3", any_tool.storlet) == 204
-    assert owner.post(guarded, {"X-Container-Meta-Note": "x"}).status == 204
+    assert grant(owner, each_guarded, "test:tester3", any_tool.storlet) == 204
+    assert owner.post(each_guarded, {"X-Container-Meta-Note": "x"}).status == 204
     reader = Tool(users["test:tester3"], any_tool.storlet)
-    assert reader.get(f"{guarded}/o", "upper").body == SECRET.upper()
+    assert reader.get(f"{each_guarded}/o", "upper").body == SECRET.upper()
 
 
 def test_granted_data_cannot_be_copied_away(
-    any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str, shared_storlets: None
+    any_tool: Tool,
+    owner: Client,
+    users: dict[str, Client],
+    each_guarded: str,
+    shared_storlets: None,
 ) -> None:
-    assert grant(owner, guarded, "test:tester3", any_tool.storlet) == 204
+    assert grant(owner, each_guarded, "test:tester3", any_tool.storlet) == 204
     target = unique("target")
     assert owner.put(target, headers={"X-Container-Write": "test:tester3"}).status == 201
     reader = users["test:tester3"]
     destination = {"Destination": quote(f"/{target}/o")}
-    assert reader.request("COPY", f"{guarded}/o", destination).status == 403
-    assert reader.put(f"{target}/o", b"", {"X-Copy-From": quote(f"/{guarded}/o")}).status == 403
+    assert reader.request("COPY", f"{each_guarded}/o", destination).status == 403
+    assert (
+        reader.put(f"{target}/o", b"", {"X-Copy-From": quote(f"/{each_guarded}/o")}).status == 403
+    )
 
 
 def test_a_copy_through_a_grant_has_no_header_of_its_source(
-    any_tool: Tool, owner: Client, users: dict[str, Client], guarded: str, shared_storlets: None
+    any_tool: Tool,
+    owner: Client,
+    users: dict[str, Client],
+    each_guarded: str,
+    shared_storlets: None,
 ) -> None:
-    assert grant(owner, guarded, "test:tester3", any_tool.storlet) == 204
+    assert grant(owner, each_guarded, "test:tester3", any_tool.storlet) == 204
     target = unique("target")
     assert owner.put(target, headers={"X-Container-Write": "test:tester3"}).status == 201
     theirs = Tool(users["test:tester3"].on(owner.account), any_tool.storlet)
-    answer = theirs.copy(f"{guarded}/o", f"{target}/o", "upper")
+    answer = theirs.copy(f"{each_guarded}/o", f"{target}/o", "upper")
     assert answer.status == 201, answer
     assert "X-Storlet-Generated-From-Last-Modified" not in answer.headers
     assert owner.head(f"{target}/o").meta("Inner") is None
