@@ -143,6 +143,7 @@ def test_arrow_runs_on_encrypted_objects(other_owner: Client) -> None:
 def test_one_query_over_encrypted_objects_and_their_parts(other_owner: Client) -> None:
     """Each part requires the ETag that a HEAD has shown, and not the one of the encrypted bytes."""
     rows = [b"a,%d\n" % number for number in range(3000)]
+    assert other_owner.put("parts", b"", {"X-Storage-Policy": "ec21"}).status in (201, 202)
     assert other_owner.put("c/rows/plain", b"k,v\n" + b"".join(rows[:1000])).status == 201
     in_rules.put_slo(other_owner, "c/rows/large", b"k,v\n" + b"".join(rows[1000:]))
     query = "SELECT k, count(*) AS n, sum(v) AS s FROM input GROUP BY k"
@@ -179,7 +180,7 @@ def test_objects_are_encrypted_twice_and_packed(
 
 @pytest.fixture(scope="module")
 def ward(other_cluster: Cluster) -> Ward:
-    return make_ward(users_of(other_cluster.description))
+    return in_rules.furnished(make_ward(users_of(other_cluster.description)))
 
 
 def test_a_range_of_a_restored_object_is_that_of_the_plain_one(other_cluster: Cluster) -> None:

@@ -132,8 +132,7 @@ def first_case(name: str) -> Case | None:
 
 
 def put_slo(admin: Client, path: str, content: bytes) -> None:
-    """A large object of two segments with erasure coding."""
-    assert admin.put("parts", b"", {"X-Storage-Policy": "ec21"}).status in (201, 202)
+    """A large object of two segments in ``parts``, a container with erasure coding."""
     half, name = len(content) // 2, path.replace("/", "-")
     segments = {f"parts/{name}-a": content[:half], f"parts/{name}-b": content[half:]}
     for segment, part in segments.items():
@@ -155,7 +154,15 @@ CASES = [case for name in NAMES if name not in EXCEPTED and (case := first_case(
 
 @pytest.fixture(scope="module")
 def ward(users: dict[str, Client]) -> Ward:
-    return make_ward(users)
+    return furnished(make_ward(users))
+
+
+def furnished(ward: Ward) -> Ward:
+    """The account with two containers with erasure coding, and one for copies."""
+    for container in ("coded", "parts"):
+        assert ward.admin.put(container, b"", {"X-Storage-Policy": "ec21"}).status == 201
+    assert ward.admin.put("copies").status == 201
+    return ward
 
 
 def test_each_storlet_has_a_case() -> None:
@@ -164,19 +171,21 @@ def test_each_storlet_has_a_case() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_rule_runs_the_storlet(case: Case, ward: Ward) -> None:
-    admin, uploaded, copied = ward.admin, f"open/{case.name}", "parts/copied"
+    admin, uploaded = ward.admin, f"open/{case.name}"
     expected = case.comparable(case.output)
     set_secrets(admin, case.secrets)
     assert admin.put("patients/input", case.input).status == 201
-    assert admin.put("coded", b"", {"X-Storage-Policy": "ec21"}).status in (201, 202)
     assert admin.put("coded/input", case.input).status == 201
     put_slo(admin, "patients/large", case.input)
     ward.rule(case.rules())
 
-    for path in ("patients/input", "coded/input", "patients/large"):
+    # One of the copies has erasure coding, too.
+    copies = {"patients/input": "copies", "coded/input": "copies", "patients/large": "parts"}
+    for path, container in copies.items():
         answer = admin.get(path)
         assert (answer.status, answer.is_broken) == (200, False), answer
         assert case.comparable(answer.body) == expected, answer
+        copied = f"{container}/copied"
         copy = admin.put(copied, b"", {"X-Copy-From": path})
         assert copy.status == 201, copy
         assert case.comparable(admin.get(copied).body) == expected
