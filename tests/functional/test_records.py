@@ -82,8 +82,9 @@ def listed(client: Client, query: str = "") -> list[dict[str, Any]]:
 def record_of(client: Client, answer: Answer) -> dict[str, Any]:
     """The record of the run that gave ``answer``, within the time that is promised."""
     run = answer.headers["X-Storlet-Invocation"]
+    # Records are written every few seconds, and each search reads those that are there.
     found = retry_until(
-        lambda: (got := runs(client, f"&id={run}")).status == 200 and got, _SECONDS + 1
+        lambda: (got := runs(client, f"&id={run}")).status == 200 and got, _SECONDS + 1, 0.3
     )
     assert found, f"no record of {run}"
     record: dict[str, Any] = json.loads(found.body)

@@ -27,9 +27,8 @@ def denying(message: str, more: str = "") -> bytes:
 
 @pytest.fixture
 def account(admin: Client) -> Client:
-    """A fresh account with one object, and a container for rules."""
+    """A fresh account with one object, and a container for rules; storlets are not enabled."""
     client = admin.on(f"AUTH_{unique('rules')}")
-    prepare_account(client)
     for container in ("c", "storlet_rules"):
         assert client.put(container).status == 201
     assert client.put("c/o", b"data").status == 201
@@ -118,6 +117,8 @@ def test_unreachable_rules_are_refused_with_an_example(account: Client) -> None:
 
 
 def test_storlets_and_limits_of_rules_are_checked_against_the_account(account: Client) -> None:
+    prepare_account(account)
+
     def running(limit: str) -> bytes:
         run = f"{{storlet: up.py, limits: {{memory: {limit}}}}}"
         return f"version: 1\nrules:\n- name: r\n  when: {{method: GET, container: c}}\n  run: {run}\n".encode()

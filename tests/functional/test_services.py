@@ -556,22 +556,28 @@ def test_limits_are_refused_by_name(asker: Author, owner: Client, container: str
 
 
 @pytest.mark.parametrize(
-    ("asked", "code", "text"),
+    ("asked", "code", "text", "seconds"),
     [
-        (["garbage"], "storlet.services", "invalid request for a service"),
+        (["garbage"], "storlet.services", "invalid request for a service", 10),
         # It waits for itself, and not for the store: the deadline holds.
-        (["flood", "/{path}"], "storlet.timeout.first_byte", "no output within"),
-        (["die", "/{path}"], "storlet.failed", ""),
+        (["flood", "/{path}"], "storlet.timeout.first_byte", "no output within", 1),
+        (["die", "/{path}"], "storlet.failed", "", 10),
     ],
     ids=["garbage", "flood", "killed"],
 )
-def test_a_storlet_that_abuses_its_services_fails_alone(
-    asker: Author, owner: Client, container: str, asked: list[str], code: str, text: str
+def test_a_storlet_that_abuses_its_services_fails_alone(  # noqa: PLR0917 - fixtures
+    asker: Author,
+    owner: Client,
+    container: str,
+    asked: list[str],
+    code: str,
+    text: str,
+    seconds: int,
 ) -> None:
     path = f"{container}/big"
     assert owner.put(path, b"x" * 3_000_000).status == 201
     given = [each.format(path=path) for each in asked]
-    answer = ask(asker, path, given, X_Storlet_Limit_Timeout_First_Byte="2s")
+    answer = ask(asker, path, given, X_Storlet_Limit_Timeout_First_Byte=f"{seconds}s")
     assert (answer.status, answer.error) == (422, code), answer
     assert text in answer.text
     assert outcomes(ask(asker, path, ["stat", f"/{path}"]))[0][0] == "ok"
