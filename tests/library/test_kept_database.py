@@ -195,15 +195,19 @@ def test_a_session_sees_nothing_of_another_one() -> None:
             assert engine.rows(f"SELECT current_setting('{name}')") == [(value,)], name
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def used() -> Iterator[Any]:
-    """A session of a database that has served runs."""
+    """A session of a database that has served runs.  It changes with no statement that is refused,
+    so all of them share it.
+    """
+    KEPT.close_idle()
     for data in OBJECTS[:2]:
         assert isinstance(part(data), bytes)
     [database] = kept()
     with KEPT.opened(sql.ENGINE, 192) as again, sql.ENGINE(192, database=again) as engine:
         assert again is database
         yield engine
+    KEPT.close_idle()
 
 
 @pytest.mark.parametrize("statement", sql.FOR_THE_ENGINE)

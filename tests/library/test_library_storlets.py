@@ -11,6 +11,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +68,23 @@ def _new_modules() -> Iterator[None]:
     sys.modules.update(theirs)
 
 
-@pytest.mark.usefixtures("_new_modules")
+@pytest.fixture(scope="module")
+def _codes() -> Iterator[None]:
+    """Each module is compiled once for all its links: each case imports it again."""
+    codes: dict[bytes, Any] = {}
+    compiled = SourceFileLoader.source_to_code
+
+    def code_of(self: SourceFileLoader, data: bytes, path: str) -> Any:
+        if data not in codes:
+            codes[data] = compiled(self, data, path)
+        return codes[data]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SourceFileLoader, "source_to_code", code_of)
+        yield
+
+
+@pytest.mark.usefixtures("_codes", "_new_modules")
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_its_cases_pass(folder: Path, tmp_path: Path) -> None:
     found = project.read(folder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from collections.abc import Iterator
 from typing import Any
 
 import duckdb
@@ -245,9 +246,15 @@ WHERE = [
 ]
 
 
-def of_sql(query: str) -> set[str]:
+@pytest.fixture(scope="module")
+def syntax() -> Iterator[Any]:
+    """The syntax of queries, which needs an engine and no object."""
     with sql.ENGINE(100) as engine:
-        found = OF_SQL.of_query(engine.syntax.tree(engine.syntax.checked(query)), COLUMNS, '"')
+        yield engine.syntax
+
+
+def of_sql(syntax: Any, query: str) -> set[str]:
+    found = OF_SQL.of_query(syntax.tree(syntax.checked(query)), COLUMNS, '"')
     return set(map(shown, found))
 
 
@@ -257,11 +264,11 @@ def shown(needle: Any) -> str:
 
 
 @pytest.mark.parametrize(("condition", "expected"), WHERE)
-def test_needles_of_conditions(condition: str, expected: set[str]) -> None:
-    assert of_sql(f"SELECT id FROM input t WHERE {condition}") == expected  # noqa: S608
+def test_needles_of_conditions(syntax: Any, condition: str, expected: set[str]) -> None:
+    assert of_sql(syntax, f"SELECT id FROM input t WHERE {condition}") == expected  # noqa: S608
     nested = f"WITH w AS (SELECT * FROM input t WHERE {condition}) SELECT count(*) FROM w LIMIT 1"  # noqa: S608
-    assert of_sql(nested.removesuffix(" LIMIT 1")) == expected
-    assert of_sql(nested) == set()
+    assert of_sql(syntax, nested.removesuffix(" LIMIT 1")) == expected
+    assert of_sql(syntax, nested) == set()
 
 
 @pytest.mark.parametrize(
@@ -280,12 +287,12 @@ def test_needles_of_conditions(condition: str, expected: set[str]) -> None:
         "SELECT count(*) FROM input HAVING count(*) > 1",
     ],
 )
-def test_queries_without_needles(query: str) -> None:
-    assert of_sql(query) == set()
+def test_queries_without_needles(syntax: Any, query: str) -> None:
+    assert of_sql(syntax, query) == set()
 
 
-def test_a_column_and_not_an_alias_is_compared() -> None:
-    assert of_sql("SELECT 'x' AS kind, note FROM input WHERE kind = 'keep'") == {"^keep"}
+def test_a_column_and_not_an_alias_is_compared(syntax: Any) -> None:
+    assert of_sql(syntax, "SELECT 'x' AS kind, note FROM input WHERE kind = 'keep'") == {"^keep"}
     with duckdb.connect() as engine:
         found = engine.execute(
             "SELECT note AS kind FROM (VALUES ('keep', 'n'), ('drop', 'keep')) AS t(kind, note)"

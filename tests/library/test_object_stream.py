@@ -19,8 +19,6 @@ SQL = LibraryStorlet("sql")
 SELECT = LibraryStorlet("s3-select")
 CONVERT = LibraryStorlet("convert")
 STREAM: Any = shared("object_stream")
-#: Buffers of the engine's reader of CSV.
-BUFFER_BYTES = shared("sql_input").BUFFER_BYTES
 MIB = 1 << 20
 #: Memory that the engine needs for a small object, in MiB, and an object that is larger.
 MEMORY_MIB = 128
@@ -103,9 +101,14 @@ def test_convert_keeps_nothing_of_the_object() -> None:
 @pytest.mark.parametrize("has_end", [True, False])
 @pytest.mark.parametrize("buffers", [1, 2])
 def test_the_last_row_at_the_end_of_a_buffer(
-    buffers: int, has_end: bool, more: int, compression: str
+    monkeypatch: pytest.MonkeyPatch, buffers: int, has_end: bool, more: int, compression: str
 ) -> None:
-    size = buffers * BUFFER_BYTES + more
+    """The buffers of the engine, the bound of a line and the head are those of a run in small."""
+    buffer_bytes = 256 * 1024
+    monkeypatch.setattr("sql_input.BUFFER_BYTES", buffer_bytes)
+    monkeypatch.setattr("sql_input.MOST_LINE_BYTES", buffer_bytes // 8)
+    monkeypatch.setattr("sql_input.HEAD_BYTES", buffer_bytes // 8)
+    size = buffers * buffer_bytes + more
     end = b"7,y\n" if has_end else b"7,y"
     unit = b"1," + TEXT + b"\n"
     start = b"a,b\n"

@@ -34,8 +34,9 @@ _VALUES = {
 }
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def engine() -> Iterator[Any]:
+    """The engine for the inference, which keeps nothing of an object in it."""
     with shared("sql_engine").Engine(64) as opened:
         yield opened
 
@@ -69,12 +70,8 @@ def tables(draw: st.DrawFn) -> bytes:
 
 @settings(max_examples=4 * settings().max_examples)
 @given(data=tables(), size=st.integers(8, 120))
-def test_types_of_the_first_rows_are_those_of_all(data: bytes, size: int) -> None:
-    with (
-        pytest.MonkeyPatch.context() as patch,
-        SAMPLE() as sample,
-        shared("sql_engine").Engine(64) as engine,
-    ):
+def test_types_of_the_first_rows_are_those_of_all(engine: Any, data: bytes, size: int) -> None:
+    with pytest.MonkeyPatch.context() as patch, SAMPLE() as sample:
         patch.setattr("sql_input.FIRST_BYTES", size)
         found = inference(engine, data, sample)
         by_first = found.by_first_rows()
