@@ -149,7 +149,7 @@ def reasons(cluster: Cluster, answers: list[Answer]) -> set[str]:
     return {found[one] for one in wanted}
 
 
-@pytest.mark.parametrize("double", ["polite", "description"])
+@pytest.mark.parametrize("double", ["polite", "eager", "description"])
 def test_all_gets_are_right_while_one_of_two_object_servers_is_of_version_2(
     cluster: Cluster, tool: Tool, double: str
 ) -> None:
@@ -159,6 +159,7 @@ def test_all_gets_are_right_while_one_of_two_object_servers_is_of_version_2(
         if tool.placement == "object":
             # Both nodes were used: one ran storlets, the other returned plain data.
             assert {answer.headers["X-Storlet-Ran-On"] for answer in answers} == {"object", "proxy"}
+            assert "proxy node-version" in reasons(cluster, answers)
     answers = get_all(tool, 1)
     assert {answer.headers["X-Storlet-Ran-On"] for answer in answers} == {tool.placement}
 
