@@ -15,29 +15,33 @@ from swift.common.swob import Request, Response
 from storlet_middleware import errors, names
 from storlet_middleware.catalog import staged_uploads
 from storlet_middleware.catalog.bundle_store import CONTENT_TYPE, BundleStore, Row, Versions
-from storlet_middleware.catalog.staged_uploads import Place
 from storlet_middleware.errors import BackendFailed, StorletError, StorletNotFound
 from storlet_middleware.wsgi import change_lock, own_requests
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.swift_paths import ContainerPath, object_path
 
 _LOCK_SECONDS: Final = 120
 
 
 class BundleObjects:
-    """The objects of the bundle ``name`` in the container ``place``.
+    """The objects of the bundle ``name`` in the container ``container_path``.
 
     :param app: the rest of the pipeline.
     :param environ: of the request that reads or changes them.
     """
 
     def __init__(
-        self, app: Any, store: BundleStore, environ: dict[str, Any], place: Place, name: str
+        self,
+        app: Any,
+        store: BundleStore,
+        environ: dict[str, Any],
+        container_path: ContainerPath,
+        name: str,
     ) -> None:
         self._app = app
         self._store = store
         self._environ = environ
-        self._place = place
+        self._container_path = container_path
         self._name = name
         #: The name of the pointer.
         self.pointer = name + names.BUNDLE_SUFFIX
@@ -53,23 +57,23 @@ class BundleObjects:
             f"another request is changing the bundle {self._name}: try again",
             code=errors.REGISTRATION_CONFLICT,
         )
-        key = f"storlets-bundle-change/{self._place[1]}/{self._name}"
+        key = f"storlets-bundle-change/{self._container_path.account}/{self._name}"
         return change_lock.held(self._environ, key, _LOCK_SECONDS, conflict)
 
     def versions(self) -> Versions | None:
         """The list in the pointer; ``None`` if there is no such bundle."""
-        return self._store.find(self._environ, self._place, self._name).versions
+        return self._store.find(self._environ, self._container_path, self._name).versions
 
     def existing(self) -> tuple[Versions, Mapping[str, str]]:
         """The versions, and the headers of the pointer; raise if there is no such bundle."""
-        found = self._store.find(self._environ, self._place, self._name)
+        found = self._store.find(self._environ, self._container_path, self._name)
         if found.versions is None:
             raise StorletNotFound(f"there is no bundle {self.pointer}")
         return found.versions, found.headers
 
     def path(self, holder: str) -> str:
         """The path of one of the objects."""
-        return object_path(*self._place, holder)
+        return object_path(*self._container_path, holder)
 
     def put(self, holder: str, packed: BinaryIO, headers: dict[str, str]) -> Any:
         """Store a version, or the pointer; Swift's answer.
@@ -105,7 +109,7 @@ class BundleObjects:
     def _stored(self) -> dict[int, set[str]]:
         """The objects that hold versions, by number."""
         found: dict[int, set[str]] = {}
-        for holder in self._store.list(self._environ, self._place, self.prefix):
+        for holder in self._store.list(self._environ, self._container_path, self.prefix):
             number = holder.removeprefix(self.prefix).partition("-")[0]
             if number.isdecimal():
                 found.setdefault(int(number), set()).add(holder)

@@ -22,7 +22,6 @@ from typing import Any, Final
 from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import errors, names
 from storlet_middleware.bundle import manifest
-from storlet_middleware.catalog.staged_uploads import Place
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import (
     BackendFailed,
@@ -32,7 +31,7 @@ from storlet_middleware.errors import (
     Unprocessable,
 )
 from storlet_middleware.wsgi import own_requests
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.swift_paths import ContainerPath, object_path
 
 CONTENT_TYPE: Final = "application/vnd.openstack.storlet+zip"
 #: Swift's servers accept header lines of 8,192 bytes and some 90 headers.
@@ -137,15 +136,19 @@ class BundleStore:
 
     # --- resolution -------------------------------------------------------------------------------
 
-    def resolve(self, environ: dict[str, Any], place: Place, storlet: str) -> StorletVersion:
+    def resolve(
+        self, environ: dict[str, Any], container_path: ContainerPath, storlet: str
+    ) -> StorletVersion:
         """The version that ``name`` or ``name@number`` means."""
         bundle = names.bundle_of(storlet)
         if bundle is None:
             raise InternalError(f"{storlet!r} is not the name of a bundle")
         name, number = bundle
-        found = self.find(environ, place, name)
+        found = self.find(environ, container_path, name)
         if not found.exists:
-            raise StorletNotFound(f"there is no bundle {name}{names.BUNDLE_SUFFIX} in {place[2]}")
+            raise StorletNotFound(
+                f"there is no bundle {name}{names.BUNDLE_SUFFIX} in {container_path.container}"
+            )
         if found.versions is None:
             raise Unprocessable(
                 f"bundle {name} was stored by another way than an upload: PUT it again",
@@ -158,33 +161,37 @@ class BundleStore:
         holder, headers = name + names.BUNDLE_SUFFIX, found.headers
         if row.number != found.versions.current:
             holder = row.object_of(name)
-            headers = self._headers_of(environ, place, holder)
-        return _version(place, name, row, holder, headers)
+            headers = self._headers_of(environ, container_path, holder)
+        return _version(container_path, name, row, holder, headers)
 
-    def find(self, environ: dict[str, Any], place: Place, name: str) -> Found:
+    def find(self, environ: dict[str, Any], container_path: ContainerPath, name: str) -> Found:
         """The pointer of the bundle ``name``."""
-        answer = self._head(environ, place, name + names.BUNDLE_SUFFIX)
+        answer = self._head(environ, container_path, name + names.BUNDLE_SUFFIX)
         if answer.status_int == 404:
             return Found(exists=False)
         _require_success(answer, f"bundle {name}")
         text = answer.headers.get(names.BUNDLE_VERSIONS)
         return Found(True, Versions.read(text) if text else None, answer.headers)
 
-    def _headers_of(self, environ: dict[str, Any], place: Place, holder: str) -> Mapping[str, str]:
-        answer = self._head(environ, place, holder)
+    def _headers_of(
+        self, environ: dict[str, Any], container_path: ContainerPath, holder: str
+    ) -> Mapping[str, str]:
+        answer = self._head(environ, container_path, holder)
         if answer.status_int == 404:
             raise StorletNotFound(f"{holder} was deleted")
         _require_success(answer, holder)
         headers: Mapping[str, str] = answer.headers
         return headers
 
-    def list(self, environ: dict[str, Any], place: Place, prefix: str) -> list[str]:
+    def list(
+        self, environ: dict[str, Any], container_path: ContainerPath, prefix: str
+    ) -> list[str]:
         """Names of the objects with a prefix; a container may not know its newest objects yet."""
-        listed = own_requests.all_listed(self._app, environ, object_path(*place), prefix)
+        listed = own_requests.all_listed(self._app, environ, object_path(*container_path), prefix)
         return [str(each["name"]) for each in listed]
 
-    def _head(self, environ: dict[str, Any], place: Place, holder: str) -> Any:
-        path = object_path(*place, holder)
+    def _head(self, environ: dict[str, Any], container_path: ContainerPath, holder: str) -> Any:
+        path = object_path(*container_path, holder)
         return own_requests.exchange(self._app, environ, "HEAD", path, own_requests.NEWEST)
 
 
@@ -211,7 +218,7 @@ def facts_of(headers: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _version(
-    place: Place, name: str, row: Row, holder: str, headers: Mapping[str, str]
+    container_path: ContainerPath, name: str, row: Row, holder: str, headers: Mapping[str, str]
 ) -> StorletVersion:
     facts = facts_of(headers)
     # With object versioning of Swift, or after a copy, an object may carry facts of other bytes.
@@ -221,20 +228,22 @@ def _version(
     if not manifest.fits_engine(facts["engine"], API_VERSION):
         text = f"bundle {name} works with engine API {facts['engine']}; this node has {API_VERSION}"
         raise Unprocessable(text, code=errors.STORLET_LOAD)
-    found = version_of(place, name, facts, file_of(place, holder, headers))
+    found = version_of(container_path, name, facts, file_of(container_path, holder, headers))
     return replace(found, number=row.number)
 
 
-def file_of(place: Place, holder: str, headers: Mapping[str, str]) -> CodeFile:
+def file_of(container_path: ContainerPath, holder: str, headers: Mapping[str, str]) -> CodeFile:
     """The file of a bundle in the object ``holder``, which has these headers."""
     etag, size = (headers.get("Etag") or "").strip('"'), int(headers["Content-Length"])
-    return CodeFile(place[2], holder, etag, "", size, 0o444)
+    return CodeFile(container_path.container, holder, etag, "", size, 0o444)
 
 
-def version_of(place: Place, name: str, facts: Mapping[str, Any], own: CodeFile) -> StorletVersion:
+def version_of(
+    container_path: ContainerPath, name: str, facts: Mapping[str, Any], own: CodeFile
+) -> StorletVersion:
     """The version of verified ``facts``, with the bytes of ``own``."""
     return StorletVersion(
-        account=place[1],
+        account=container_path.account,
         name=name,
         language=facts["language"],
         language_version=facts["language_version"],

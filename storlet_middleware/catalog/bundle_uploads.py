@@ -34,7 +34,7 @@ from storlet_middleware.catalog.bundle_store import (
 )
 from storlet_middleware.catalog.manifests import require_owner_of_secrets
 from storlet_middleware.catalog.self_tests import cases_of
-from storlet_middleware.catalog.staged_uploads import Place, StagedUploads
+from storlet_middleware.catalog.staged_uploads import StagedUploads
 from storlet_middleware.catalog.storlets import ProxyFetcher
 from storlet_middleware.catalog.upload_check import PackedCode, UploadCheck
 from storlet_middleware.config import Config
@@ -42,7 +42,7 @@ from storlet_middleware.errors import BackendFailed, BadRequest, BundleInvalid, 
 from storlet_middleware.wsgi import authorization
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.swift_paths import ContainerPath, object_path
 
 #: Headers that make an object a link, or end it while its versions stay.
 _REFUSED: Final = ("X-Object-Manifest", "X-Symlink-Target", "X-Delete-At", "X-Delete-After")
@@ -126,9 +126,11 @@ class _Change:
         self._is_owner = False
         path = operation.target or operation.path
         self._path = path
-        self._place: Place = (path.version, path.account, path.container or "")
+        self._container_path = ContainerPath(path.version, path.account, path.container or "")
         self.name = (path.name or "").removesuffix(names.BUNDLE_SUFFIX)
-        self.objects = BundleObjects(uploads.app, uploads.store, environ, self._place, self.name)
+        self.objects = BundleObjects(
+            uploads.app, uploads.store, environ, self._container_path, self.name
+        )
 
     def answer(self, cache: Any) -> Any:
         self.authorize("PUT")
@@ -149,7 +151,7 @@ class _Change:
 
     def authorize(self, method: str) -> None:
         """Raise Swift's refusal unless the caller may read or write the container."""
-        path = object_path(*self._place, self._path.name or "")
+        path = object_path(*self._container_path, self._path.name or "")
         verdict = authorization.authorize(self._environ, self._uploads.app, method, path)
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)
@@ -162,10 +164,10 @@ class _Change:
     def _upload(self, cache: Any) -> Response:
         self._refuse_options()
         received = self._uploads.staged.received(
-            self._environ, self._place, self.objects.prefix, CONTENT_TYPE
+            self._environ, self._container_path, self.objects.prefix, CONTENT_TYPE
         )
         with received as (packed, headers):
-            checked = self._uploads.checker.check(self._place[1], self.name, packed)
+            checked = self._uploads.checker.check(self._container_path.account, self.name, packed)
             self._require_owner_of_secrets(checked.facts)
             self._require_loads(packed, checked.facts, checked.sha256, headers)
             return self._activate(packed, checked, cache)
@@ -182,9 +184,9 @@ class _Change:
         :param headers: of the object that ``packed`` is a copy of.
         """
         if self._is_checked:
-            own = file_of(self._place, self.objects.pointer, headers)
-            version = version_of(self._place, self.name, {**facts, "sha256": sha256}, own)
-            others = ProxyFetcher(self._uploads.app, self._environ, self._place[0])
+            own = file_of(self._container_path, self.objects.pointer, headers)
+            version = version_of(self._container_path, self.name, {**facts, "sha256": sha256}, own)
+            others = ProxyFetcher(self._uploads.app, self._environ, self._container_path.version)
             fetcher = PackedCode(own, packed, others)
             self._uploads.load_check.require_loads(
                 self._environ, version, fetcher, cases_of(packed), is_owner=self._is_owner
@@ -273,7 +275,7 @@ class _Change:
             )
         if not text.isdecimal() or not text.isascii() or len(text) > 9:
             raise BadRequest(errors.fault(names.VERSION_QUERY, text, "want a version number"))
-        slot = self._uploads.staged.slot(self._place[1])
+        slot = self._uploads.staged.slot(self._container_path.account)
         with self.objects.locked(), slot, tempfile.TemporaryFile() as packed:
             before, _ = self.objects.existing()
             row = before.row(int(text)) if int(text) else None

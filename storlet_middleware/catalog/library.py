@@ -34,6 +34,7 @@ from storlet_middleware.config import Config, ConfigError, nearest
 from storlet_middleware.engine.code_cache import Fetcher
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.errors import InternalError, StorletNotFound
+from storlet_middleware.wsgi.swift_paths import ContainerPath
 
 #: The folders that come with this package; a link to ``storlets/std``.
 FOLDER: Final = Path(__file__).resolve().parents[1] / "std"
@@ -89,7 +90,7 @@ class Member:
 
     def version_for(self, account: str) -> StorletVersion:
         """The storlet as it runs for ``account``."""
-        return version_of(("", account, ""), self.name, self.facts, self.file)
+        return version_of(ContainerPath("", account, ""), self.name, self.facts, self.file)
 
     @property
     def types(self) -> ContentTypes:

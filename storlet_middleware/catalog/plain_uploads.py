@@ -15,12 +15,13 @@ from swift.common.swob import Request, Response
 
 from storlet_middleware import names
 from storlet_middleware.catalog.bundle_store import file_of
-from storlet_middleware.catalog.staged_uploads import Place, StagedUploads
+from storlet_middleware.catalog.staged_uploads import StagedUploads
 from storlet_middleware.catalog.storlets import Catalog, ProxyFetcher
 from storlet_middleware.catalog.upload_check import PackedCode, UploadCheck, refusal
 from storlet_middleware.engine.storlet_version import CodeFile
 from storlet_middleware.errors import RegistrationInvalid, StorletError
 from storlet_middleware.wsgi.operation import Operation
+from storlet_middleware.wsgi.swift_paths import ContainerPath
 
 #: Passes a request to Swift, and reports it to the cache of storlet versions.
 Write = Callable[[dict[str, Any]], Response]
@@ -76,10 +77,10 @@ class PlainUploads:
         self, operation: Operation, environ: dict[str, Any], write: Write, *, is_owner: bool
     ) -> Response:
         path = operation.path
-        place: Place = (path.version, path.account, path.container or "")
-        received = self._staged.received(environ, place, f"{names.BUNDLE_OBJECTS}.")
+        container_path = ContainerPath(path.version, path.account, path.container or "")
+        received = self._staged.received(environ, container_path, f"{names.BUNDLE_OBJECTS}.")
         with received as (packed, headers):
-            own = file_of(place, path.name or "", headers)
+            own = file_of(container_path, path.name or "", headers)
             self._require_loads(operation, environ, own, packed, is_owner=is_owner)
             packed.seek(0)
             return write(_with_body(environ, packed, own.size))

@@ -26,10 +26,7 @@ from storlet_middleware.errors import BackendFailed, NodeBusy, StorletError
 from storlet_middleware.wsgi import own_requests, stored_headers
 from storlet_middleware.wsgi.bodies import ClientBody, ObjectBody
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from storlet_middleware.wsgi.swift_paths import object_path
-
-#: API version, account and container.
-Place = tuple[str, str, str]
+from storlet_middleware.wsgi.swift_paths import ContainerPath, object_path
 
 #: Concurrent checks in a proxy process, and so the most uploads that it holds on its disk.
 CHECKS: Final = 4
@@ -65,7 +62,11 @@ class StagedUploads:
 
     @contextlib.contextmanager
     def received(
-        self, environ: dict[str, Any], place: Place, prefix: str, content_type: str = ""
+        self,
+        environ: dict[str, Any],
+        container_path: ContainerPath,
+        prefix: str,
+        content_type: str = "",
     ) -> Iterator[tuple[BinaryIO, Mapping[str, str]]]:
         """The body of the client's PUT as a file, and the headers of the object that it is a copy
         of; both are removed in the end.
@@ -73,7 +74,7 @@ class StagedUploads:
         :param prefix: of the object's name.
         :raises SwiftRefusal: Swift does not store it.
         """
-        path = object_path(*place, f"{prefix}upload-{secrets.token_hex(16)}")
+        path = object_path(*container_path, f"{prefix}upload-{secrets.token_hex(16)}")
         headers = {"X-Delete-After": str(_UPLOAD_SECONDS)}
         if content_type:
             headers["Content-Type"] = content_type
@@ -81,7 +82,7 @@ class StagedUploads:
             answer = self._store(environ, path, headers)
             if answer.status_int // 100 != 2:
                 raise SwiftRefusal(Response(status=answer.status_int, request=Request(environ)))
-            with self.slot(place[1]), tempfile.TemporaryFile() as packed:
+            with self.slot(container_path.account), tempfile.TemporaryFile() as packed:
                 yield packed, read(self._app, environ, path, packed)
         finally:
             # An upload that Swift cannot delete at the moment has no effect, and expires.

@@ -46,7 +46,7 @@ from storlet_middleware.errors import (
 from storlet_middleware.wsgi import authorization, own_requests
 from storlet_middleware.wsgi.account_info import CONTAINER_KEY_PREFIX
 from storlet_middleware.wsgi.bodies import ObjectBody
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.swift_paths import ContainerPath, object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
 
 #: Bounds the age of a stale entry if a writer could not reach memcached.
@@ -193,7 +193,7 @@ class Catalog:
     def _read(
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> StorletVersion:
-        path = (version, account, self._config.storlet_container)
+        path = ContainerPath(version, account, self._config.storlet_container)
         if names.bundle_of(storlet):
             return self._bundles.resolve(environ, path, storlet)
         if storlet.endswith(names.BUNDLE_SUFFIX):
@@ -231,7 +231,7 @@ class Catalog:
         self, environ: dict[str, Any], version: str, account: str, storlet: str
     ) -> CodeFile | None:
         """The file of a storlet as it is stored; ``None`` if there is none."""
-        path = (version, account, self._config.storlet_container)
+        path = ContainerPath(version, account, self._config.storlet_container)
         answer = self._head(environ, path, storlet)
         if answer.status_int == 404:
             return None

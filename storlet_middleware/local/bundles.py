@@ -15,6 +15,7 @@ from storlet_middleware.catalog.bundle_store import version_of
 from storlet_middleware.config import Config
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.names import BUNDLE_SUFFIX
+from storlet_middleware.wsgi.swift_paths import ContainerPath
 
 #: The account of all local runs.
 ACCOUNT: Final = "AUTH_local"
@@ -41,7 +42,9 @@ class LocalBundle:
         container = config.storlet.storlet_container
         own = CodeFile(container, name + BUNDLE_SUFFIX, etag, "", size, 0o444)
         facts = {**checked.facts, "sha256": checked.sha256}
-        self.version: StorletVersion = version_of(("v1", ACCOUNT, container), name, facts, own)
+        self.version: StorletVersion = version_of(
+            ContainerPath("v1", ACCOUNT, container), name, facts, own
+        )
 
     def fetch(self, account: str, file: CodeFile) -> Iterator[bytes]:
         """See :class:`~storlet_middleware.engine.code_cache.Fetcher`."""

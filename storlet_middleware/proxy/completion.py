@@ -23,7 +23,6 @@ from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.records import followed
-from storlet_middleware.records.batches import Place
 from storlet_middleware.records.lines import DELAY_SECONDS
 from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, one_line, tail
 from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
@@ -32,7 +31,7 @@ from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import identity_of
 from storlet_middleware.wsgi.storlet_request import ObjectPath, is_query_of_swift
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.swift_paths import AccountPath, object_path
 
 #: Characters of the parameters that a record has.
 _PARAMETERS_LENGTH: Final = 4096
@@ -137,12 +136,12 @@ class Completion:
         is_followed = followed.is_followed(self._environ, self._proxy.app, self._request.account)
         if self._wish is Wish.NONE and not is_followed:
             return
-        place = Place(self._request.version, self._request.account)
+        account_path = AccountPath(self._request.version, self._request.account)
         for step in self._steps:
             step.keeps_log_tail = True
             step.log_delay_seconds = 0.0 if is_followed else DELAY_SECONDS
             step.tell = self._proxy.log_lines.receiver(
-                self._environ, place, self._id, step.request.storlet
+                self._environ, account_path, self._id, step.request.storlet
             )
 
     def through(self, chunks: Iterator[bytes]) -> Iterator[bytes]:
@@ -174,8 +173,8 @@ class Completion:
             self._proxy.reports.add(record)
         if is_wanted:
             self._describe(record, execution, ending, etags())
-            place = Place(self._request.version, self._request.account)
-            self._proxy.records.keep(self._environ, place, record)
+            account_path = AccountPath(self._request.version, self._request.account)
+            self._proxy.records.keep(self._environ, account_path, record)
 
     def _record(
         self,

@@ -20,8 +20,9 @@ from storlet_middleware.services.channel import Channel
 from storlet_middleware.services.creations import Creations
 from storlet_middleware.services.nesting import Nesting, is_inner, nesting_of
 from storlet_middleware.services.operations import Operations
-from storlet_middleware.services.requests import Place, StoreRequests
+from storlet_middleware.services.requests import StoreRequests
 from storlet_middleware.wsgi.storlet_request import reserved_containers
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 
 class RunServices:
@@ -58,9 +59,9 @@ class RunServices:
         nesting = self._nesting
         if nesting is None:
             nesting = self._nesting = nesting_of(self._environ).inside(*self._run)
-        place = Place(request.version, request.account)
+        account_path = AccountPath(request.version, request.account)
         proxy = self._proxy
-        asked = StoreRequests(proxy.front, proxy.app, self._environ, place, nesting)
+        asked = StoreRequests(proxy.front, proxy.app, self._environ, account_path, nesting)
         reserved = reserved_containers(proxy.config)
         creations = Creations(asked, reserved, self._outputs, limits.creations)
         self._outputs.may_grow |= CreateObject.SERVICE in declared

@@ -24,7 +24,6 @@ from storlet_middleware.concurrency import Pace
 from storlet_middleware.config import Config
 from storlet_middleware.errors import AccessDenied, StorletError
 from storlet_middleware.records import query
-from storlet_middleware.records.batches import Place
 from storlet_middleware.records.follow import Follow, Followers, Stores
 from storlet_middleware.records.query import Query
 from storlet_middleware.records.reader import Page, RecordReader
@@ -35,6 +34,7 @@ from storlet_middleware.wsgi.bodies import ClosingIterator
 from storlet_middleware.wsgi.caller import identity_of
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 
 class RunRecords:
@@ -53,24 +53,24 @@ class RunRecords:
         operation, environ = context.require_operation(), context.environ
         viewer = viewer_of(environ)
         asked = query.parse(operation.query, environ.get("HTTP_ACCEPT", ""))
-        place = Place(operation.path.version, operation.path.account)
+        account_path = AccountPath(operation.path.version, operation.path.account)
         if asked.follows:
-            return self._stream(environ, asked, place, viewer)
-        reader = RecordReader(self._stores.records, environ, place, viewer)
+            return self._stream(environ, asked, account_path, viewer)
+        reader = RecordReader(self._stores.records, environ, account_path, viewer)
         if asked.id:
             return _of_one(environ, asked, reader.find(asked))
         return _of_page(environ, asked, reader.page(asked))
 
     def _stream(
-        self, environ: dict[str, Any], asked: Query, place: Place, viewer: Viewer
+        self, environ: dict[str, Any], asked: Query, account_path: AccountPath, viewer: Viewer
     ) -> Answer:
         """The records from now on."""
         if asked.lines and not viewer.is_owner:
             raise AccessDenied("only owners of the account read logs of its runs: leave out lines")
-        release = self._followers.acquire(place)
+        release = self._followers.acquire(account_path)
         # Small pieces are sent immediately.
         environ["eventlet.minimum_write_chunk_size"] = 0
-        lines = Follow(self._stores, environ, place, viewer).lines(asked)
+        lines = Follow(self._stores, environ, account_path, viewer).lines(asked)
         headers = [
             ("Content-Type", f"{query.LINES}; charset=utf-8"), ("Cache-Control", "no-store"),
         ]  # fmt: skip

@@ -20,6 +20,7 @@ from typing import Final
 
 from storlet_middleware.concurrency import Pace
 from storlet_middleware.records.record import Record
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 PREFIX: Final = ".runs/"
 #: Of the objects that hold log lines of running storlets, which have names of the same form.
@@ -35,18 +36,10 @@ _SUFFIX: Final = ".jsonl"
 
 
 @dataclass(frozen=True)
-class Place:
-    """An account: API version, and name as text."""
-
-    version: str
-    account: str
-
-
-@dataclass(frozen=True)
 class Batch:
     """The content of one object; a repeated write has the same name."""
 
-    place: Place
+    account_path: AccountPath
     name: str
     records: tuple[Record, ...]
 
@@ -63,7 +56,7 @@ class Batch:
         return b"".join(lines)
 
 
-def batches_of(place: Place, records: Sequence[Record]) -> Iterator[Batch]:
+def batches_of(account_path: AccountPath, records: Sequence[Record]) -> Iterator[Batch]:
     """``records`` as objects; usually one."""
     ordered = sorted(records, key=lambda record: record.time)
     begin = size = 0
@@ -73,7 +66,7 @@ def batches_of(place: Place, records: Sequence[Record]) -> Iterator[Batch]:
         is_full = size > MOST_BYTES
         if is_end or is_full or ordered[index].time - ordered[begin].time > SPAN_SECONDS:
             part = tuple(ordered[begin:index])
-            yield Batch(place, new_name(part[-1].time), part)
+            yield Batch(account_path, new_name(part[-1].time), part)
             begin, size = index, 0
 
 

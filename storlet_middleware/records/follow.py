@@ -28,12 +28,13 @@ from storlet_middleware.concurrency import has_hung_up, monotonic, sleep
 from storlet_middleware.config import Config
 from storlet_middleware.errors import NodeBusy, StorletError, TenantBusy
 from storlet_middleware.records import followed
-from storlet_middleware.records.batches import LINES_PREFIX, PREFIX, SPAN_SECONDS, Place, name_at
+from storlet_middleware.records.batches import LINES_PREFIX, PREFIX, SPAN_SECONDS, name_at
 from storlet_middleware.records.query import Query, seconds_of
 from storlet_middleware.records.reader import RecordReader
 from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
 from storlet_middleware.wsgi.disconnect import client_socket
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 #: Rights of the caller are checked at the start of a stream only.
 MAX_SECONDS: Final = 600.0
@@ -70,34 +71,34 @@ class Stores:
         self.records = RecordStore(app, config)
         self.lines = RecordStore(app, config, LINES_PREFIX)
 
-    def mark(self, environ: dict[str, Any], place: Place) -> None:
+    def mark(self, environ: dict[str, Any], account_path: AccountPath) -> None:
         """Mark the account as followed."""
-        followed.mark(self._app, environ, place)
+        followed.mark(self._app, environ, account_path)
 
 
 class Followers:
     """The number of streams in a process."""
 
     def __init__(self) -> None:
-        self._streams: dict[Place, int] = {}
+        self._streams: dict[AccountPath, int] = {}
 
-    def acquire(self, place: Place) -> Callable[[], None]:
+    def acquire(self, account_path: AccountPath) -> Callable[[], None]:
         """Count a stream; call the result when it has ended.
 
         :raises TenantBusy: the account has its maximum; :raises NodeBusy: the process has.
         """
-        own = self._streams.get(place, 0)
+        own = self._streams.get(account_path, 0)
         if own >= _OF_ACCOUNT:
             raise TenantBusy(f"the account follows its runs {own} times through this server")
         if sum(self._streams.values()) >= _OF_ALL:
             raise NodeBusy("too many clients follow runs through this server")
-        self._streams[place] = own + 1
-        return functools.partial(self._release, place)
+        self._streams[account_path] = own + 1
+        return functools.partial(self._release, account_path)
 
-    def _release(self, place: Place) -> None:
-        self._streams[place] -= 1
-        if not self._streams[place]:
-            del self._streams[place]
+    def _release(self, account_path: AccountPath) -> None:
+        self._streams[account_path] -= 1
+        if not self._streams[account_path]:
+            del self._streams[account_path]
 
 
 class Interval:
@@ -131,13 +132,13 @@ class Follow:
         self,
         stores: Stores,
         environ: dict[str, Any],
-        place: Place,
+        account_path: AccountPath,
         viewer: Viewer,
         now: Callable[[], float] = time.time,
     ) -> None:
         self._stores = stores
         self._environ = environ
-        self._place = place
+        self._account_path = account_path
         self._viewer = viewer
         self._now = now
         self._began = now()
@@ -170,12 +171,12 @@ class Follow:
         # Swift caches facts of containers in the environment of a request.
         environ = {**self._environ, "swift.infocache": {}}
         if query.lines and monotonic() >= self._next_mark:
-            self._stores.mark(environ, self._place)
+            self._stores.mark(environ, self._account_path)
             self._next_mark = monotonic() + _MARK_SECONDS
-        reader = RecordReader(self._stores.records, environ, self._place, self._viewer)
+        reader = RecordReader(self._stores.records, environ, self._account_path, self._viewer)
         found = self._new(environ, self._records, reader, lambda name: reader.views(name, query))
         if query.lines:
-            of_logs = RecordReader(self._stores.lines, environ, self._place, self._viewer)
+            of_logs = RecordReader(self._stores.lines, environ, self._account_path, self._viewer)
             # Lines first: those of a run come before its record.
             lines = self._new(environ, self._lines, of_logs, lambda name: of_logs.rows(name, query))
             found = lines + found
@@ -196,7 +197,7 @@ class Follow:
         :param views: the rows of an object that are for this stream, newest first, of ``reader``.
         """
         begin = max(self._began - SPAN_SECONDS, self._now() - _LATE_SECONDS)
-        new = unseen.names(environ, self._place, begin)
+        new = unseen.names(environ, self._account_path, begin)
         most = int(_OBJECTS * max(self._interval.seconds, 1.0))
         newest_first: list[bytes] = []
         count = 0
@@ -225,12 +226,12 @@ class _Unseen:
         self._seen: set[str] = set()
         self._listed: list[str] = []
 
-    def names(self, environ: dict[str, Any], place: Place, begin: float) -> list[str]:
+    def names(self, environ: dict[str, Any], account_path: AccountPath, begin: float) -> list[str]:
         """The new objects since ``begin``, newest first."""
         bounds = {"reverse": "true", "end_marker": name_at(begin, self._prefix)}
         # Swift refuses a limit above its own.
         most = min(_LISTED, constraints.CONTAINER_LISTING_LIMIT)
-        self._listed = self._store.names(environ, place, bounds, most)
+        self._listed = self._store.names(environ, account_path, bounds, most)
         return [name for name in self._listed if name not in self._seen]
 
     def commit(self) -> None:

@@ -18,9 +18,9 @@ from urllib.parse import quote
 
 from storlet_middleware import names
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.records.batches import Place
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.account_info import account_sysmeta
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 _KEY: Final = names.ACCOUNT_FOLLOWED.lower().removeprefix("x-account-sysmeta-")
 #: Proxies store lines for this time after the last renewal.
@@ -33,17 +33,17 @@ def is_followed(environ: dict[str, Any], app: Any, account: str) -> bool:
     return _until(account_sysmeta(environ, app, account)) > time.time()
 
 
-def mark(app: Any, environ: dict[str, Any], place: Place) -> None:
+def mark(app: Any, environ: dict[str, Any], account_path: AccountPath) -> None:
     """Set or renew the mark, unless another stream has renewed it.
 
     :raises BackendFailed: Swift refuses it.
     """
     now = time.time()
-    known = account_sysmeta(environ, app, place.account)
+    known = account_sysmeta(environ, app, account_path.account)
     if _until(known) >= now + _RENEWED_AT_SECONDS:
         return
     # The question mark: without a query, a sub-request inherits the client's.
-    path = quote(f"/{place.version}/{place.account}") + "?"
+    path = quote(f"/{account_path.version}/{account_path.account}") + "?"
     headers = {names.ACCOUNT_FOLLOWED: str(int(now + _AHEAD_SECONDS))}
     answer = own_requests.exchange(app, environ, "POST", path, headers)
     if answer.status_int // 100 != 2:

@@ -28,10 +28,11 @@ from storlet_middleware.concurrency import Timeout, monotonic, semaphore, sleep,
 from storlet_middleware.config import Config
 from storlet_middleware.engine.log_pieces import LogPiece
 from storlet_middleware.records import followed
-from storlet_middleware.records.batches import LINES_PREFIX, Place, new_name
+from storlet_middleware.records.batches import LINES_PREFIX, new_name
 from storlet_middleware.records.record import time_text
 from storlet_middleware.records.store import RecordStore
 from storlet_middleware.wsgi.strings import wsgi
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 #: A run that is shorter sends no lines, unless the account was followed when it began.
 DELAY_SECONDS: Final = 2.0
@@ -77,23 +78,28 @@ class LogLines:
         self._store = RecordStore(app, config, LINES_PREFIX)
         self._logger = logger
         self._slots = semaphore(_WRITES)
-        self._waiting: dict[Place, _Waiting] = {}
+        self._waiting: dict[AccountPath, _Waiting] = {}
         self._bytes = 0
 
     def receiver(
-        self, environ: dict[str, Any], place: Place, run_id: str, storlet: str
+        self, environ: dict[str, Any], account_path: AccountPath, run_id: str, storlet: str
     ) -> Callable[[LogPiece], None]:
         """Receives the log of one storlet of a run."""
-        return functools.partial(self._add, environ, place, run_id, storlet)
+        return functools.partial(self._add, environ, account_path, run_id, storlet)
 
     def _add(
-        self, environ: dict[str, Any], place: Place, run_id: str, storlet: str, piece: LogPiece
+        self,
+        environ: dict[str, Any],
+        account_path: AccountPath,
+        run_id: str,
+        storlet: str,
+        piece: LogPiece,
     ) -> None:
         """Keep ``piece`` until it is written; does not wait, and does not raise."""
-        waiting = self._waiting.get(place)
+        waiting = self._waiting.get(account_path)
         if waiting is None:
-            waiting = self._waiting[place] = _Waiting(cache_from_env(environ))
-            spawn(self._run, place, waiting)
+            waiting = self._waiting[account_path] = _Waiting(cache_from_env(environ))
+            spawn(self._run, account_path, waiting)
         size = len(piece.text) + _ROW_BYTES
         if waiting.bytes + size > _ACCOUNT_BYTES or self._bytes + size > _PROCESS_BYTES:
             waiting.skipped += len(piece.text.encode()) + piece.skipped_bytes
@@ -110,7 +116,7 @@ class LogLines:
         waiting.bytes += size
         self._bytes += size
 
-    def _run(self, place: Place, waiting: _Waiting) -> None:
+    def _run(self, account_path: AccountPath, waiting: _Waiting) -> None:
         """Write the lines of an account until there are no more."""
         end = monotonic() + _IDLE_SECONDS
         try:
@@ -118,35 +124,42 @@ class LogLines:
                 sleep(_INTERVAL_SECONDS)
                 if waiting.rows or waiting.skipped:
                     end = monotonic() + _IDLE_SECONDS
-                    self._pass_on(place, waiting)
+                    self._pass_on(account_path, waiting)
         finally:
             self._bytes -= waiting.bytes
-            del self._waiting[place]
+            del self._waiting[account_path]
 
-    def _pass_on(self, place: Place, waiting: _Waiting) -> None:
+    def _pass_on(self, account_path: AccountPath, waiting: _Waiting) -> None:
         self._bytes -= waiting.bytes
         rows = waiting.take()
         try:
-            if self._is_followed(place, waiting) and self._write(place, waiting, rows):
+            if self._is_followed(account_path, waiting) and self._write(
+                account_path, waiting, rows
+            ):
                 return
         except (Exception, Timeout) as error:  # noqa: BLE001 - Swift's timeouts are no Exception
             self._logger.warning("log lines not written: %r", error)
         if waiting.is_followed:
             waiting.skipped += sum(_size(row) for row in rows)
 
-    def _is_followed(self, place: Place, waiting: _Waiting) -> bool:
+    def _is_followed(self, account_path: AccountPath, waiting: _Waiting) -> bool:
         if monotonic() >= waiting.next_check:
             waiting.next_check = monotonic() + _CHECK_SECONDS
-            environ = {**_environ(waiting), "PATH_INFO": wsgi(f"/{place.version}/{place.account}")}
-            waiting.is_followed = followed.is_followed(environ, self._app, place.account)
+            environ = {
+                **_environ(waiting),
+                "PATH_INFO": wsgi(f"/{account_path.version}/{account_path.account}"),
+            }
+            waiting.is_followed = followed.is_followed(environ, self._app, account_path.account)
         return waiting.is_followed
 
-    def _write(self, place: Place, waiting: _Waiting, rows: list[dict[str, Any]]) -> bool:
+    def _write(
+        self, account_path: AccountPath, waiting: _Waiting, rows: list[dict[str, Any]]
+    ) -> bool:
         body = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
         name = new_name(time.time(), LINES_PREFIX)
         self._slots.acquire()
         try:
-            status = self._store.write(_environ(waiting), place, name, body)
+            status = self._store.write(_environ(waiting), account_path, name, body)
         finally:
             self._slots.release()
         return status // 100 == 2

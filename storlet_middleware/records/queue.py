@@ -7,8 +7,8 @@ the process is reached as well, the account with the longest queue loses.
 from __future__ import annotations
 
 from storlet_middleware.concurrency import monotonic
-from storlet_middleware.records.batches import Place
 from storlet_middleware.records.record import Record
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 #: Memory of the waiting records of an account, and of all: some 2,500 records without texts.
 ACCOUNT_BYTES = 4 << 20
@@ -34,50 +34,50 @@ class RecordQueue:
     ) -> None:
         self._account_bytes = account_bytes
         self._process_bytes = process_bytes
-        self._waiting: dict[Place, _Waiting] = {}
+        self._waiting: dict[AccountPath, _Waiting] = {}
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     @property
-    def places(self) -> list[Place]:
+    def account_paths(self) -> list[AccountPath]:
         """The accounts with waiting records."""
         return list(self._waiting)
 
-    def since(self, place: Place) -> float:
+    def since(self, account_path: AccountPath) -> float:
         """When the first waiting record of an account was queued."""
-        return self._waiting[place].since
+        return self._waiting[account_path].since
 
-    def add(self, place: Place, record: Record) -> Place | None:
+    def add(self, account_path: AccountPath, record: Record) -> AccountPath | None:
         """Queue ``record``; return the account that loses a record because a bound is reached."""
-        waiting = self._waiting.get(place)
+        waiting = self._waiting.get(account_path)
         size = record.size_bytes
         if waiting is not None and waiting.bytes + size > self._account_bytes:
-            return place
+            return account_path
         loser = None
         if self._bytes + size > self._process_bytes:
             loser = max(self._waiting, key=lambda each: self._waiting[each].bytes)
-            if loser == place:
+            if loser == account_path:
                 return loser
             self._drop_last(loser)
         if waiting is None:
-            waiting = self._waiting[place] = _Waiting()
+            waiting = self._waiting[account_path] = _Waiting()
         waiting.records.append(record)
         waiting.bytes += size
         self._bytes += size
         return loser
 
-    def take(self, place: Place) -> list[Record]:
+    def take(self, account_path: AccountPath) -> list[Record]:
         """Remove and return the waiting records of an account, oldest first."""
-        waiting = self._waiting.pop(place)
+        waiting = self._waiting.pop(account_path)
         self._bytes -= waiting.bytes
         return waiting.records
 
-    def _drop_last(self, place: Place) -> None:
-        waiting = self._waiting[place]
+    def _drop_last(self, account_path: AccountPath) -> None:
+        waiting = self._waiting[account_path]
         size = waiting.records.pop().size_bytes
         waiting.bytes -= size
         self._bytes -= size
         if not waiting.records:
-            del self._waiting[place]
+            del self._waiting[account_path]

@@ -16,10 +16,11 @@ from typing import Any, Final
 
 from storlet_middleware.concurrency import Pace
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.records.batches import SPAN_SECONDS, Place, name_at
+from storlet_middleware.records.batches import SPAN_SECONDS, name_at
 from storlet_middleware.records.query import Marker, Query
 from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 #: The objects, and the bytes of them, that one request reads.
 MAX_OBJECTS: Final = 100
@@ -42,11 +43,11 @@ class RecordReader:
     """Reads the records of one account for one caller."""
 
     def __init__(
-        self, store: RecordStore, environ: dict[str, Any], place: Place, viewer: Viewer
+        self, store: RecordStore, environ: dict[str, Any], account_path: AccountPath, viewer: Viewer
     ) -> None:
         self._store = store
         self._environ = environ
-        self._place = place
+        self._account_path = account_path
         self._viewer = viewer
         self._bytes = 0
 
@@ -57,7 +58,7 @@ class RecordReader:
 
     def page(self, query: Query) -> Page:
         """The records that match ``query``, from its marker on."""
-        names = self._store.names(self._environ, self._place, _bounds(query), MAX_OBJECTS)
+        names = self._store.names(self._environ, self._account_path, _bounds(query), MAX_OBJECTS)
         found: list[dict[str, Any]] = []
         for name in names:
             for older, view in self._views(name, query):
@@ -92,7 +93,7 @@ class RecordReader:
         bounds = {"marker": name_at(int(began[1], 16))} if began else {}
         if query.marker is not None:
             bounds = {"marker": query.marker.name}
-        names = self._store.names(self._environ, self._place, bounds, MAX_OBJECTS)
+        names = self._store.names(self._environ, self._account_path, bounds, MAX_OBJECTS)
         for name in names:
             for _, record in self._records(name, None):
                 if record.get("id") == query.id:
@@ -110,7 +111,7 @@ class RecordReader:
 
     def _records(self, name: str, marker: Marker | None) -> Iterator[tuple[int, dict[str, Any]]]:
         """The records of an object, newest first, each with the number of older ones."""
-        body = self._store.read(self._environ, self._place, name)
+        body = self._store.read(self._environ, self._account_path, name)
         self._bytes += len(body)
         lines = body.splitlines()
         if marker is not None and marker.name == name:

@@ -18,16 +18,10 @@ from swift.common.utils import close_if_possible, config_true_value, drain_and_c
 from storlet_middleware import names
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.records.batches import (
-    CONTENT_TYPE,
-    LINES_PREFIX,
-    PREFIX,
-    Place,
-    key_of_name,
-)
+from storlet_middleware.records.batches import CONTENT_TYPE, LINES_PREFIX, PREFIX, key_of_name
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import read_bounded
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.swift_paths import AccountPath, object_path
 
 #: A day, for ``X-Delete-After``.
 _DAY_SECONDS: Final = 86_400
@@ -59,16 +53,26 @@ class RecordStore:
         self._kept_seconds = _LINES_SECONDS if is_lines else days * _DAY_SECONDS
         self._recent = _Recent()
 
-    def write(self, environ: dict[str, Any], place: Place, name: str, body: bytes) -> int:
+    def write(
+        self, environ: dict[str, Any], account_path: AccountPath, name: str, body: bytes
+    ) -> int:
         """Store an object, after its container if that is missing; Swift's last status."""
-        status = self._put(environ, self._path(place, name), body)
+        status = self._put(environ, self._path(account_path, name), body)
         if status == 404:
-            created = self._put(environ, self._path(place, ""), b"")
-            status = self._put(environ, self._path(place, name), body) if created < 300 else created
+            created = self._put(environ, self._path(account_path, ""), b"")
+            status = (
+                self._put(environ, self._path(account_path, name), body)
+                if created < 300
+                else created
+            )
         return status
 
     def names(
-        self, environ: dict[str, Any], place: Place, bounds: Mapping[str, str], limit: int
+        self,
+        environ: dict[str, Any],
+        account_path: AccountPath,
+        bounds: Mapping[str, str],
+        limit: int,
     ) -> list[str]:
         """The names of up to ``limit`` objects; fewer only if there are no more.
 
@@ -78,7 +82,7 @@ class RecordStore:
         :raises BackendFailed: Swift cannot list them, or others are too many.
         """
         query = {"prefix": self._prefix, "limit": str(limit), **bounds}
-        container = self._path(place, "")
+        container = self._path(account_path, "")
         found: list[str] = []
         for _ in range(_MAX_PAGES):
             page = own_requests.listing(self._app, environ, container, query, _MAX_LISTING_BYTES)
@@ -89,15 +93,15 @@ class RecordStore:
             query["marker"] = listed[-1]
         raise BackendFailed(f"{self._container}/{self._prefix} has too many other objects")
 
-    def read(self, environ: dict[str, Any], place: Place, name: str) -> bytes:
+    def read(self, environ: dict[str, Any], account_path: AccountPath, name: str) -> bytes:
         """The content of an object that is listed; empty if it was deleted, or is not the system's.
 
         :raises BackendFailed: Swift cannot give it, or not all of it.
         """
-        known = self._recent.get(place, name)
+        known = self._recent.get(account_path, name)
         if known is not None:
             return known
-        answer = own_requests.send(self._app, environ, "GET", self._path(place, name))
+        answer = own_requests.send(self._app, environ, "GET", self._path(account_path, name))
         if answer.status_int == 404 or not _is_ours(answer):
             drain_and_close(answer)
             if answer.status_int in (200, 404):
@@ -108,11 +112,11 @@ class RecordStore:
         close_if_possible(answer.app_iter)
         if length is not None and len(body) != length:
             raise BackendFailed(f"Swift gave {len(body)} of {length} bytes of records")
-        self._recent.put(place, name, body)
+        self._recent.put(account_path, name, body)
         return body
 
-    def _path(self, place: Place, name: str) -> str:
-        return object_path(place.version, place.account, self._container, name)
+    def _path(self, account_path: AccountPath, name: str) -> str:
+        return object_path(account_path.version, account_path.account, self._container, name)
 
     def _put(self, environ: dict[str, Any], path: str, body: bytes) -> int:
         headers = {"Content-Length": str(len(body))}
@@ -133,19 +137,19 @@ class _Recent:
     """The objects that were read last, within bounds."""
 
     def __init__(self) -> None:
-        self._bodies: OrderedDict[tuple[Place, str], bytes] = OrderedDict()
+        self._bodies: OrderedDict[tuple[AccountPath, str], bytes] = OrderedDict()
         self._bytes = 0
 
-    def get(self, place: Place, name: str) -> bytes | None:
-        body = self._bodies.get((place, name))
+    def get(self, account_path: AccountPath, name: str) -> bytes | None:
+        body = self._bodies.get((account_path, name))
         if body is not None:
-            self._bodies.move_to_end((place, name))
+            self._bodies.move_to_end((account_path, name))
         return body
 
-    def put(self, place: Place, name: str, body: bytes) -> None:
-        if len(body) > _RECENT_OBJECT_BYTES or (place, name) in self._bodies:
+    def put(self, account_path: AccountPath, name: str, body: bytes) -> None:
+        if len(body) > _RECENT_OBJECT_BYTES or (account_path, name) in self._bodies:
             return
-        self._bodies[place, name] = body
+        self._bodies[account_path, name] = body
         self._bytes += len(body)
         while self._bytes > _RECENT_BYTES:
             _, oldest = self._bodies.popitem(last=False)

@@ -21,10 +21,11 @@ from swift.common.utils import cache_from_env, generate_trans_id
 from storlet_middleware import metrics
 from storlet_middleware.concurrency import GreenTask, Timeout, monotonic, semaphore, sleep, spawn
 from storlet_middleware.config import Config
-from storlet_middleware.records.batches import Batch, Place, batches_of
+from storlet_middleware.records.batches import Batch, batches_of
 from storlet_middleware.records.queue import RecordQueue
 from storlet_middleware.records.record import Record
 from storlet_middleware.records.store import RecordStore
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 #: Well below the five seconds that a crash may lose.
 INTERVAL_SECONDS: Final = 3.0
@@ -59,13 +60,13 @@ class Writer:
         self._losses = _Losses(logger)
         self._task: GreenTask | None = None
         #: Accounts whose records are being written.
-        self._busy: dict[Place, GreenTask] = {}
+        self._busy: dict[AccountPath, GreenTask] = {}
         #: When the intervals of all written objects of an account will have passed.
-        self._spent: dict[Place, float] = {}
+        self._spent: dict[AccountPath, float] = {}
 
-    def keep(self, environ: dict[str, Any], place: Place, record: Record) -> None:
+    def keep(self, environ: dict[str, Any], account_path: AccountPath, record: Record) -> None:
         """Queue ``record``; does not wait, and does not raise."""
-        loser = self._queue.add(place, record)
+        loser = self._queue.add(account_path, record)
         if loser is not None:
             self._losses.count(loser, 1, "the queue is full")
         if self._task is None:
@@ -75,7 +76,7 @@ class Writer:
 
     def flush(self) -> None:
         """Write all records that wait now, and return when that has ended."""
-        self._begin(self._queue.places)
+        self._begin(self._queue.account_paths)
         while self._busy:
             next(iter(self._busy.values())).wait()
 
@@ -84,31 +85,35 @@ class Writer:
             while self._queue or self._busy:
                 sleep(self._soon_seconds)
                 now = monotonic()
-                self._begin([each for each in self._queue.places if self._due(each) <= now])
-                self._spent = {place: end for place, end in self._spent.items() if end > now}
+                self._begin([each for each in self._queue.account_paths if self._due(each) <= now])
+                self._spent = {
+                    account_path: end for account_path, end in self._spent.items() if end > now
+                }
         finally:
             self._task = None
 
-    def _due(self, place: Place) -> float:
+    def _due(self, account_path: AccountPath) -> float:
         """When the waiting records of an account may be written."""
-        early = self._spent.get(place, 0.0) - EARLY * self._interval_seconds
-        return max(self._queue.since(place) + self._soon_seconds, early)
+        early = self._spent.get(account_path, 0.0) - EARLY * self._interval_seconds
+        return max(self._queue.since(account_path) + self._soon_seconds, early)
 
-    def _begin(self, places: list[Place]) -> None:
+    def _begin(self, account_paths: list[AccountPath]) -> None:
         """Begin to write the waiting records of those accounts that have no write in progress."""
         now = monotonic()
-        for place in places:
-            if place not in self._busy:
-                spent = max(now, self._spent.get(place, 0.0)) + self._interval_seconds
-                self._spent[place] = min(spent, now + (EARLY + 1) * self._interval_seconds)
-                self._busy[place] = spawn(self._write_all, place, self._queue.take(place))
+        for account_path in account_paths:
+            if account_path not in self._busy:
+                spent = max(now, self._spent.get(account_path, 0.0)) + self._interval_seconds
+                self._spent[account_path] = min(spent, now + (EARLY + 1) * self._interval_seconds)
+                self._busy[account_path] = spawn(
+                    self._write_all, account_path, self._queue.take(account_path)
+                )
 
-    def _write_all(self, place: Place, records: list[Record]) -> None:
+    def _write_all(self, account_path: AccountPath, records: list[Record]) -> None:
         try:
-            for batch in batches_of(place, records):
+            for batch in batches_of(account_path, records):
                 self._write(batch)
         finally:
-            del self._busy[place]
+            del self._busy[account_path]
 
     def _write(self, batch: Batch) -> None:
         body, why = batch.body(), ""
@@ -121,13 +126,13 @@ class Writer:
                 return
             if not can_succeed:
                 break
-        self._losses.count(batch.place, len(batch.records), why)
+        self._losses.count(batch.account_path, len(batch.records), why)
 
     def _attempt(self, batch: Batch, body: bytes) -> tuple[str, bool]:
         """Why the write failed, empty if it has not, and whether another attempt can succeed."""
         self._slots.acquire()
         try:
-            status = self._store.write(self._environ(), batch.place, batch.name, body)
+            status = self._store.write(self._environ(), batch.account_path, batch.name, body)
         except (Exception, Timeout) as error:  # noqa: BLE001 - Swift's timeouts are no Exception
             return repr(error)[:200], True
         finally:
@@ -152,7 +157,7 @@ class _Losses:
         self._records = 0
         self._next_report = 0.0
 
-    def count(self, place: Place, records: int, why: str) -> None:
+    def count(self, account_path: AccountPath, records: int, why: str) -> None:
         """Count records that are not written."""
         metrics.records_lost(self._logger, records)
         self._records += records
@@ -161,7 +166,7 @@ class _Losses:
             self._logger.warning(
                 "records lost records=%d account=%s why=%s",
                 self._records,
-                quote(place.account),
+                quote(account_path.account),
                 why,
             )
             self._records = 0

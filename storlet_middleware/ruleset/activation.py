@@ -21,9 +21,10 @@ from swift.common.swob import Request, Response
 from rules import parse
 from storlet_middleware.errors import BackendFailed, RulesConflict
 from storlet_middleware.ruleset.pointer import Pointer, Pointers
-from storlet_middleware.ruleset.versions import RULES, Place, Versions
+from storlet_middleware.ruleset.versions import RULES, Versions
 from storlet_middleware.wsgi import change_lock
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 #: Longer than a successful change takes.
 _LOCK_SECONDS: Final = 60
@@ -35,7 +36,7 @@ _UNCERTAIN: Final = (
 class Activation:
     """The writes of one change of an account's rules.
 
-    :param place: API version and account.
+    :param account_path: API version and account.
     """
 
     def __init__(
@@ -44,13 +45,13 @@ class Activation:
         versions: Versions,
         logger: Any,
         environ: dict[str, Any],
-        place: Place,
+        account_path: AccountPath,
     ) -> None:
         self._pointers = pointers
         self._versions = versions
         self._logger = logger
         self._environ = environ
-        self._place = place
+        self._account_path = account_path
 
     def activate(
         self, rules: bytes, headers: Mapping[str, str], *, is_mandatory: bool
@@ -61,16 +62,16 @@ class Activation:
 
         :param headers: of ``rules.yaml``.
         """
-        environ, place, versions = self._environ, self._place, self._versions
+        environ, account_path, versions = self._environ, self._account_path, self._versions
         with self.locked():
-            before = self._pointers.fresh(environ, *place)
+            before = self._pointers.fresh(environ, *account_path)
             pointer = Pointer.to(parse.version_of(rules), is_mandatory=is_mandatory, after=before)
-            answer = versions.write(environ, place, pointer.name, rules, {})
+            answer = versions.write(environ, account_path, pointer.name, rules, {})
             if answer.status_int // 100 != 2:
                 raise self._refusal(answer.status_int)
-            answer = versions.write(environ, place, RULES, rules, headers)
+            answer = versions.write(environ, account_path, RULES, rules, headers)
             if answer.status_int // 100 != 2:
-                versions.remove(environ, place, pointer.name)
+                versions.remove(environ, account_path, pointer.name)
                 raise self._refusal(answer.status_int)
             try:
                 self._set(pointer, before)
@@ -86,7 +87,7 @@ class Activation:
 
     def in_force(self) -> Pointer | None:
         """The pointer now, bypassing the caches; for use under the lock."""
-        return self._pointers.fresh(self._environ, *self._place)
+        return self._pointers.fresh(self._environ, *self._account_path)
 
     def deactivate(self, before: Pointer) -> None:
         """Remove the rules that ``before`` points to, under the lock."""
@@ -99,19 +100,19 @@ class Activation:
         conflict = RulesConflict(
             "another request is changing the rules of this account: try again", retry_after=1
         )
-        key = f"storlets-rules-change/{self._place[1]}"
+        key = f"storlets-rules-change/{self._account_path.account}"
         with change_lock.held(self._environ, key, _LOCK_SECONDS, conflict):
             yield
 
     def _set(self, pointer: Pointer, before: Pointer | None) -> None:
         """Write the pointer; if Swift reports a failure, undo it, as some replicas can have it."""
-        status = self._pointers.set(self._environ, *self._place, pointer)
+        status = self._pointers.set(self._environ, *self._account_path, pointer)
         if status // 100 == 2:
             return
         undo = (
             before.renewed(after=pointer) if before is not None else Pointer.to_none(after=pointer)
         )
-        if self._pointers.set(self._environ, *self._place, undo) // 100 != 2:
+        if self._pointers.set(self._environ, *self._account_path, undo) // 100 != 2:
             raise BackendFailed(_UNCERTAIN)
         raise BackendFailed(
             f"the rules could not be brought into force: Swift returned {status};"
@@ -121,11 +122,11 @@ class Activation:
     def _restore(self, before: Pointer | None) -> None:
         """Restore the content of ``rules.yaml``; it is informational, so failures are ignored."""
         if before is None or not before.version:
-            self._versions.remove(self._environ, self._place, RULES)
+            self._versions.remove(self._environ, self._account_path, RULES)
             return
         with contextlib.suppress(BackendFailed):
-            rules = self._versions.text_of(self._environ, self._place, before)
-            self._versions.write(self._environ, self._place, RULES, rules, {})
+            rules = self._versions.text_of(self._environ, self._account_path, before)
+            self._versions.write(self._environ, self._account_path, RULES, rules, {})
 
     def _refusal(self, status: int) -> SwiftRefusal:
         """Swift's status for a sub-request, as a response to the client."""
@@ -133,5 +134,5 @@ class Activation:
 
     def _log(self, what: str, pointer: Pointer) -> None:
         self._logger.info(
-            "rules %s account=%s version=%s", what, quote(self._place[1]), pointer.name
+            "rules %s account=%s version=%s", what, quote(self._account_path.account), pointer.name
         )

@@ -43,6 +43,7 @@ from storlet_middleware.ruleset.pointer import MEMO, Pointer, Pointers
 from storlet_middleware.ruleset.upload import Handler, Uploads
 from storlet_middleware.ruleset.versions import RULES, Versions
 from storlet_middleware.wsgi.operation import Operation
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 __all__ = ["RULES", "Handler", "Loaded", "RuleStore"]
 
@@ -116,7 +117,7 @@ class RuleStore:
         if cached is not None:
             return cached
         try:
-            return self._load_once(environ, (version, account), pointer)
+            return self._load_once(environ, AccountPath(version, account), pointer)
         except StorletError as error:
             if pointer.is_mandatory:
                 raise RulesUnavailable(
@@ -130,17 +131,19 @@ class RuleStore:
             return None
 
     def _load_once(
-        self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer
+        self, environ: dict[str, Any], account_path: AccountPath, pointer: Pointer
     ) -> Loaded:
         """Load a version; concurrent requests share one load."""
-        key = f"{place[1]}/{pointer.version}"
+        key = f"{account_path.account}/{pointer.version}"
         since, why = self._failed.get(key, (0.0, ""))
         if why and monotonic() - since < _FAILED_SECONDS:
             raise BackendFailed(why)
         task = self._reading.get(key)
         if task is None:
             # A separate task, because the request that started it can end first.
-            task = self._reading[key] = spawn(self._read_and_cache, environ, place, pointer, key)
+            task = self._reading[key] = spawn(
+                self._read_and_cache, environ, account_path, pointer, key
+            )
         loaded = task.wait()
         if isinstance(loaded, StorletError):
             self._failed[key] = monotonic(), str(loaded)
@@ -152,19 +155,19 @@ class RuleStore:
         return loaded  # type: ignore[no-any-return]
 
     def _read_and_cache(
-        self, environ: dict[str, Any], place: tuple[str, str], pointer: Pointer, key: str
+        self, environ: dict[str, Any], account_path: AccountPath, pointer: Pointer, key: str
     ) -> Loaded | StorletError:
         """Returns errors, because several requests wait, and eventlet prints raised exceptions."""
         began = monotonic()
         try:
-            text = self._versions.text_of(environ, place, pointer)
+            text = self._versions.text_of(environ, account_path, pointer)
             loaded = _loaded(text, pointer.version)
             self._cache.put(loaded, len(text))
             metrics.rules_loaded(self._logger, monotonic() - began)
         except StorletError as error:
             return error
         except (Exception, Timeout) as error:
-            self._logger.exception("ERROR storlets: rules of %s", quote(place[1]))
+            self._logger.exception("ERROR storlets: rules of %s", quote(account_path.account))
             return BackendFailed(f"reading them failed: {type(error).__name__}")
         else:
             return loaded

@@ -44,6 +44,7 @@ from storlet_middleware.wsgi.bodies import ClientBody
 from storlet_middleware.wsgi.operation import Operation
 from storlet_middleware.wsgi.storlet_request import storlet_headers, unknown_header_faults
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 Handler = Callable[[dict[str, Any]], Any]
 
@@ -135,10 +136,11 @@ class _Change:
         self._uploads = uploads
         self._environ = environ
         self._operation = operation
-        self._place = (operation.path.version, operation.path.account)
+        path = operation.path
+        self._account_path = AccountPath(path.version, path.account)
         self._name = name
         self._activation = Activation(
-            uploads.pointers, uploads.versions, uploads.logger, environ, self._place
+            uploads.pointers, uploads.versions, uploads.logger, environ, self._account_path
         )
 
     # --- the three kinds of changes ---------------------------------------------------------------
@@ -213,7 +215,7 @@ class _Change:
 
     def _authorize(self) -> bool:
         """Raise unless the client may change rules; return whether the rules' container exists."""
-        path = self._uploads.versions.path(self._place, self._name)
+        path = self._uploads.versions.path(self._account_path, self._name)
         verdict = authorization.authorize(self._environ, self._uploads.app, "PUT", path)
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)
@@ -253,7 +255,7 @@ class _Change:
     # --- the uploaded rules -----------------------------------------------------------------------
 
     def _check(self, rules: bytes) -> Checked:
-        return self._uploads.checker.check(self._environ, self._place, rules)
+        return self._uploads.checker.check(self._environ, self._account_path, rules)
 
     def _source(self) -> str | None:
         """The name of the copied version; ``None`` if the client sends rules."""
@@ -280,11 +282,14 @@ class _Change:
 
     def _version(self, name: str) -> bytes:
         verdict = authorization.authorize(
-            self._environ, self._uploads.app, "GET", self._uploads.versions.path(self._place, name)
+            self._environ,
+            self._uploads.app,
+            "GET",
+            self._uploads.versions.path(self._account_path, name),
         )
         if verdict.refusal is not None:
             raise SwiftRefusal(verdict.refusal)
-        rules, status = self._uploads.versions.read(self._environ, self._place, name)
+        rules, status = self._uploads.versions.read(self._environ, self._account_path, name)
         if rules is None:
             raise self._refusal(status)
         return rules

@@ -31,7 +31,7 @@ from storlet_middleware.ruleset import check_process
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.storlet_request import split_parameters
 from storlet_middleware.wsgi.strings import wsgi
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.swift_paths import AccountPath, object_path
 from storlet_middleware.wsgi.user_metadata import user_metadata
 
 #: Concurrent checks in a proxy process, at most one of an account, and how long others wait.
@@ -84,15 +84,15 @@ class Checker:
         self._library = library_of(config)
         self._slots = CheckSlots(_CHECKS)
 
-    def check(self, environ: dict[str, Any], place: tuple[str, str], text: bytes) -> Checked:
-        """Check ``text`` as the rules of an account (``place``: API version and account)."""
+    def check(self, environ: dict[str, Any], account_path: AccountPath, text: bytes) -> Checked:
+        """Check ``text`` as the rules of an account (``account_path``: API version and account)."""
         seconds = math.ceil(self._config.rules.check_seconds)
         try:
             with (
-                self._slots.held(place[1], _WAIT_SECONDS),
+                self._slots.held(account_path.account, _WAIT_SECONDS),
                 child.answers(check_process.__name__, seconds) as ask,
             ):
-                return self._checked(environ, place, text, ask)
+                return self._checked(environ, account_path, text, ask)
         except NoSlot:
             raise NodeBusy("too many concurrent checks of rules", retry_after=5) from None
         except WaitExpired:
@@ -105,7 +105,7 @@ class Checker:
     def _checked(
         self,
         environ: dict[str, Any],
-        place: tuple[str, str],
+        account_path: AccountPath,
         text: bytes,
         ask: Callable[[bytes], bytes],
     ) -> Checked:
@@ -114,9 +114,11 @@ class Checker:
         findings = [check_process.from_data(each) for each in parsed["findings"]]
         steps = parsed["steps"]
         if not findings:
-            storlets = self._look_up(environ, place, sorted({step["storlet"] for step in steps}))
+            storlets = self._look_up(
+                environ, account_path, sorted({step["storlet"] for step in steps})
+            )
             has_own = not all(map(names.is_library, storlets))
-            readers = self._readers(environ, place) if has_own else None
+            readers = self._readers(environ, account_path) if has_own else None
             known = {
                 name: {
                     "exists": storlet.exists,
@@ -128,22 +130,22 @@ class Checker:
             }
             checked = json.loads(ask(json.dumps({"storlets": known}).encode()))
             findings = [check_process.from_data(each) for each in checked["findings"]]
-            findings += self._limits(place[1], steps, storlets)
+            findings += self._limits(account_path.account, steps, storlets)
             findings += _parameters(steps, storlets)
-            findings += self._disabled(environ, place, steps)
+            findings += self._disabled(environ, account_path, steps)
             findings.sort(key=lambda finding: (finding.place.line, finding.place.column))
         return Checked(tuple(findings), bool(parsed["is_mandatory"]))
 
     # --- the account's storlets -------------------------------------------------------------------
 
     def _look_up(
-        self, environ: dict[str, Any], place: tuple[str, str], wanted: list[str]
+        self, environ: dict[str, Any], account_path: AccountPath, wanted: list[str]
     ) -> dict[str, _Storlet]:
         found = {name: self._of_library(name) for name in wanted if names.is_library(name)}
         wanted = [name for name in wanted if name not in found]
         for first in range(0, len(wanted), _LOOKED_UP):
             some = wanted[first : first + _LOOKED_UP]
-            tasks = [spawn(self._head, environ, place, name) for name in some]
+            tasks = [spawn(self._head, environ, account_path, name) for name in some]
             answers = [task.wait() for task in tasks]
             found |= {
                 name: _storlet(name, answer) for name, answer in zip(some, answers, strict=True)
@@ -162,16 +164,18 @@ class Checker:
             parameters=member.document["parameters"],
         )
 
-    def _head(self, environ: dict[str, Any], place: tuple[str, str], name: str) -> Any:
-        path = object_path(*place, self._config.storlet.storlet_container, names.object_of(name))
+    def _head(self, environ: dict[str, Any], account_path: AccountPath, name: str) -> Any:
+        path = object_path(
+            *account_path, self._config.storlet.storlet_container, names.object_of(name)
+        )
         return own_requests.exchange(self._app, environ, "HEAD", path, own_requests.NEWEST)
 
-    def _readers(self, environ: dict[str, Any], place: tuple[str, str]) -> str | None:
+    def _readers(self, environ: dict[str, Any], account_path: AccountPath) -> str | None:
         """The callers that may run the account's storlets, if independent of the authentication.
 
         ``None`` if the ACL has elements that authentication middlewares interpret differently.
         """
-        path = wsgi(f"/{'/'.join(place)}/{self._config.storlet.storlet_container}")
+        path = wsgi(f"/{'/'.join(account_path)}/{self._config.storlet.storlet_container}")
         info = get_container_info(
             {**environ, "PATH_INFO": path}, self._app, swift_source=names.SWIFT_SOURCE
         )
@@ -197,9 +201,9 @@ class Checker:
                 yield _error(step, "limit.bad", message, "write an allowed value, or remove it")
 
     def _disabled(
-        self, environ: dict[str, Any], place: tuple[str, str], steps: list[Mapping[str, Any]]
+        self, environ: dict[str, Any], account_path: AccountPath, steps: list[Mapping[str, Any]]
     ) -> Iterator[Finding]:
-        path = wsgi(f"/{'/'.join(place)}")
+        path = wsgi(f"/{'/'.join(account_path)}")
         info = get_account_info(
             {**environ, "PATH_INFO": path}, self._app, swift_source=names.SWIFT_SOURCE
         )

@@ -21,12 +21,10 @@ from storlet_middleware.errors import BackendFailed
 from storlet_middleware.ruleset.pointer import VERSIONS, Pointer
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import ObjectBody
-from storlet_middleware.wsgi.swift_paths import object_path
+from storlet_middleware.wsgi.swift_paths import AccountPath, object_path
 
 RULES: Final = "rules.yaml"
 CONTENT_TYPE: Final = "application/yaml"
-#: API version and account.
-Place = tuple[str, str]
 
 
 def is_ours(name: str) -> bool:
@@ -44,18 +42,20 @@ class Versions:
         self._app = app
         self._container = container
 
-    def path(self, place: Place, name: str) -> str:
+    def path(self, account_path: AccountPath, name: str) -> str:
         """Quoted, with an empty query."""
-        return object_path(*place, self._container, name)
+        return object_path(*account_path, self._container, name)
 
-    def text_of(self, environ: dict[str, Any], place: Place, pointer: Pointer) -> bytes:
+    def text_of(
+        self, environ: dict[str, Any], account_path: AccountPath, pointer: Pointer
+    ) -> bytes:
         """The text of the rules, from either of two copies.
 
         Raises :class:`BackendFailed` if neither copy has the pointer's ruleset version.
         """
         problems = []
         for name in (pointer.name, RULES):
-            text, status = self.read(environ, place, name)
+            text, status = self.read(environ, account_path, name)
             if text is not None and parse.version_of(text) == pointer.version:
                 return text
             is_missing = text is None
@@ -63,14 +63,16 @@ class Versions:
             problems.append(f"{name}: {problem}")
         raise BackendFailed("; ".join(problems))
 
-    def read(self, environ: dict[str, Any], place: Place, name: str) -> tuple[bytes | None, int]:
+    def read(
+        self, environ: dict[str, Any], account_path: AccountPath, name: str
+    ) -> tuple[bytes | None, int]:
         """The content and Swift's status; the content is ``None`` unless the status is 200.
 
         Raises :class:`BackendFailed` if the body is truncated or too long.
         """
         # Versions are immutable, so any replica will do.
         headers = own_requests.NEWEST if name == RULES else {}
-        path = self.path(place, name)
+        path = self.path(account_path, name)
         answer = own_requests.send(self._app, environ, "GET", path, headers)
         try:
             if answer.status_int != 200:
@@ -84,15 +86,15 @@ class Versions:
     def write(
         self,
         environ: dict[str, Any],
-        place: Place,
+        account_path: AccountPath,
         name: str,
         text: bytes,
         headers: Mapping[str, str],
     ) -> Any:
         """Store ``text``; return Swift's response, without its body."""
-        path, headers = self.path(place, name), {"Content-Type": CONTENT_TYPE, **headers}
+        path, headers = self.path(account_path, name), {"Content-Type": CONTENT_TYPE, **headers}
         return own_requests.exchange(self._app, environ, "PUT", path, headers, text)
 
-    def remove(self, environ: dict[str, Any], place: Place, name: str) -> Any:
+    def remove(self, environ: dict[str, Any], account_path: AccountPath, name: str) -> Any:
         """Delete an object; return Swift's response, without its body."""
-        return own_requests.exchange(self._app, environ, "DELETE", self.path(place, name))
+        return own_requests.exchange(self._app, environ, "DELETE", self.path(account_path, name))

@@ -68,7 +68,7 @@ class Changes:
             # The newest replica: an older one lacks items.
             found = self._requests.send("HEAD", path, {"X-Newest": "true"})
             found.close()
-            account = self._requests.place.account
+            account = self._requests.account_path.account
             self._send("POST", path, _changed(account, path, found, request.changes))
         finally:
             self._changing.release()

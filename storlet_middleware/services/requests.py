@@ -31,7 +31,7 @@ from storlet_middleware.wsgi.sent_headers import require_sendable, require_short
 from storlet_middleware.wsgi.storlet_request import ON_DATA
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.subrequest import swift_code
-from storlet_middleware.wsgi.swift_paths import name_fault
+from storlet_middleware.wsgi.swift_paths import AccountPath, name_fault
 
 #: More than any error of this filter has.
 _ERROR_BYTES: Final = 64 << 10
@@ -57,14 +57,6 @@ def limit_refusal(text: str) -> StoreRefusal:
 
 
 @dataclass(frozen=True)
-class Place:
-    """The scope of a run's requests: the API version and the account of its request, as text."""
-
-    version: str
-    account: str
-
-
-@dataclass(frozen=True)
 class StoreAnswer(SourceAnswer):
     """A successful answer; the holder closes it.
 
@@ -83,7 +75,7 @@ class StoreRequests:
     :param front: this filter, as a WSGI application.
     :param app: the rest of the pipeline, for look-ups of the filter itself.
     :param environ: of the client's request.
-    :ivar place: the scope of the requests.
+    :ivar account_path: the scope of the requests.
     """
 
     def __init__(
@@ -91,13 +83,13 @@ class StoreRequests:
         front: Callable[..., Iterable[bytes]],
         app: Any,
         environ: Mapping[str, Any],
-        place: Place,
+        account_path: AccountPath,
         nesting: Nesting,
     ) -> None:
         self._front = front
         self._app = app
         self._environ = environ
-        self.place = place
+        self.account_path = account_path
         self._nesting = nesting
 
     def send(
@@ -162,9 +154,11 @@ class StoreRequests:
     ) -> Request:
         environ = identity.environ_of(self._environ)
         environ["REQUEST_METHOD"] = method
-        environ["PATH_INFO"] = wsgi(f"/{self.place.version}/{self.place.account}{path}")
+        environ["PATH_INFO"] = wsgi(
+            f"/{self.account_path.version}/{self.account_path.account}{path}"
+        )
         environ["QUERY_STRING"] = urlencode(query or {})
-        require_short_line(quote(f"/{self.place.account}{path}"), environ["QUERY_STRING"])
+        require_short_line(quote(f"/{self.account_path.account}{path}"), environ["QUERY_STRING"])
         self._nesting.put(environ)
         request = Request(environ)
         require_sendable(headers or {})
@@ -198,8 +192,8 @@ class StoreRequests:
         return GuardedBody(answer, context.refused, context.chain.denied, find_length)
 
     def _listed_bytes(self, answer: StoreAnswer, manifest: str) -> int:
-        place = (self.place.version, self.place.account)
-        return dynamic_object.listed_bytes(self._app, answer.environ, place, manifest)
+        account_path = (self.account_path.version, self.account_path.account)
+        return dynamic_object.listed_bytes(self._app, answer.environ, account_path, manifest)
 
 
 class ResultBody:

@@ -36,6 +36,21 @@ _TIME: Final = re.compile(rb"[0-9]{10}\.[0-9]{5}(_[0-9a-f]{16})?")
 _TIME_CHARACTERS: Final = _HEXADECIMAL | frozenset(b"._")
 
 
+class AccountPath(NamedTuple):
+    """An account: the API version, and the name as text."""
+
+    version: str
+    account: str
+
+
+class ContainerPath(NamedTuple):
+    """A container: the API version, and the names as text."""
+
+    version: str
+    account: str
+    container: str
+
+
 def object_path(version: str, account: str, container: str, name: str = "") -> str:
     """A quoted path with an empty query, for Swift's ``make_subrequest`` and
     ``make_pre_authed_request``.

@@ -11,15 +11,16 @@ from storlet_middleware.catalog.bundle_objects import BundleObjects
 from storlet_middleware.catalog.bundle_store import BundleStore, Row, Versions
 from storlet_middleware.errors import StorletNotFound
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import ContainerPath
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
-PLACE = ("v1", ACCOUNT, "storlet")
+CONTAINER_PATH = ContainerPath("v1", ACCOUNT, "storlet")
 
 
 @pytest.fixture
 def objects(swift: FakeSwift) -> BundleObjects:
     environ = Request.blank(f"/v1/{ACCOUNT}/storlet/tool.storlet").environ
-    return BundleObjects(swift, BundleStore(swift, 3), environ, PLACE, "tool")
+    return BundleObjects(swift, BundleStore(swift, 3), environ, CONTAINER_PATH, "tool")
 
 
 def row(number: int) -> Row:

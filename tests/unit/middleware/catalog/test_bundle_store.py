@@ -18,10 +18,11 @@ from storlet_middleware.catalog.bundle_store import (
     facts_of,
 )
 from storlet_middleware.errors import BackendFailed, BundleInvalid, StorletNotFound, Unprocessable
+from storlet_middleware.wsgi.swift_paths import ContainerPath
 from tests.support.bundles import tool
 from tests.unit.middleware.support import ACCOUNT, FakeSwift, Proxy
 
-PLACE = ("v1", ACCOUNT, "storlet")
+CONTAINER_PATH = ContainerPath("v1", ACCOUNT, "storlet")
 ROW = Row(3, "ab" * 32, 10, "1.0", "2026-01-01T00:00:00+00:00")
 
 
@@ -91,7 +92,7 @@ def test_the_list_of_the_most_versions_fits_into_a_header() -> None:
 def test_the_current_version_and_its_number_are_the_same_code(uploaded: FakeSwift) -> None:
     store = BundleStore(uploaded, 10)
     current, second, first = (
-        store.resolve(environ(), PLACE, name) for name in ("tool", "tool@2", "tool@1")
+        store.resolve(environ(), CONTAINER_PATH, name) for name in ("tool", "tool@2", "tool@1")
     )
     assert current.key == second.key != first.key
     assert current.files[0].name == "tool.storlet"
@@ -102,7 +103,7 @@ def test_the_current_version_and_its_number_are_the_same_code(uploaded: FakeSwif
 @pytest.mark.parametrize("name", ["other", "tool@3"])
 def test_missing_bundle_or_version_is_not_found(uploaded: FakeSwift, name: str) -> None:
     with pytest.raises(StorletNotFound):
-        BundleStore(uploaded, 10).resolve(environ(), PLACE, name)
+        BundleStore(uploaded, 10).resolve(environ(), CONTAINER_PATH, name)
 
 
 def test_deleted_version_is_not_found(uploaded: FakeSwift) -> None:
@@ -110,20 +111,20 @@ def test_deleted_version_is_not_found(uploaded: FakeSwift) -> None:
     for name in [name for name in objects if name.startswith("versions/tool/1-")]:
         del objects[name]
     with pytest.raises(StorletNotFound, match="was deleted"):
-        BundleStore(uploaded, 10).resolve(environ(), PLACE, "tool@1")
+        BundleStore(uploaded, 10).resolve(environ(), CONTAINER_PATH, "tool@1")
 
 
 def test_bundle_that_no_proxy_has_verified_does_not_run(swift: FakeSwift) -> None:
     swift.put("storlet", "tool.storlet", tool("tool"))
     with pytest.raises(Unprocessable, match="by another way"):
-        BundleStore(swift, 10).resolve(environ(), PLACE, "tool")
+        BundleStore(swift, 10).resolve(environ(), CONTAINER_PATH, "tool")
 
 
 def test_object_with_facts_of_other_bytes_does_not_run(uploaded: FakeSwift) -> None:
     stored = uploaded.containers["storlet"].objects["tool.storlet"]
     stored.body += b"x"
     with pytest.raises(Unprocessable, match="not what was verified"):
-        BundleStore(uploaded, 10).resolve(environ(), PLACE, "tool")
+        BundleStore(uploaded, 10).resolve(environ(), CONTAINER_PATH, "tool")
 
 
 def test_bundle_for_another_engine_does_not_run(uploaded: FakeSwift) -> None:
@@ -131,14 +132,14 @@ def test_bundle_for_another_engine_does_not_run(uploaded: FakeSwift) -> None:
     key = next(key for key in headers if key.startswith(names.BUNDLE_SYSMETA))
     headers[key] = headers[key].replace(">=1.0,<2", ">=9.0")
     with pytest.raises(Unprocessable, match="works with engine API"):
-        BundleStore(uploaded, 10).resolve(environ(), PLACE, "tool")
+        BundleStore(uploaded, 10).resolve(environ(), CONTAINER_PATH, "tool")
 
 
 def test_failing_swift_is_no_missing_bundle(swift: FakeSwift) -> None:
     path = f"/v1/{ACCOUNT}/storlet/tool.storlet"
     swift.hooks["HEAD", path] = _unavailable
     with pytest.raises(BackendFailed):
-        BundleStore(swift, 10).resolve(environ(), PLACE, "tool")
+        BundleStore(swift, 10).resolve(environ(), CONTAINER_PATH, "tool")
 
 
 def _unavailable(request: Any) -> Any:

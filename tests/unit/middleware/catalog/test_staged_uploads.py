@@ -12,9 +12,10 @@ from storlet_middleware.catalog import staged_uploads
 from storlet_middleware.catalog.staged_uploads import StagedUploads
 from storlet_middleware.errors import BackendFailed, BadRequest, BundleInvalid
 from storlet_middleware.wsgi.subrequest import SwiftRefusal
+from storlet_middleware.wsgi.swift_paths import ContainerPath
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
-PLACE = ("v1", ACCOUNT, "code")
+CONTAINER_PATH = ContainerPath("v1", ACCOUNT, "code")
 PATH = f"/v1/{ACCOUNT}/code/o?"
 
 
@@ -29,7 +30,7 @@ def staged(swift: FakeSwift) -> StagedUploads:
 
 def test_the_body_is_a_file_while_it_is_checked(swift: FakeSwift) -> None:
     uploads = staged(swift)
-    with uploads.received(environ(b"data"), PLACE, "v/", "text/x") as (packed, headers):
+    with uploads.received(environ(b"data"), CONTAINER_PATH, "v/", "text/x") as (packed, headers):
         packed.seek(0)
         assert (packed.read(), headers["Content-Length"]) == (b"data", "4")
         (name,) = set(swift.containers["code"].objects) - {"other"}
@@ -41,7 +42,10 @@ def test_the_body_is_a_file_while_it_is_checked(swift: FakeSwift) -> None:
 
 
 def test_a_failed_check_leaves_nothing(swift: FakeSwift) -> None:
-    with pytest.raises(ZeroDivisionError), staged(swift).received(environ(b"x"), PLACE, "v/"):
+    with (
+        pytest.raises(ZeroDivisionError),
+        staged(swift).received(environ(b"x"), CONTAINER_PATH, "v/"),
+    ):
         raise ZeroDivisionError
     assert set(swift.containers["code"].objects) == {"other"}
 
@@ -50,7 +54,7 @@ def test_a_body_that_is_too_large_is_refused(swift: FakeSwift) -> None:
     uploads = staged(swift)
     with (
         pytest.raises(BundleInvalid, match="the bundle is larger than the 10 bytes"),
-        uploads.received(environ(b"x" * 11), PLACE, "v/"),
+        uploads.received(environ(b"x" * 11), CONTAINER_PATH, "v/"),
     ):
         pytest.fail("it was received")
     assert set(swift.containers["code"].objects) == {"other"}
@@ -70,7 +74,7 @@ def test_swifts_refusal_is_the_answer(swift: FakeSwift) -> None:
     uploads = StagedUploads(swift, 10, 1.0, "bundle", BundleInvalid)
     with (
         pytest.raises(SwiftRefusal) as caught,
-        uploads.received(environ(b"x"), ("v1", "other", "code"), "v/"),
+        uploads.received(environ(b"x"), ContainerPath("v1", "other", "code"), "v/"),
     ):
         pytest.fail("it was received")
     assert caught.value.answer.status_int == 404

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from storlet_middleware.records.batches import Batch, Place, batches_of
+from storlet_middleware.records.batches import Batch, batches_of
 from storlet_middleware.records.follow import Stores
 from storlet_middleware.records.record import Record, StorletRef
 from storlet_middleware.records.store import RecordStore
+from storlet_middleware.wsgi.swift_paths import AccountPath
 from tests.unit.middleware.support import ACCOUNT, FakeSwift, make_config
 
-PLACE = Place("v1", ACCOUNT)
+ACCOUNT_PATH = AccountPath("v1", ACCOUNT)
 #: 2026-11-23T19:00:00Z.
 NOON = 1795460400.0
 
@@ -40,7 +41,7 @@ def stores_of(swift: FakeSwift, directory: Any) -> Stores:
 
 def write(store: RecordStore, *records: Record) -> list[Batch]:
     """Store ``records`` in one object, or in several if they span too much time."""
-    batches = list(batches_of(PLACE, records))
+    batches = list(batches_of(ACCOUNT_PATH, records))
     for batch in batches:
-        assert store.write({}, PLACE, batch.name, batch.body()) == 201
+        assert store.write({}, ACCOUNT_PATH, batch.name, batch.body()) == 201
     return batches

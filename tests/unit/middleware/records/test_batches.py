@@ -14,7 +14,7 @@ from storlet_middleware.records.batches import (
     name_at,
     name_of_key,
 )
-from tests.unit.middleware.records.made import NOON, PLACE, record
+from tests.unit.middleware.records.made import ACCOUNT_PATH, NOON, record
 
 seconds = st.floats(0, 60, allow_nan=False).map(lambda value: NOON + round(value, 6))
 
@@ -24,7 +24,7 @@ def test_each_record_is_in_one_object_whose_name_is_at_most_the_span_later(
     times: list[float],
 ) -> None:
     records = [record(number, time) for number, time in enumerate(times)]
-    batches = list(batches_of(PLACE, records))
+    batches = list(batches_of(ACCOUNT_PATH, records))
     kept = [each.id for batch in batches for each in batch.records]
     assert sorted(kept) == sorted(each.id for each in records)
     assert len({batch.name for batch in batches}) == len(batches)
@@ -36,7 +36,7 @@ def test_each_record_is_in_one_object_whose_name_is_at_most_the_span_later(
 
 
 def test_an_object_has_a_line_for_each_record_in_the_order_of_time() -> None:
-    (batch,) = batches_of(PLACE, [record(2, NOON + 1), record(1, NOON)])
+    (batch,) = batches_of(ACCOUNT_PATH, [record(2, NOON + 1), record(1, NOON)])
     lines = [json.loads(line) for line in batch.body().splitlines()]
     assert [line["id"] for line in lines] == [record(1).id, record(2, NOON + 1).id]
     assert batch.name.startswith(".runs/20261123T190001.000000Z-")
@@ -52,7 +52,7 @@ def test_names_of_other_objects_have_no_key() -> None:
 
 def test_records_of_one_moment_that_are_large_together_are_several_objects() -> None:
     records = [record(number, NOON, log="\x01" * 4096) for number in range(600)]
-    batches = list(batches_of(PLACE, records))
+    batches = list(batches_of(ACCOUNT_PATH, records))
     assert sum(len(batch.records) for batch in batches) == 600
     assert len(batches) == 4
     assert max(len(batch.body()) for batch in batches) < 16 << 20

@@ -13,12 +13,19 @@ from swift.common.swob import Response
 
 from storlet_middleware.errors import BackendFailed, NodeBusy, TenantBusy
 from storlet_middleware.records import follow, reader
-from storlet_middleware.records.batches import Place
 from storlet_middleware.records.follow import Follow, Followers, Interval, Stores
 from storlet_middleware.records.query import Query
 from storlet_middleware.records.record import Viewer
 from storlet_middleware.records.store import RecordStore
-from tests.unit.middleware.records.made import NOON, PLACE, record, store_of, stores_of, write
+from storlet_middleware.wsgi.swift_paths import AccountPath
+from tests.unit.middleware.records.made import (
+    ACCOUNT_PATH,
+    NOON,
+    record,
+    store_of,
+    stores_of,
+    write,
+)
 from tests.unit.middleware.support import ACCOUNT, FakeSwift, Proxy
 
 LOGS = f"/v1/{ACCOUNT}/storletlog"
@@ -36,7 +43,7 @@ def stores(swift: FakeSwift, short_dir: Path) -> Stores:
 
 def following(stores: Stores, viewer: Viewer | None = None) -> Follow:
     environ = {"PATH_INFO": f"/v1/{ACCOUNT}"}
-    return Follow(stores, environ, PLACE, viewer or Viewer(is_owner=True), lambda: NOON)
+    return Follow(stores, environ, ACCOUNT_PATH, viewer or Viewer(is_owner=True), lambda: NOON)
 
 
 def new(stream: Follow, **query: Any) -> list[Any]:
@@ -158,7 +165,7 @@ def test_a_stream_of_a_client_that_has_disconnected_ends_without_a_poll(
 
     environ = {"PATH_INFO": f"/v1/{ACCOUNT}", "eventlet.input": Input()}
     with here:
-        lines = Follow(stores, environ, PLACE, Viewer(is_owner=True)).lines(Query())
+        lines = Follow(stores, environ, ACCOUNT_PATH, Viewer(is_owner=True)).lines(Query())
         assert [next(lines), next(lines)] == [b"\n"] * 2
         there.close()
         polls = len(swift.requests("GET", LOGS))
@@ -171,21 +178,21 @@ def test_a_container_that_is_made_later_is_seen(stores: Stores, swift: FakeSwift
     environ = {"swift.infocache": {"container/x/y": {"status": 404}}}
     caches: list[Any] = []
     swift.hooks["GET", LOGS] = lambda request: caches.append(request.environ.get("swift.infocache"))
-    Follow(stores, environ, PLACE, Viewer(is_owner=True)).poll(Query())
+    Follow(stores, environ, ACCOUNT_PATH, Viewer(is_owner=True)).poll(Query())
     assert caches == [{}]
 
 
 def test_the_streams_of_an_account_and_of_a_process_are_bounded() -> None:
     followers = Followers()
-    ends = [followers.acquire(PLACE) for _ in range(4)]
+    ends = [followers.acquire(ACCOUNT_PATH) for _ in range(4)]
     with pytest.raises(TenantBusy):
-        followers.acquire(PLACE)
+        followers.acquire(ACCOUNT_PATH)
     ends.pop()()
-    followers.acquire(PLACE)
+    followers.acquire(ACCOUNT_PATH)
     for number in range(28):
-        followers.acquire(Place("v1", str(number)))
+        followers.acquire(AccountPath("v1", str(number)))
     with pytest.raises(NodeBusy):
-        followers.acquire(Place("v1", "other"))
+        followers.acquire(AccountPath("v1", "other"))
 
 
 def test_a_stream_is_an_answer_that_ends_with_its_client(
@@ -217,7 +224,7 @@ def test_a_stream_is_of_all_records_from_now_on(proxy: Proxy) -> None:
 
 def put_lines(store: RecordStore, name: str, *rows: dict[str, Any]) -> None:
     body = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
-    assert store.write({}, PLACE, f".lines/{name}-0123456789ab.jsonl", body) == 201
+    assert store.write({}, ACCOUNT_PATH, f".lines/{name}-0123456789ab.jsonl", body) == 201
 
 
 def row(number: int, storlet: str = "up.py") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from swift.common.swob import Response
 
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.records import followed
-from tests.unit.middleware.records.made import PLACE
+from tests.unit.middleware.records.made import ACCOUNT_PATH
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
 HEADER = "X-Account-Sysmeta-Storlet-Followed-Until"
@@ -37,18 +37,18 @@ def test_a_mark_holds_until_its_time(swift: FakeSwift, value: str, is_followed: 
 
 
 def test_a_mark_is_set_some_minutes_ahead_and_renewed_before_its_end(swift: FakeSwift) -> None:
-    followed.mark(swift, environ(), PLACE)
+    followed.mark(swift, environ(), ACCOUNT_PATH)
     (post,) = swift.requests("POST", PATH)
     assert 120 < int(post.headers[HEADER]) - time.time() <= 180
     marked(swift, str(int(time.time()) + 150))
-    followed.mark(swift, environ(), PLACE)
+    followed.mark(swift, environ(), ACCOUNT_PATH)
     assert len(swift.requests("POST", PATH)) == 1
     marked(swift, str(int(time.time()) + 100))
-    followed.mark(swift, environ(), PLACE)
+    followed.mark(swift, environ(), ACCOUNT_PATH)
     assert len(swift.requests("POST", PATH)) == 2
 
 
 def test_a_mark_that_swift_refuses_is_an_error(swift: FakeSwift) -> None:
     swift.hooks["POST", PATH] = lambda request: Response(status=503, request=request)
     with pytest.raises(BackendFailed, match="503"):
-        followed.mark(swift, environ(), PLACE)
+        followed.mark(swift, environ(), ACCOUNT_PATH)

@@ -15,7 +15,7 @@ from storlet_middleware.engine.log_pieces import LogPiece
 from storlet_middleware.records import lines
 from storlet_middleware.records.lines import LogLines
 from tests.unit.middleware.logger import Logger
-from tests.unit.middleware.records.made import PLACE
+from tests.unit.middleware.records.made import ACCOUNT_PATH
 from tests.unit.middleware.records.test_followed import PATH, marked
 from tests.unit.middleware.support import FakeSwift, make_config, wait_until
 
@@ -31,7 +31,7 @@ def log_lines(swift: FakeSwift, short_dir: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.fixture
 def tell(log_lines: LogLines) -> Tell:
-    return log_lines.receiver({}, PLACE, "tx-1", "up.py")
+    return log_lines.receiver({}, ACCOUNT_PATH, "tx-1", "up.py")
 
 
 def stored(swift: FakeSwift) -> list[dict[str, Any]]:

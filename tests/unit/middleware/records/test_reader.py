@@ -17,7 +17,7 @@ from storlet_middleware.records.query import Query
 from storlet_middleware.records.reader import RecordReader
 from storlet_middleware.records.record import Record, Viewer
 from storlet_middleware.records.store import RecordStore
-from tests.unit.middleware.records.made import NOON, PLACE, record, store_of, write
+from tests.unit.middleware.records.made import ACCOUNT_PATH, NOON, record, store_of, write
 from tests.unit.middleware.support import FakeSwift
 
 OWNER = Viewer(is_owner=True)
@@ -30,7 +30,7 @@ def store(swift: FakeSwift, short_dir: Path) -> RecordStore:
 
 def pages(store: RecordStore, query: Query, viewer: Viewer = OWNER) -> Iterator[list[Any]]:
     for _ in range(200):
-        page = RecordReader(store, {}, PLACE, viewer).page(query)
+        page = RecordReader(store, {}, ACCOUNT_PATH, viewer).page(query)
         yield page.records
         if page.next is None:
             return
@@ -85,7 +85,7 @@ def test_the_work_of_a_request_is_bounded(
     for number in range(7):
         write(store, record(number, NOON + 10 * number))
     swift.seen.clear()
-    page = RecordReader(store, {}, PLACE, OWNER).page(Query(storlet="none.py"))
+    page = RecordReader(store, {}, ACCOUNT_PATH, OWNER).page(Query(storlet="none.py"))
     assert page.records == []
     assert page.next is not None
     assert len(swift.requests("GET")) == 4  # a listing and three objects
@@ -105,8 +105,8 @@ def test_a_caller_gets_its_own_runs(store: RecordStore) -> None:
     write(store, record(1), record(2, caller="test:bob"), record(3, caller=""))
     bob = Viewer(False, "test:bob")
     assert ids(store, Query(), bob) == [record(2).id]
-    assert RecordReader(store, {}, PLACE, bob).find(Query(id=record(1).id)).records == []
-    assert RecordReader(store, {}, PLACE, bob).find(Query(id=record(2).id)).records != []
+    assert RecordReader(store, {}, ACCOUNT_PATH, bob).find(Query(id=record(1).id)).records == []
+    assert RecordReader(store, {}, ACCOUNT_PATH, bob).find(Query(id=record(2).id)).records != []
 
 
 @pytest.mark.parametrize("ran_seconds", [0, 3600])
@@ -118,7 +118,7 @@ def test_a_record_is_found_by_its_id_from_the_begin_of_the_request_on(
     wanted = replace(record(99, NOON), time=NOON + ran_seconds)
     write(store, wanted)
     swift.seen.clear()
-    page = RecordReader(store, {}, PLACE, OWNER).find(Query(id=wanted.id))
+    page = RecordReader(store, {}, ACCOUNT_PATH, OWNER).find(Query(id=wanted.id))
     assert [found["id"] for found in page.records] == [wanted.id]
     assert len(swift.requests("GET")) == 2
 
@@ -131,16 +131,16 @@ def test_a_search_by_id_goes_on_from_its_marker(
         write(store, record(number, NOON + 10 * number))
     query = Query(id=replace(record(4, NOON + 40), id="other").id)
     for _ in range(2):
-        page = RecordReader(store, {}, PLACE, OWNER).find(query)
+        page = RecordReader(store, {}, ACCOUNT_PATH, OWNER).find(query)
         assert (page.records, page.next is None) == ([], False)
         query = replace(query, marker=page.next)
-    assert RecordReader(store, {}, PLACE, OWNER).find(query).next is None
+    assert RecordReader(store, {}, ACCOUNT_PATH, OWNER).find(query).next is None
 
 
 @pytest.mark.parametrize("line", [b"{", b"[]\n"])
 def test_a_damaged_object_is_an_error_and_no_shorter_page(store: RecordStore, line: bytes) -> None:
     (batch,) = write(store, record())
-    assert store.write({}, PLACE, batch.name, batch.body() + line) == 201
+    assert store.write({}, ACCOUNT_PATH, batch.name, batch.body() + line) == 201
     with pytest.raises(BackendFailed):
         list(pages(store, Query()))
 

@@ -9,8 +9,9 @@ import pytest
 from swift.common.swob import Response
 
 from storlet_middleware.errors import BackendFailed
-from storlet_middleware.records.batches import Place, name_of_key
-from tests.unit.middleware.records.made import NOON, PLACE, record, store_of, write
+from storlet_middleware.records.batches import name_of_key
+from storlet_middleware.wsgi.swift_paths import AccountPath
+from tests.unit.middleware.records.made import ACCOUNT_PATH, NOON, record, store_of, write
 from tests.unit.middleware.support import ACCOUNT, FakeSwift
 
 NAME = name_of_key("20261123T190000.000000Z-0123456789ab")
@@ -23,7 +24,7 @@ def answering(status: int) -> Any:
 
 def test_a_missing_container_is_made(swift: FakeSwift, short_dir: Path) -> None:
     store = store_of(swift, short_dir)
-    assert store.names({}, PLACE, {}, 10) == []
+    assert store.names({}, ACCOUNT_PATH, {}, 10) == []
     (batch,) = write(store, record())
     assert [(seen.method, seen.path) for seen in swift.requests("PUT")] == [
         ("PUT", f"{LOGS}/{batch.name}"), ("PUT", LOGS), ("PUT", f"{LOGS}/{batch.name}"),
@@ -31,7 +32,7 @@ def test_a_missing_container_is_made(swift: FakeSwift, short_dir: Path) -> None:
     stored = swift.containers["storletlog"].objects[batch.name]
     assert stored.headers["X-Object-Sysmeta-Storlet-Records"] == "true"
     assert stored.headers["X-Delete-After"] == str(14 * 86400)
-    assert store.read({}, PLACE, batch.name) == batch.body()
+    assert store.read({}, ACCOUNT_PATH, batch.name) == batch.body()
     assert {seen.source for seen in swift.seen} == {"ST"}
 
 
@@ -48,7 +49,7 @@ def test_records_expire_after_their_days(
 def test_a_refusal_is_returned(swift: FakeSwift, short_dir: Path) -> None:
     store = store_of(swift, short_dir)
     swift.hooks["PUT", LOGS] = answering(507)
-    assert store.write({}, PLACE, NAME, b"x") == 507
+    assert store.write({}, ACCOUNT_PATH, NAME, b"x") == 507
 
 
 def test_only_objects_of_the_system_are_listed_and_read(swift: FakeSwift, short_dir: Path) -> None:
@@ -57,17 +58,19 @@ def test_only_objects_of_the_system_are_listed_and_read(swift: FakeSwift, short_
     swift.put("storletlog", ".runs/mine", b"{}")
     swift.put("storletlog", "up.py/tx.log", b"log")
     swift.put("storletlog", NAME, b'{"id": "forged"}')
-    assert store.names({}, PLACE, {"reverse": "true"}, 10) == sorted([batch.name, NAME])[::-1]
-    assert store.read({}, PLACE, NAME) == b""
-    assert store.read({}, PLACE, name_of_key("20261123T190000.000000Z-000000000000")) == b""
+    assert (
+        store.names({}, ACCOUNT_PATH, {"reverse": "true"}, 10) == sorted([batch.name, NAME])[::-1]
+    )
+    assert store.read({}, ACCOUNT_PATH, NAME) == b""
+    assert store.read({}, ACCOUNT_PATH, name_of_key("20261123T190000.000000Z-000000000000")) == b""
     assert swift.unclosed() == 0
 
 
 def test_the_bounds_of_a_listing_are_swifts(swift: FakeSwift, short_dir: Path) -> None:
     store = store_of(swift, short_dir)
     names = [write(store, record(time=NOON + number))[0].name for number in range(5)]
-    assert store.names({}, PLACE, {"marker": names[1]}, 2) == names[2:4]
-    found = store.names({}, PLACE, {"reverse": "true", "marker": names[3]}, 9)
+    assert store.names({}, ACCOUNT_PATH, {"marker": names[1]}, 2) == names[2:4]
+    found = store.names({}, ACCOUNT_PATH, {"reverse": "true", "marker": names[3]}, 9)
     assert found == names[2::-1]
 
 
@@ -79,10 +82,10 @@ def test_records_that_swift_cannot_give_are_an_error(
     (batch,) = write(store, record())
     swift.hooks["GET", f"{LOGS}/{batch.name}"] = answering(status)
     with pytest.raises(BackendFailed):
-        store.read({}, PLACE, batch.name)
+        store.read({}, ACCOUNT_PATH, batch.name)
     swift.hooks["GET", LOGS] = answering(status)
     with pytest.raises(BackendFailed):
-        store.names({}, PLACE, {}, 10)
+        store.names({}, ACCOUNT_PATH, {}, 10)
 
 
 def test_a_short_body_is_an_error(swift: FakeSwift, short_dir: Path) -> None:
@@ -91,18 +94,18 @@ def test_a_short_body_is_an_error(swift: FakeSwift, short_dir: Path) -> None:
     stored = swift.containers["storletlog"].objects[batch.name]
     stored.chunks = lambda: [stored.body[:-1]]
     with pytest.raises(BackendFailed):
-        store.read({}, PLACE, batch.name)
+        store.read({}, ACCOUNT_PATH, batch.name)
 
 
 def test_an_object_is_read_once(swift: FakeSwift, short_dir: Path) -> None:
     store = store_of(swift, short_dir)
     (batch,) = write(store, record())
-    assert [store.read({}, PLACE, batch.name) for _ in range(2)] == [batch.body()] * 2
+    assert [store.read({}, ACCOUNT_PATH, batch.name) for _ in range(2)] == [batch.body()] * 2
     assert len(swift.requests("GET")) == 1
     # A deleted object is in no listing, and the object of another account is another one.
     del swift.containers["storletlog"].objects[batch.name]
-    assert store.names({}, PLACE, {}, 10) == []
-    assert store.read({}, Place("v1", "AUTH_other"), batch.name) == b""
+    assert store.names({}, ACCOUNT_PATH, {}, 10) == []
+    assert store.read({}, AccountPath("v1", "AUTH_other"), batch.name) == b""
 
 
 def test_memory_of_objects_is_bounded(
@@ -116,7 +119,7 @@ def test_memory_of_objects_is_bounded(
     def reads(*numbers: int) -> int:
         before = len(swift.requests("GET"))
         for number in numbers:
-            assert store.read({}, PLACE, batches[number].name) == batches[number].body()
+            assert store.read({}, ACCOUNT_PATH, batches[number].name) == batches[number].body()
         return len(swift.requests("GET")) - before
 
     assert reads(0, 1, 0) == 2

@@ -12,10 +12,10 @@ import pytest
 from swift.common.swob import Response
 
 from storlet_middleware.records import queue
-from storlet_middleware.records.batches import Place
 from storlet_middleware.records.writer import Writer
+from storlet_middleware.wsgi.swift_paths import AccountPath
 from tests.unit.middleware.logger import Logger
-from tests.unit.middleware.records.made import PLACE, record
+from tests.unit.middleware.records.made import ACCOUNT_PATH, record
 from tests.unit.middleware.support import ACCOUNT, FakeSwift, make_config, wait_until
 
 LOGS = f"/v1/{ACCOUNT}/storletlog"
@@ -41,12 +41,12 @@ def lines(swift: FakeSwift) -> int:
 def test_records_are_written_together_soon(swift: FakeSwift, make: Make) -> None:
     writer = make()
     for number in range(20):
-        writer.keep({}, PLACE, record(number))
+        writer.keep({}, ACCOUNT_PATH, record(number))
     assert swift.seen == []  # nothing on the path of a request
     assert wait_until(lambda: lines(swift) == 20)
     assert len(swift.containers["storletlog"].objects) == 1
     assert wait_until(lambda: writer._task is None)
-    writer.keep({}, PLACE, record(20))
+    writer.keep({}, ACCOUNT_PATH, record(20))
     assert wait_until(lambda: lines(swift) == 21)
 
 
@@ -56,11 +56,11 @@ def test_records_wait_for_the_interval_when_the_early_objects_are_used_up(
     monkeypatch.setattr("storlet_middleware.records.writer.EARLY", 2)
     writer, began = make(1.0), time.monotonic()
     for number in range(3):
-        writer.keep({}, PLACE, record(number))
+        writer.keep({}, ACCOUNT_PATH, record(number))
         assert wait_until(lambda number=number: lines(swift) == number + 1)  # type: ignore[misc]
     assert time.monotonic() - began < 2, "one object, and two early ones"
     for number in range(3, 6):
-        writer.keep({}, PLACE, record(number))
+        writer.keep({}, ACCOUNT_PATH, record(number))
     assert wait_until(lambda: lines(swift) == 6)
     assert time.monotonic() - began > 1
     assert len(swift.containers["storletlog"].objects) == 4
@@ -69,17 +69,17 @@ def test_records_wait_for_the_interval_when_the_early_objects_are_used_up(
 def test_the_interval_bounds_the_wait_of_a_record(swift: FakeSwift, make: Make) -> None:
     writer = make(0.05)
     for number in range(50):
-        writer.keep({}, PLACE, record(number))
+        writer.keep({}, ACCOUNT_PATH, record(number))
         writer.flush()
     began = time.monotonic()
-    writer.keep({}, PLACE, record(50))
+    writer.keep({}, ACCOUNT_PATH, record(50))
     assert wait_until(lambda: lines(swift) == 51)
     assert time.monotonic() - began < 0.5
 
 
 def test_a_flush_returns_when_all_is_written(swift: FakeSwift, make: Make) -> None:
     writer = make()
-    writer.keep({}, PLACE, record())
+    writer.keep({}, ACCOUNT_PATH, record())
     writer.flush()
     assert lines(swift) == 1
 
@@ -90,7 +90,7 @@ def test_requests_of_the_writer_use_swifts_cache_and_have_an_id(
     seen: list[dict[str, Any]] = []
     swift.hooks["PUT", LOGS] = lambda request: seen.append(dict(request.environ))
     writer, cache = make(), object()
-    writer.keep({"swift.cache": cache}, PLACE, record())
+    writer.keep({"swift.cache": cache}, ACCOUNT_PATH, record())
     writer.flush()
     (environ,) = seen
     assert environ["swift.cache"] is cache
@@ -114,7 +114,7 @@ def test_a_write_that_fails_is_repeated_under_its_name(
 
     swift.respond = put  # type: ignore[method-assign]
     writer = make()
-    writer.keep({}, PLACE, record())
+    writer.keep({}, ACCOUNT_PATH, record())
     writer.flush()
     assert lines(swift) == 1
     assert len(set(attempts)) == 1
@@ -128,7 +128,7 @@ def test_records_that_swift_refuses_are_lost_counted_and_logged_once(
     swift.hooks["PUT", LOGS] = lambda request: Response(status=status, request=request)
     writer = make()
     for _ in range(2):
-        writer.keep({}, PLACE, record())
+        writer.keep({}, ACCOUNT_PATH, record())
         writer.flush()
     assert len(swift.requests("PUT", "/storletlog")) == 2 * attempts
     assert logger.stats == ["storlet.records.lost"] * 2
@@ -138,7 +138,7 @@ def test_records_that_swift_refuses_are_lost_counted_and_logged_once(
 def test_a_container_that_does_not_answer_delays_no_other_account(
     swift: FakeSwift, make: Make
 ) -> None:
-    waiting, other = eventlet.event.Event(), Place("v1", "AUTH_stuck")
+    waiting, other = eventlet.event.Event(), AccountPath("v1", "AUTH_stuck")
 
     def hang(request: Any) -> Any:
         waiting.wait()
@@ -147,9 +147,9 @@ def test_a_container_that_does_not_answer_delays_no_other_account(
     writer = make()
     writer.keep({}, other, record())
     for number in range(5):
-        writer.keep({}, PLACE, record(number))
+        writer.keep({}, ACCOUNT_PATH, record(number))
     assert wait_until(lambda: lines(swift) == 5)
-    writer.keep({}, PLACE, record(6))
+    writer.keep({}, ACCOUNT_PATH, record(6))
     assert wait_until(lambda: lines(swift) == 6)
     waiting.send()
 
@@ -160,7 +160,7 @@ def test_a_full_queue_loses_records_and_fails_nothing(
     writer = make()
     writer._queue = queue.RecordQueue(account_bytes=record().size_bytes)
     for number in range(3):
-        writer.keep({}, PLACE, record(number))
+        writer.keep({}, ACCOUNT_PATH, record(number))
     writer.flush()
     assert lines(swift) == 1
     assert logger.stats.count("storlet.records.lost") == 2

@@ -12,6 +12,7 @@ from storlet_middleware.errors import BackendFailed, RulesConflict
 from storlet_middleware.ruleset.activation import Activation
 from storlet_middleware.ruleset.pointer import Pointers
 from storlet_middleware.ruleset.versions import RULES, Versions
+from storlet_middleware.wsgi.swift_paths import AccountPath
 from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.rules_account import (
     MANDATORY,
@@ -38,7 +39,7 @@ def make(swift: AccountSwift, short_dir: Path) -> Make:
     def activation() -> Activation:
         environ: dict[str, Any] = proxy.environ("PUT", f"storlet_rules/{RULES}")
         versions = Versions(swift, "storlet_rules")
-        return Activation(Pointers(swift), versions, Logger(), environ, ("v1", ACCOUNT))
+        return Activation(Pointers(swift), versions, Logger(), environ, AccountPath("v1", ACCOUNT))
 
     return activation
 

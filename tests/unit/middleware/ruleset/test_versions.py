@@ -8,6 +8,7 @@ from rules.text import MAX_BYTES
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.ruleset.pointer import Pointer
 from storlet_middleware.ruleset.versions import Versions, is_ours
+from storlet_middleware.wsgi.swift_paths import AccountPath
 from tests.unit.middleware.rules_account import MANDATORY, AccountSwift, RulesProxy
 from tests.unit.middleware.support import ACCOUNT
 
@@ -20,7 +21,7 @@ def test_rules_are_read_from_either_of_their_two_copies(
     assert proxy.names() == ["closed"]
 
 
-PLACE = ("v1", ACCOUNT)
+ACCOUNT_PATH = AccountPath("v1", ACCOUNT)
 
 
 @pytest.fixture
@@ -46,10 +47,10 @@ def test_an_object_is_written_read_and_removed(
     versions: Versions, proxy: RulesProxy, swift: AccountSwift
 ) -> None:
     environ = proxy.environ("PUT", "a/b")
-    assert versions.write(environ, PLACE, "rules.yaml", MANDATORY, {}).status_int == 201
-    assert versions.read(environ, PLACE, "rules.yaml") == (MANDATORY, 200)
-    assert versions.remove(environ, PLACE, "rules.yaml").status_int == 204
-    assert versions.read(environ, PLACE, "rules.yaml") == (None, 404)
+    assert versions.write(environ, ACCOUNT_PATH, "rules.yaml", MANDATORY, {}).status_int == 201
+    assert versions.read(environ, ACCOUNT_PATH, "rules.yaml") == (MANDATORY, 200)
+    assert versions.remove(environ, ACCOUNT_PATH, "rules.yaml").status_int == 204
+    assert versions.read(environ, ACCOUNT_PATH, "rules.yaml") == (None, 404)
     assert swift.unclosed() == 0
 
 
@@ -57,7 +58,7 @@ def test_only_the_mutable_object_is_read_from_its_newest_replica(
     versions: Versions, proxy: RulesProxy, swift: AccountSwift
 ) -> None:
     for name in ("rules.yaml", "versions/a.yaml"):
-        versions.read(proxy.environ("GET", "a/b"), PLACE, name)
+        versions.read(proxy.environ("GET", "a/b"), ACCOUNT_PATH, name)
     assert [seen.headers.get("X-Newest") for seen in swift.requests("GET")] == ["true", None]
 
 
@@ -66,7 +67,7 @@ def test_a_text_that_is_too_long_is_not_read(
 ) -> None:
     swift.put("storlet_rules", "rules.yaml", b"x" * (MAX_BYTES + 1))
     with pytest.raises(BackendFailed, match=f"rules.yaml has {MAX_BYTES + 1} bytes"):
-        versions.read(proxy.environ("GET", "a/b"), PLACE, "rules.yaml")
+        versions.read(proxy.environ("GET", "a/b"), ACCOUNT_PATH, "rules.yaml")
     assert swift.unclosed() == 0
 
 
@@ -76,7 +77,7 @@ def test_two_wrong_copies_are_both_named(
     pointer = Pointer.to("f" * 64, is_mandatory=True, after=None)
     swift.put("storlet_rules", "rules.yaml", MANDATORY)
     with pytest.raises(BackendFailed) as caught:
-        versions.text_of(proxy.environ("GET", "a/b"), PLACE, pointer)
+        versions.text_of(proxy.environ("GET", "a/b"), ACCOUNT_PATH, pointer)
     assert str(caught.value) == (
         f"{pointer.name}: Swift returned 404; rules.yaml: is not the version in force"
     )

@@ -10,13 +10,14 @@ from swift.common.header_key_dict import HeaderKeyDict
 
 from storlet_daemon.protocol import messages
 from storlet_middleware.services.changes import Changes
-from storlet_middleware.services.requests import Place, StoreAnswer, StoreRefusal
+from storlet_middleware.services.requests import StoreAnswer, StoreRefusal
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 
 class Store:
     """An object's headers; keeps the requests."""
 
-    place = Place("v1", "AUTH_a")
+    account_path = AccountPath("v1", "AUTH_a")
 
     def __init__(self, **headers: str) -> None:
         self.headers = {key.replace("_", "-"): value for key, value in headers.items()}

@@ -18,9 +18,10 @@ from storlet_middleware.errors import BackendFailed, BadRequest, InternalError, 
 from storlet_middleware.services.creations import Creations
 from storlet_middleware.services.nesting import Nesting, nesting_of
 from storlet_middleware.services.operations import Operations
-from storlet_middleware.services.requests import Place, StoreRefusal, StoreRequests
+from storlet_middleware.services.requests import StoreRefusal, StoreRequests
 from storlet_middleware.wsgi import deferred_put
 from storlet_middleware.wsgi.storlet_request import ON_DATA
+from storlet_middleware.wsgi.swift_paths import AccountPath
 from tests.unit.middleware import support
 from tests.unit.middleware.services.asking import NewObjects, NoMemory
 from tests.unit.middleware.support import FakeSwift
@@ -40,7 +41,7 @@ def made(answer: Callable[[dict[str, Any]], Any]) -> StoreRequests:
     def front(environ: dict[str, Any], start_response: Any) -> Any:
         return answer(environ)(environ, start_response)
 
-    return StoreRequests(front, None, CLIENT, Place("v1", "AUTH_ä"), INSIDE)
+    return StoreRequests(front, None, CLIENT, AccountPath("v1", "AUTH_ä"), INSIDE)
 
 
 def test_a_request_names_the_account_of_the_run_and_its_caller() -> None:
@@ -146,7 +147,7 @@ def deferring(swift: FakeSwift, keeps: Any) -> StoreRequests:
         return keeps(deferred, environ, start_response)
 
     client = {**CLIENT, "swift.authorize": support.authorize, "REMOTE_USER": support.OWNER}
-    return StoreRequests(front, swift, client, Place("v1", support.ACCOUNT), INSIDE)
+    return StoreRequests(front, swift, client, AccountPath("v1", support.ACCOUNT), INSIDE)
 
 
 def kept(deferred: Any, environ: dict[str, Any], start_response: Any) -> Any:
@@ -196,7 +197,7 @@ def test_a_put_with_more_of_the_clients_headers_than_a_node_takes_is_refused(
         sent.append(environ["REQUEST_METHOD"])
         return Response(status=201)(environ, start_response)
 
-    requests = StoreRequests(front, swift, client, Place("v1", support.ACCOUNT), INSIDE)
+    requests = StoreRequests(front, swift, client, AccountPath("v1", support.ACCOUNT), INSIDE)
     with pytest.raises(StoreRefusal, match=r"/c/o: .*too many headers") as caught:
         requests.defer_put("/c/o", {}, {})
     assert (caught.value.code, caught.value.status) == ("bad_request", 400)
@@ -223,7 +224,7 @@ def test_swift_gets_no_line_that_its_servers_refuse(request_: messages.ServiceRe
     def front(_environ: dict[str, Any], _start: Any) -> Any:
         raise AssertionError("nothing is sent")
 
-    requests = StoreRequests(front, None, CLIENT, Place("v1", "AUTH_a"), INSIDE)
+    requests = StoreRequests(front, None, CLIENT, AccountPath("v1", "AUTH_a"), INSIDE)
     creations = Creations(requests, frozenset(), NewObjects(), 9)
     with pytest.raises(BadRequest):
         Operations(requests, frozenset(), creations, NoMemory()).perform(request_)
@@ -272,7 +273,7 @@ def test_swift_can_send_the_headers_of_all_that_a_storlet_requests(record: dict[
         is_found = environ["REQUEST_METHOD"] == "HEAD"
         return Response(status=200 if is_found else 404)(environ, start_response)
 
-    requests = StoreRequests(front, None, CLIENT, Place("v1", "AUTH_a"), INSIDE)
+    requests = StoreRequests(front, None, CLIENT, AccountPath("v1", "AUTH_a"), INSIDE)
     creations = Creations(requests, frozenset(), NewObjects(), 9)
     request = messages.parse({"id": 1, **record}, messages.SERVICE_REQUESTS)
     with contextlib.suppress(StoreRefusal, BadRequest):
