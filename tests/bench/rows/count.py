@@ -12,13 +12,15 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final
 
-from tests.bench.bench import WARM_UP, Bench, Family
+from tests.bench.bench import Bench, Family
 from tests.bench.figures import Figure
 from tests.bench.http import Request
 from tests.bench.probed import ProbedServers, probed_servers
 from tests.bench.site import PLAIN, SMALL, Account, Treatment, java_identity, python_code
 
-_ROUNDS: Final = 3
+#: Requests that start the workers and fill the caches.  Their times do not matter.
+_WARM_UP: Final = 10
+_ROUNDS: Final = 2
 #: Requests of a round.
 _REQUESTS: Final = 20
 #: After each request, for the servers' work after an answer.
@@ -45,7 +47,7 @@ def measure(bench: Bench) -> Iterator[Figure]:
             return own.connection.exchange(requests[treatment.key]).whole
 
         try:
-            bench.alternate(treatments, WARM_UP, warm_up)
+            bench.alternate(treatments, _WARM_UP, warm_up)
             samples = bench.alternate(treatments, _ROUNDS, one)
         finally:
             account.reconnect()
