@@ -626,7 +626,7 @@ def listing(
             return rows
         last = page[-1].get("name") or page[-1]["subdir"]
         if last <= marker:
-            raise BrokenAnswer(f"the listing of {container} does not go on after {marker}")
+            raise BrokenAnswer(f"the listing of {container} does not continue after {marker}")
         marker = last
 
 

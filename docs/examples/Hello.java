@@ -25,6 +25,6 @@ public class Hello implements IStorlet {
         } catch (IOException error) {
             throw new StorletException(error.getMessage());
         }
-        logger.emitLog("greeted everybody with " + greeting);
+        logger.emitLog("greeted each name with " + greeting);
     }
 }

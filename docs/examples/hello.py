@@ -7,4 +7,4 @@ class Hello:
         out_files[0].set_metadata({"Content-Type": "text/plain; charset=utf-8"})
         for line in in_files[0]:
             out_files[0].write(greeting.encode() + b", " + line.strip() + b"!\n")
-        self.logger.info("greeted everybody with %s", greeting)
+        self.logger.info("greeted each name with %s", greeting)

@@ -119,7 +119,7 @@ def _make(place: Path, content: bytes, mode: int) -> None:
         place.chmod(mode)
     except (FileExistsError, NotADirectoryError, IsADirectoryError):
         if not place.is_file() or place.read_bytes() != content:
-            text = "the bundle has two files for this place, or one in the place of a folder"
+            text = "the bundle has two files for this place, or one in place of a folder"
             raise ProjectError([f"{place}: {text}"]) from None
 
 

@@ -436,7 +436,7 @@ def _faults_of_file(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: File)
                 break
             size += len(chunk)
             if size > info.file_size:
-                return [f"{file.path}: longer than its header says"]
+                return [f"{file.path}: longer than its header states"]
             digest.update(chunk)
     faults = []
     if size != file.size or digest.hexdigest() != file.sha256:

@@ -84,5 +84,5 @@ def _advice_by_status(error: Refused) -> str:
         return "the cluster is busy: repeat the command later"
     if error.status >= 500:
         transaction = error.transaction or "unknown"
-        return f"if it fails again, tell the operator of the cluster: transaction {transaction}"
+        return f"if it fails again, contact the operator of the cluster: transaction {transaction}"
     return ""

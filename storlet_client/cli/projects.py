@@ -45,7 +45,7 @@ def declare(group: Group) -> None:
     )
     @click.option(
         "--template", "kind", type=click.Choice(template.kinds()), default=template.FILTER,
-        show_default=True, help="What the storlet does: filter lines, keep columns of CSV, make"
+        show_default=True, help="Work of the storlet: filter lines, keep columns of CSV, make"
         " thumbnails, merge sorted objects, read a table in the store.",
     )  # fmt: skip
     def init(name: str, language: str, kind: str) -> None:

@@ -7,8 +7,8 @@ import shlex
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-OWNER = "ask the owner of the account"
-OPERATOR = "ask the operator of the cluster"
+OWNER = "contact the owner of the account"
+OPERATOR = "contact the operator of the cluster"
 
 
 @dataclass(frozen=True)

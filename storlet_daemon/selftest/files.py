@@ -296,7 +296,7 @@ TESTS = (
     SelfTest("files-not-setuid", "privileges through files of the image", _setuid),
     SelfTest("files-no-sockets", "Docker, which is root; the host's log and services", _sockets),
     SelfTest("files-no-devices", "the host's disks and memory", _devices),
-    SelfTest("files-of-others", "what belongs to root, to the host or to another tenant", _secrets),
+    SelfTest("files-of-others", "files of root, of the host or of another tenant", _secrets),
     SelfTest("kernel-files", "the host's kernel, through its files", _kernel_files),
     SelfTest("kernel-settings", "the host's kernel settings", _settings),
     SelfTest("control-groups", "limits that the limited process takes off", _control_groups),

@@ -98,7 +98,7 @@ class Policing:
                     self._kill_for_computing(one)
 
     def _kill_for_computing(self, one: WorkerProcess) -> None:
-        reason = "storlet was killed: it went on computing after it had reported its end"
+        reason = "storlet was killed: it continued to compute after it had reported its end"
         one.kill_reason = (messages.FAILED, reason)
         self._state.kill(one)
 

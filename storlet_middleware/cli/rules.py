@@ -87,7 +87,11 @@ def _declare(parser: argparse.ArgumentParser) -> None:
     )
     rules_access.declare_who_can(
         _verb(
-            verbs, "who-can", "show who gets an object", rules_access.WHO_CAN, rules_access.who_can
+            verbs,
+            "who-can",
+            "show the callers that get an object",
+            rules_access.WHO_CAN,
+            rules_access.who_can,
         )
     )
     rules_access.declare_diff(

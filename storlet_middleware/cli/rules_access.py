@@ -104,7 +104,7 @@ def _print_outcome(outcome: Outcome, method: str) -> None:
 
 def _example(facts: Facts | None) -> str:
     if facts is None:
-        return "undecided: the work budget was exhausted; shorten lists, or use fewer any and not"
+        return "undecided: the work budget was exhausted; use shorter lists, or fewer any and not"
     return f"example: {text.legible(example.describe(facts))}"
 
 

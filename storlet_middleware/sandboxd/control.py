@@ -72,7 +72,7 @@ def peer_fault(peer: Peer, identity: Identity) -> str:
     try:
         status = Path(f"/proc/{peer.pid}/status").read_text(encoding="ascii", errors="replace")
     except OSError:
-        return f"process {peer.pid} is gone"
+        return f"process {peer.pid} has ended"
     pids = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
     return (
         ""

@@ -114,7 +114,7 @@ class Sandbox:
         process in the sandbox is root's.
         """
         if self.state is not State.SPARE:
-            raise SandboxLost("the spare sandbox has ended")
+            raise SandboxLost("the pre-warmed sandbox has ended")
         link, code_dir = self._supervisor.link, self._node.paths.code.path_of(plan.account)
         self._on_lost, self.state = on_lost, State.STARTING
         host = await self._host()

@@ -18,7 +18,7 @@ class Broken:
 
     def __call__(self, in_files: list[Any], out_files: list[Any], params: dict[str, str]) -> None:
         """Never return."""
-        self.logger.info("about to fail, as asked")
+        self.logger.info("about to fail, as requested")
         after = int(params.get("after", "0"))
         if after:
             out_files[0].set_metadata({})

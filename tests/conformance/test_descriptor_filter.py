@@ -21,7 +21,7 @@ def confined(
     shutil.rmtree(sandbox.folder)
 
 
-def test_runs_report_their_begin_and_their_events(confined: tuple[HostSandbox, Storlet]) -> None:
+def test_runs_report_their_start_and_their_events(confined: tuple[HostSandbox, Storlet]) -> None:
     _, storlet = confined
     for data in (b"first", b"second"):
         result = storlet.run(data, log_limit=65536)

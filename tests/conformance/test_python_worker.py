@@ -81,7 +81,7 @@ def computes_after_its_end(sandbox: HostSandbox) -> None:
     pid = int(single.run(do="pid").output)
     done = single.run(do="end_early", then="spin").done
     assert done.code == messages.FAILED
-    assert "went on computing" in (done.message or "")
+    assert "continued to compute" in (done.message or "")
     assert single.run(b"next").output == b"next"
     assert int(single.run(do="pid").output) != pid
 

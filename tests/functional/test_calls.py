@@ -338,7 +338,9 @@ def test_the_deadline_of_the_outer_run_ends_the_inner_one(
     await_cancelled(caller, began, word)
 
 
-def test_a_client_that_leaves_ends_the_inner_run(caller: Client, plain: str, python: str) -> None:
+def test_a_client_that_disconnects_ends_the_inner_run(
+    caller: Client, plain: str, python: str
+) -> None:
     began, word = time.time(), unique("word")
     asked = json.dumps([slow_call(python, plain, word)])
     headers = {"X-Run-Storlet": CALLER, "X-Storlet-Parameter-1": f"ask:{asked}"}

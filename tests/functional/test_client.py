@@ -168,7 +168,7 @@ def test_the_doctor_finds_what_is_wrong_and_how_to_repair_it(shell: Shell, tmp_p
 
 
 @WITH_OLDEST
-def test_the_doctor_tells_another_user_what_it_may_do(
+def test_the_doctor_shows_another_user_what_it_may_do(
     shell: Shell, users: dict[str, Client]
 ) -> None:
     shell.run("enable")

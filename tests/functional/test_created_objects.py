@@ -229,7 +229,7 @@ def test_a_run_may_discard_an_object(creator: Author, container: str, plain: str
     assert contents(creator, path) == [b"whole"]
 
 
-def test_a_client_that_leaves_gets_no_objects_stored(
+def test_a_client_that_disconnects_gets_no_objects_stored(
     python: Author, container: str, plain: str
 ) -> None:
     path = f"{container}/made"

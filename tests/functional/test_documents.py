@@ -62,7 +62,7 @@ def test_hello_world_in_python_gives_its_documented_output(shell: Shell, tmp_pat
     shutil.copy(ROOT / "docs/examples/hello.py", tmp_path)
     said = shell.run(shell_lines("author/tutorial-python.rst"))
     assert "Welcome, Ada!\nWelcome, Grace!\n" in said
-    assert "greeted everybody with Hello" in said
+    assert "greeted each name with Hello" in said
 
 
 def test_hello_world_in_java_gives_its_documented_output(shell: Shell, tmp_path: Path) -> None:

@@ -116,7 +116,9 @@ def test_a_full_container_of_one_output_stores_none(
     delete_large_objects(owner, full)
 
 
-def test_a_client_that_leaves_stores_nothing(any_tool: Tool, owner: Client, container: str) -> None:
+def test_a_client_that_disconnects_stores_nothing(
+    any_tool: Tool, owner: Client, container: str
+) -> None:
     outputs = [f"{container}/one", f"{container}/two"]
     assert owner.put(f"{container}/in", b"in").status == 201
     headers = any_tool.headers({"X-Storlet-Output": ", ".join("/" + each for each in outputs)})

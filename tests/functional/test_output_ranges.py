@@ -285,7 +285,7 @@ def test_a_range_and_a_storlet_of_the_client_are_refused_together(ward: Ward) ->
     assert (answer.status, answer.error) == (400, "bad_request"), answer
 
 
-def test_a_restored_object_has_no_range_after_its_rule_is_gone(ward: Ward) -> None:
+def test_a_restored_object_has_no_range_after_its_rule_is_removed(ward: Ward) -> None:
     ward.rule("version: 1\nrules: []\n")
     try:
         stored = ward.physician.get("patients/small", {"Range": "bytes=0-3"})

@@ -91,7 +91,7 @@ def record_of(client: Client, answer: Answer) -> dict[str, Any]:
     return record
 
 
-def test_the_record_of_a_success_has_what_the_answer_says(
+def test_the_record_of_a_success_has_the_facts_of_the_answer(
     recording: Client, anywhere: Tool, plain: str, content: bytes
 ) -> None:
     trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

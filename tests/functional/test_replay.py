@@ -173,7 +173,7 @@ def test_a_changed_object_is_not_read_unless_any_version_will_do(
     assert rows == {"outcome": True, "bytes": False, "sha256": False}
 
 
-def test_a_version_that_is_gone_is_not_replaced_unless_any_version_will_do(
+def test_a_version_that_was_removed_is_not_replaced_unless_any_version_will_do(
     account: Account,
 ) -> None:
     run = account.get("ok")

@@ -245,7 +245,7 @@ def test_a_rules_result_is_not_stored_in_code_containers(ward: Ward) -> None:
         assert ward.admin.head(f"{container}/x.py").status == 404
 
 
-def test_a_copy_stores_no_link_where_a_rule_wants_bytes(users: dict[str, Client]) -> None:
+def test_a_copy_stores_no_link_where_a_rule_requires_bytes(users: dict[str, Client]) -> None:
     ward = make_ward(users)
     ward.rule(
         "version: 1\nrules:\n- {name: scrub, when: {method: PUT, container: patients}, mandatory: true, run: mask.py}\n"

@@ -254,7 +254,7 @@ def posted(url: str, body: bytes) -> tuple[int, bytes]:
         return refused.code, refused.read()
 
 
-def test_who_may_not_read_the_object_may_not_select(
+def test_a_caller_that_may_not_read_the_object_may_not_select(
     cluster: Cluster, owner: Client, bucket: str
 ) -> None:
     stranger = client_of(cluster, STRANGER)

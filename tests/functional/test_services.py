@@ -173,7 +173,7 @@ def test_a_listing_pages_by_itself(asker: Author, owner: Client, container: str)
     assert missing[:2] == ["NotFound", "input.not_found"]
 
 
-def test_threads_of_a_storlet_may_ask_at_the_same_time(
+def test_threads_of_a_storlet_may_send_requests_at_the_same_time(
     asker: Author, plain: str, content: bytes
 ) -> None:
     # As many as Service-Files allows.

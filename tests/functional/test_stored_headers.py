@@ -193,7 +193,7 @@ UNSENDABLE = ("a\nb", "a\r\nX-Backend-Replication: true", "\u6f22")
 
 
 @pytest.mark.usefixtures("shared_storlets")
-def test_what_a_storlet_requests_of_the_store_is_no_error_of_a_node(
+def test_a_request_of_a_storlet_to_the_store_is_no_error_of_a_node(
     owner: Client, plain: str, container: str, new_errors: Callable[[], list[str]]
 ) -> None:
     name, main = "requesting.py", "requesting.Asker"

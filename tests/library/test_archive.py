@@ -191,7 +191,7 @@ def test_a_second_archive_is_not_left_out(form: str) -> None:
     assert output(first, "a") == b"1" * 600
 
 
-def test_a_tar_that_goes_on_behind_one_block_of_zeros() -> None:
+def test_a_tar_that_continues_behind_one_block_of_zeros() -> None:
     first, second = (tarred({name: b"1"}, tarfile.USTAR_FORMAT) for name in "ab")
     assert "behind the end" in failure(first[:1536] + second)
     assert "behind the end" in failure(gzip.compress(first[:1536] + second))

@@ -183,7 +183,7 @@ def test_objects_that_change_while_they_are_packed_are_an_error(
     assert "added, changed or deleted while" in failure(store, format=form)
 
 
-def test_an_object_that_is_gone_is_an_error() -> None:
+def test_an_object_that_was_deleted_is_an_error() -> None:
     gone = "notes/folder/" + "x" * 150
     store = Store(dict(SAMPLE), lambda objects: objects.pop(gone, None))
     assert f"/c/{gone}: not found" in failure(store)
@@ -221,7 +221,7 @@ def test_a_name_that_is_a_file_and_a_folder_is_an_error() -> None:
     }
 
 
-def test_what_cannot_be_packed_is_refused_before_any_output() -> None:
+def test_input_that_cannot_be_packed_is_refused_before_any_output() -> None:
     assert "has no object that begins with 'x'" in failure(Store(SAMPLE), prefix="x")
     assert "the input is not empty" in failure(Store(SAMPLE), b"data")
     assert "want the name of a container" in failure(Store(SAMPLE), container="c/notes")

@@ -446,7 +446,7 @@ def test_a_result_that_fails_late_has_no_end(monkeypatch: pytest.MonkeyPatch) ->
     assert "pyarrow" not in sys.modules
 
 
-def test_the_check_of_the_page_tells_a_cut_stream(tmp_path: Path) -> None:
+def test_the_check_of_the_page_detects_a_cut_stream(tmp_path: Path) -> None:
     """A reader of Arrow may give the rows of a cut stream without an error."""
     check = re.search(r"^   END=.*\n   test .*\n", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert check is not None

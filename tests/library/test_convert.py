@@ -283,7 +283,7 @@ LATE = [
 
 @pytest.mark.parametrize(("line", "late", "text"), LATE)
 @pytest.mark.parametrize("end", ["", "\n"])
-def test_what_the_reader_would_lose_late_is_an_error(
+def test_a_value_that_the_reader_would_lose_late_is_an_error(
     monkeypatch: pytest.MonkeyPatch, line: str, late: str, text: str, end: str
 ) -> None:
     monkeypatch.setattr(STORLET.module.sql_input, "HEAD_BYTES", 4096)

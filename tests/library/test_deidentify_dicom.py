@@ -469,7 +469,7 @@ def test_a_date_that_cannot_be_shifted_is_an_error_without_it(value: bytes) -> N
     assert text == "(0008,0020) StudyDate has a value that cannot be shifted"
 
 
-def test_what_the_profile_does_not_list_is_removed_if_it_may_name_a_person() -> None:
+def test_an_element_outside_of_the_profile_is_removed_if_it_may_name_a_person() -> None:
     removed = (
         element(0x00540000, "UL", bytes(4)),
         element(0x00547776, "UN", b"Levi"),

@@ -109,7 +109,7 @@ SOME = ("CREDIT_CARD", "ES_NIF", "IT_FISCAL_CODE", "UK_NHS", "UK_NINO", "US_PASS
     names=st.lists(st.sampled_from(SOME), min_size=1, unique=True),
     least=st.sampled_from([0.05, 0.4, 0.6]),
 )
-def test_what_presidio_finds_does_not_stay(text: str, names: list[str], least: float) -> None:
+def test_text_that_presidio_finds_is_removed(text: str, names: list[str], least: float) -> None:
     """The reference is each recogniser's own result; a context word may only add others."""
     line = json.dumps({"a": text}).encode()
     more = {"presidio": ",".join(names), "least-score": str(least)}

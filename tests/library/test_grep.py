@@ -198,7 +198,7 @@ def test_a_line_that_takes_too_long(pattern: str, invert: bool) -> None:
 
 
 @pytest.mark.parametrize("most", [0, 7])
-def test_a_block_of_slow_lines_goes_on_line_by_line(most: int) -> None:
+def test_a_block_of_slow_lines_is_continued_line_by_line(most: int) -> None:
     """Each line takes a part of the time, and all together more."""
     pattern = "(a+)+$"
     line = b"a" * 16 + b"b\n"

@@ -394,7 +394,7 @@ def test_frames_and_pages_that_are_cut_off_are_missed(kind: str, storlet: Librar
 
 
 @pytest.mark.parametrize("storlet", [STORLET, REGION])
-def test_what_is_behind_the_end_of_a_picture_is_no_damage(storlet: LibraryStorlet) -> None:
+def test_data_behind_the_end_of_a_picture_are_no_damage(storlet: LibraryStorlet) -> None:
     for kind in ("JPEG", "PNG", "GIF"):
         assert ran(DAMAGED[kind] + b"something else", storlet)[0] == ran(DAMAGED[kind], storlet)[0]
     # A mark of the end within another chunk is none.
@@ -665,7 +665,7 @@ def test_objects_that_are_kept_are_limited(monkeypatch: pytest.MonkeyPatch) -> N
     assert picture(saved(noise((1500, 1200))), width=10).width == 10
 
 
-def test_what_is_before_the_first_pixel_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_data_before_the_first_pixel_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(INPUT, "MOST_HEADER_BYTES", 1 << 20)
     comment = b"\xff\xfe" + struct.pack(">H", 60_002) + bytes(60_000)
     data = DAMAGED["JPEG"]

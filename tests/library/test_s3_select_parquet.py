@@ -197,7 +197,7 @@ def test_conditions_have_the_types_of_the_object(folder: Path, condition: str, c
         ("9223372036854775807", "SELECT s.v + 1 FROM S3Object s", "IntegerOverflow"),
     ],
 )
-def test_what_has_no_exact_value_is_an_error(
+def test_a_result_without_an_exact_value_is_an_error(
     folder: Path, sql: str, query: str, expected: str
 ) -> None:
     assert code(parquet(folder, f"SELECT {sql} AS v"), query) == expected

@@ -224,7 +224,7 @@ def test_a_record_without_an_end_is_too_long(monkeypatch: pytest.MonkeyPatch) ->
         ("SELECT * FROM S3Object", {"quoted_records": True, "escape": "\\"}, 10),
     ],
 )
-def test_what_is_not_selected_by_record_is_read_whole(
+def test_an_input_that_is_not_selected_by_record_is_read_whole(
     small: pytest.MonkeyPatch, query: str, source: dict[str, Any], count: int
 ) -> None:
     found = counted(small)

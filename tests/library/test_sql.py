@@ -184,7 +184,7 @@ def test_an_object_that_is_no_text_is_named(start: bytes, text: str) -> None:
         assert text in failure(start, "SELECT 1 FROM input", format=form, compression="none")
 
 
-def test_a_name_of_a_column_may_be_like_the_begin_of_parquet() -> None:
+def test_a_name_of_a_column_may_be_like_the_start_of_parquet() -> None:
     assert output(b"PAR1,b\n1,2\n", 'SELECT "PAR1" FROM input') == b"PAR1\n1\n"
 
 

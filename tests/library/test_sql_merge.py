@@ -456,7 +456,7 @@ def test_a_constant_with_an_exponent_keeps_its_type(query: str) -> None:
     require_result(query, [table[:1], table[1:], table[2:]])
 
 
-def test_what_is_no_partial_result_is_refused() -> None:
+def test_an_input_that_is_no_partial_result_is_refused() -> None:
     query = "SELECT k FROM input"
     good = part(b"k\na\n", query)
     for wrong in (b"", b"k\na\n", b"{}\n", b'{"std:sql": 1}\n', good.replace(b"VARCHAR", b"BLOB")):

@@ -1,4 +1,5 @@
-"""The prose linter: plain technical English in documents, docstrings and comments.
+"""The prose linter: plain technical English in documents, docstrings, comments, texts of the
+product and names of tests.
 
 Run as ``python3 -m tests.prose``; ``make check`` does.
 

@@ -38,6 +38,9 @@ def file(path: Path, root: Path) -> list[Finding]:
     name = str(path.relative_to(root))
     blocks = passages.blocks(path)
     found = set(_long_lines(path, name, blocks))
+    if path.suffix == ".py":
+        read = passages.names_of_tests if name.startswith("tests/") else passages.texts
+        blocks += read(path.read_text(encoding="utf-8"))
     for block in blocks:
         for passage in layout.passages(block):
             found.update(_in_passage(passage, name))

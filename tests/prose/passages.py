@@ -1,4 +1,4 @@
-"""Reads files and yields their prose: documents, docstrings and comments.
+"""Reads files and yields their prose: documents, docstrings, comments, texts and names of tests.
 
 A row of :data:`READERS` says which files are read and how. ``blocks`` of a file are runs of
 numbered lines; :mod:`tests.prose.layout` splits them into passages.
@@ -12,7 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from . import layout
+
 Block = list[tuple[int, str]]
+
+#: Of a string that counts as a text.
+LEAST_WORDS: Final = 3
 
 #: Folders that hold build output, caches or clusters.
 LEFT_OUT: Final = frozenset({
@@ -68,6 +73,25 @@ def python(text: str) -> Iterator[Block]:
     """Docstrings, attribute docstrings and comments."""
     yield from _docstrings(text)
     yield from _python_comments(text)
+
+
+def names_of_tests(text: str) -> Iterator[Block]:
+    """Each name of a test as a sentence."""
+    for match in re.finditer(r"^ *(?:async )?def test_(\w+)", text, re.MULTILINE):
+        number = text.count("\n", 0, match.start()) + 1
+        yield [(number, match[1].replace("_", " "))]
+
+
+def texts(text: str) -> Iterator[Block]:
+    """Texts of errors, of help and of a log: the strings of Python code that have three words.
+
+    Lines that are indented are examples in a text of several lines.
+    """
+    for node, value in _strings(ast.parse(text)):
+        lines = [line for line in value.splitlines() if not line.startswith("  ")]
+        for line in lines:
+            if len(re.findall(r"[a-z]{2,}(?= |$)", line)) >= LEAST_WORDS:
+                yield [(node.lineno, line)]
 
 
 def c_like(text: str) -> Iterator[Block]:
@@ -138,6 +162,23 @@ def _statements(node: ast.AST) -> Iterator[ast.AST]:
         for each in getattr(node, field, ()):
             yield each
             yield from _statements(each)
+
+
+def _strings(node: ast.AST) -> Iterator[tuple[ast.expr, str]]:
+    """The strings below ``node`` that are no docstrings; a replacement field is a literal."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant):
+            continue
+        if isinstance(child, ast.JoinedStr):
+            parts = (
+                p.value if isinstance(p, ast.Constant) else layout.LITERAL for p in child.values
+            )
+            yield child, "".join(map(str, parts))
+        elif isinstance(child, ast.Constant):
+            if isinstance(child.value, str):
+                yield child, child.value
+        else:
+            yield from _strings(child)
 
 
 def _python_comments(text: str) -> Iterator[Block]:

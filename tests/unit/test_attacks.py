@@ -153,7 +153,7 @@ def test_an_attack_that_delays_no_more_than_an_ordinary_tenant_is_not_slow() -> 
     assert detail.endswith("median 1.00x; without it plain GET 3.00x")
 
 
-def test_an_attack_that_raises_the_median_is_slow_whatever_an_ordinary_tenant_does() -> None:
+def test_an_attack_that_raises_the_median_is_slow_beside_any_ordinary_tenant() -> None:
     starving = row()
     storlet = window(*[0.01] * 100, kind="storlet")
     slower = window(*[0.03] * 100) + storlet

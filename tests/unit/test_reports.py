@@ -60,7 +60,7 @@ def test_each_failure_and_each_skip_is_sent(
 
 
 @pytest.mark.parametrize("option", ["verbose", "durations"])
-def test_those_who_ask_for_more_get_all_reports(
+def test_sessions_that_request_more_get_all_reports(
     monkeypatch: pytest.MonkeyPatch, option: str
 ) -> None:
     assert sent(monkeypatch, PASSES, **{option: 1}) is None

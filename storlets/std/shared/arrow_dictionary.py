@@ -58,7 +58,9 @@ def plain(codec: str, buffer: bytes) -> bytes:
     except PackedError as error:
         raise SqlError(f"{OBJECT} is no valid Arrow: a dictionary: {error}") from None
     if len(found) != size:
-        raise SqlError(f"{OBJECT} is no valid Arrow: a dictionary has not the {size} bytes it says")
+        raise SqlError(
+            f"{OBJECT} is no valid Arrow: a dictionary has not the {size} bytes that it states"
+        )
     return found
 
 

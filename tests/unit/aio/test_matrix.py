@@ -43,7 +43,7 @@ def _given_only(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_given_only")
-def test_what_is_no_interpreter_is_refused() -> None:
+def test_a_program_that_is_no_interpreter_is_refused() -> None:
     with pytest.raises(AioError, match="/bin/false is no Python interpreter"):
         matrix.matrix(["/bin/false"])
 

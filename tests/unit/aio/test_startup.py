@@ -27,7 +27,7 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     return found
 
 
-def test_swift_owns_its_disks_and_no_one_else_can_read_them(
+def test_swift_owns_its_disks_and_no_other_user_can_read_them(
     place: Home, owners: dict[str, str]
 ) -> None:
     for _ in range(2):

@@ -237,7 +237,7 @@ def test_a_near_miss_is_not_written_as_kept() -> None:
         ({"figures": []}, "no promise"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused_by_its_reason(
+def test_a_run_that_cannot_be_recorded_is_refused_by_its_reason(
     changes: dict[str, Any], reason: str
 ) -> None:
     result = {**result_of([figure("traffic.get.small", ONES, ONES)]), **changes}

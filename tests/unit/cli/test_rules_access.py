@@ -26,7 +26,7 @@ NEW = OLD.replace("[physician]", "[physician, nurse]").replace("export}", "repor
 WRONG = "version: 1\nrules: 7\n"
 
 
-def test_who_can_shows_what_reveals_most_first(run: Run, write: Write) -> None:
+def test_the_most_revealing_outcome_is_shown_first(run: Run, write: Write) -> None:
     answer = run("who-can", write("r.yaml", OLD), "get", "/patients-1/a.csv")
     assert (answer.code, answer.err) == (0, "")
     lines = answer.out.splitlines()
@@ -110,7 +110,7 @@ def test_only_one_file_can_be_standard_input(run: Run) -> None:
     assert run("diff", "-", "-").code == 2
 
 
-def test_who_can_names_audited_rules(run: Run, write: Write) -> None:
+def test_audited_rules_are_named(run: Run, write: Write) -> None:
     file = write("r.yaml", "version: 1\nrules:\n- {name: shut, mode: audit, deny: closed}\n")
     answer = run("who-can", file, "GET", "/c/o")
     assert answer.code == 0

@@ -158,7 +158,7 @@ def test_a_listing_of_ten_thousand_objects_is_read_in_pages(
 
 def test_a_listing_that_does_not_end_is_refused(server: Server, storlets: Storlets) -> None:
     server.on("GET", "/storletlog", page(range(1000)))
-    with pytest.raises(BrokenAnswer, match="does not go on after 00999"):
+    with pytest.raises(BrokenAnswer, match="does not continue after 00999"):
         storlets.logs("a.py")
 
 
@@ -453,7 +453,7 @@ def test_a_cluster_without_storlets_is_an_error(server: Server, storlets: Storle
         lambda storlets: storlets.deploy_bundle("a", b""),
     ],
 )
-def test_a_cluster_of_an_older_release_is_not_asked(
+def test_a_cluster_of_an_older_release_is_not_queried(
     server: Server, storlets: Storlets, request_: Callable[[Storlets], object]
 ) -> None:
     """It would take the request for another one: a listing, or the upload of a plain storlet."""
@@ -482,7 +482,7 @@ def test_the_description_of_the_cluster_is_requested_once(
     assert requests_of_info(server) == 2
 
 
-def test_a_cluster_that_was_upgraded_is_asked_again(server: Server, storlets: Storlets) -> None:
+def test_a_cluster_that_was_upgraded_is_queried_again(server: Server, storlets: Storlets) -> None:
     """A process that runs for weeks may have the description of an older release."""
     older = {"storlet_handler": {"storlet_container": "storlet", "languages": {}}}
     newer = [Reply(body=json.dumps(each).encode()) for each in (older, older, INFO)]

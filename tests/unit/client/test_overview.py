@@ -139,7 +139,7 @@ def test_a_reader_of_the_storlets_sees_what_it_may(server: Server, storlets: Sto
     assert (row.readers, row.grants, row.counts) == ((), (), Counts())
 
 
-def test_a_container_that_is_gone_or_hidden_has_no_grants(
+def test_a_container_that_was_deleted_or_is_hidden_has_no_grants(
     server: Server, storlets: Storlets
 ) -> None:
     server.on("HEAD", "/c", Reply(404))

@@ -67,7 +67,7 @@ def test_the_result_has_the_further_outputs(commands: Commands, tmp_path: Path) 
     assert "1 passed" in pytest_in(commands, folder)
 
 
-def test_a_test_outside_of_a_project_is_told_what_is_missing(
+def test_a_test_outside_of_a_project_reports_the_missing_project(
     commands: Commands, tmp_path: Path
 ) -> None:
     (tmp_path / "test_any.py").write_text("def test_any(storlet):\n    pass\n")

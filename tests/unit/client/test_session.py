@@ -41,7 +41,7 @@ def test_other_refusals_are_not_repeated(server: Server, storlets: Storlets, sta
     assert len(server.calls()) == 1
 
 
-def test_a_failure_of_the_storlet_is_not_repeated_whatever_its_status(
+def test_a_failure_of_the_storlet_is_not_repeated_with_any_status(
     server: Server, storlets: Storlets
 ) -> None:
     server.on(*HEAD, Reply(503, {"X-Storlet-Error": "storlet.failed"}), Reply(204))

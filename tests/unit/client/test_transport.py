@@ -51,7 +51,7 @@ def test_a_server_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch
         *(Tempauth(url, "u", "k") for url in ("no-url", "ftp://host/auth/v1.0")),
     ],
 )
-def test_what_is_no_url_of_a_server_is_named(credentials: Token | Tempauth) -> None:
+def test_a_text_that_is_no_url_of_a_server_is_named(credentials: Token | Tempauth) -> None:
     with Storlets(credentials) as storlets, pytest.raises(ConfigurationError) as caught:
         storlets.show("a.py")
     url = credentials.storage_url if isinstance(credentials, Token) else credentials.auth_url
@@ -59,7 +59,7 @@ def test_what_is_no_url_of_a_server_is_named(credentials: Token | Tempauth) -> N
 
 
 @pytest.mark.parametrize("name", ["two\nlines", " space", "end\t", "nul\0"])
-def test_what_a_header_cannot_carry_is_refused(storlets: Storlets, name: str) -> None:
+def test_a_value_that_a_header_cannot_carry_is_refused(storlets: Storlets, name: str) -> None:
     refused = pytest.raises(ConfigurationError, match="a header cannot carry it")
     with refused as caught, storlets.run(name, "c/o"):
         pass

@@ -155,7 +155,7 @@ def test_strays_are_descendants_but_not_of_those_to_keep() -> None:
     assert in_child(check)
 
 
-def test_signals_to_processes_that_are_gone_or_are_groups_do_nothing() -> None:
+def test_signals_to_processes_that_have_ended_or_are_groups_do_nothing() -> None:
     child = os.fork()
     if child == 0:
         os._exit(0)

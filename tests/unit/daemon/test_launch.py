@@ -123,7 +123,7 @@ def test_the_limits_of_the_storlet_hold_in_its_worker(listening: socket.socket) 
     assert found == [64, 1 << 20]
 
 
-def test_what_a_worker_prints_is_its_output_up_to_the_limit(listening: socket.socket) -> None:
+def test_text_that_a_worker_prints_is_its_output_up_to_the_limit(listening: socket.socket) -> None:
     def print_much(_directory: str) -> NoReturn:
         os.write(1, b"one ")
         os.write(2, b"two")

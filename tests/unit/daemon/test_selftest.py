@@ -89,7 +89,7 @@ def test_a_fault_is_one_line_and_bounded() -> None:
     assert len(said) == selftest.FAULT_MAX
 
 
-def test_what_a_class_may_have_is_not_tried() -> None:
+def test_a_privilege_that_a_class_may_have_is_not_tried() -> None:
     tests = [
         SelfTest("net", "", lambda _: "tried", unless=NETWORK),
         SelfTest("other", "", lambda _: "tried"),

@@ -156,7 +156,7 @@ def test_a_writer_without_a_reader_raises() -> None:
         os.close(writing)
 
 
-def test_what_was_cancelled_is_not_called() -> None:
+def test_a_cancelled_call_is_never_made() -> None:
     called: list[str] = []
     call_later(0.2, lambda: called.append("no")).cancel()
     call_later(0.2, lambda: called.append("yes"))

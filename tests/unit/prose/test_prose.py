@@ -121,6 +121,26 @@ def test_docstrings_and_comments_of_python_are_read_and_strings_are_not(tmp_path
     ]  # fmt: skip
 
 
+def test_names_of_tests_are_sentences(tmp_path: Path) -> None:
+    text = "def test_nobody_is_told() -> None:\n    pass\n\n\ndef test_what_waits(x: str) -> None: ...\n"
+    assert findings(tmp_path, "tests/test_node.py", text) == [
+        '1 "nobody"', '1 "told"', '5 "what waits"',
+    ]  # fmt: skip
+    assert findings(tmp_path, "node.py", text) == []
+
+
+def test_texts_of_the_product_are_read_and_values_and_examples_are_not(tmp_path: Path) -> None:
+    text = (
+        'KINDS = ["nobody", "asked told"]\n'
+        'raise Full(f"the limit of {most} is told")\n'
+        'HELP = """Select with a rule::\n\n  storlet rules who may read\n"""\n'
+        "LITERAL = 'use ``nobody`` as the name'\n"
+        'def f():\n    """The help."""\n'
+    )
+    assert findings(tmp_path, "module.py", text) == ['2 "told"']
+    assert findings(tmp_path, "tests/module.py", text) == []
+
+
 def test_comments_of_java_are_read_and_strings_are_not(tmp_path: Path) -> None:
     text = (
         'class A {\n  String s = "// nobody"; // nobody\n'

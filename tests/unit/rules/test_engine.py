@@ -99,7 +99,7 @@ def test_the_first_match_wins_also_between_lists_of_methods_and_containers() -> 
     ]
 
 
-def test_nothing_is_asked_for_when_the_caller_is_not_concerned() -> None:
+def test_nothing_is_looked_up_when_the_caller_is_not_concerned() -> None:
     condition = model.All(
         (
             Test("metadata", Operator.EXACT, "secret", "class"),
@@ -193,7 +193,7 @@ def test_a_rule_that_opens_needs_the_lost_fact() -> None:
     assert engine.compile(rule_set(pack)).reverse("pack", lossy) is None
 
 
-def test_a_lost_fact_is_asked_for_no_more_than_others() -> None:
+def test_a_lost_fact_is_looked_up_no_more_than_others() -> None:
     both = model.All((is_("policy", "gold"), Test("header", Operator.EXACT, "b", "a")))
     compiled = engine.compile(rule_set(Rule("r", both, Deny("no"))))
     lossy = Facts("GET", "c", "o", lost=LOST)
@@ -203,7 +203,7 @@ def test_a_lost_fact_is_asked_for_no_more_than_others() -> None:
     assert compiled.decide(replace(gold, headers={"a": "c"})) == Decision(None)
 
 
-def test_what_the_parameters_speak_of_is_asked_for_too() -> None:
+def test_facts_in_parameters_are_looked_up_too() -> None:
     run = Run((Step("s.py", (("p", Template(("", "metadata.k", ""))),)),))
     compiled = engine.compile(rule_set(Rule("r", model.All(), run)))
     assert compiled.needs == {Group.STORED}
@@ -241,7 +241,7 @@ def test_a_reversal_depends_on_the_facts_of_the_request(reversing: Compiled) -> 
     assert reversing.reverse("gone", reader) is None
 
 
-def test_a_storlet_that_the_client_asks_for_goes_before_ordinary_rules_only() -> None:
+def test_a_storlet_that_the_client_requests_takes_precedence_over_ordinary_rules_only() -> None:
     get = is_("method", "GET")
     rules = rule_set(
         Rule("stop", is_("container", "open"), Allow()),

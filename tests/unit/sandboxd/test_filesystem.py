@@ -77,7 +77,7 @@ def test_an_open_file_keeps_its_text_while_it_is_replaced(home: Path) -> None:
 
 
 @pytest.mark.parametrize("maker", ["replace_text", "listening_socket"])
-def test_what_cannot_get_its_name_leaves_nothing(home: Path, maker: str) -> None:
+def test_a_file_that_cannot_get_its_name_leaves_nothing(home: Path, maker: str) -> None:
     for name in ("file", "sock"):
         (home / name / "below").mkdir(parents=True)
     before = open_descriptors()

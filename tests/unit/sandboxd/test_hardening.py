@@ -131,7 +131,7 @@ def test_a_pre_warmed_sandbox_differs_only_in_the_privileges_for_its_assignment(
     assert differing == {"Tmpfs", "Mounts"}
 
 
-def test_the_group_of_the_node_has_the_form_that_the_cgroup_driver_wants() -> None:
+def test_the_group_of_the_node_has_the_form_that_the_cgroup_driver_requires() -> None:
     assert hardening.cgroup_parent("node-1", {"CgroupDriver": "cgroupfs"}) == "/storlets-node-1"
     assert (
         hardening.cgroup_parent("node-1", {"CgroupDriver": "systemd"})

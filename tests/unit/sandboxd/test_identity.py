@@ -88,7 +88,7 @@ def test_a_damaged_file_stops_allotment_instead_of_starting_over(tmp_path: Path,
 
 
 @pytest.mark.parametrize(("first", "count"), [(0, 10), (2**32 - 5, 10)])
-def test_a_range_with_root_or_nobody_in_it_is_refused(
+def test_a_range_with_root_or_the_overflow_user_is_refused(
     tmp_path: Path, first: int, count: int
 ) -> None:
     with pytest.raises(IdentityFault, match="uid_first"):

@@ -127,7 +127,7 @@ class Clock:
         except _Expired:
             raise LineTimeError(
                 f"the search of the line at byte {place} takes more than"
-                f" {self.seconds:g} s (line-seconds): repetitions within repetitions, such as"
+                f" {self.seconds:g} s (line-seconds). Repetitions within repetitions, such as"
                 " (a+)+b, may take a time that is exponential in the length of the line, and"
                 " others, such as a*b, one that is quadratic"
             ) from None

@@ -216,7 +216,7 @@ class CsvText:
                 "a quoted field has a record delimiter: set AllowQuotedRecordDelimiter",
             )
         if end + 1 < len(text):
-            raise SelectError("CSVUnescapedQuote", "a quoted field goes on after its quote")
+            raise SelectError("CSVUnescapedQuote", "a quoted field continues after its quote")
         if not is_end:
             return 0
         # The last byte may also be an escape character.

@@ -114,7 +114,9 @@ def test_a_manifest_that_is_an_input_of_a_case_is_source(native: Path, tmp_path:
     assert build(tmp_path / "copy").read_bytes() == bundle.read_bytes()
 
 
-def test_what_is_ignored_above_the_project_is_no_source(native: Path, tmp_path: Path) -> None:
+def test_a_file_that_is_ignored_above_the_project_is_no_source(
+    native: Path, tmp_path: Path
+) -> None:
     (native / ".git").rename(tmp_path / ".git")
     write(tmp_path, ".gitignore", text="*.pem\nsecrets/\n/fruit/token\n")
     write(native, "a.pem", "lib/b.pem", "secrets/c", "token", "lib/token")

@@ -251,7 +251,7 @@ def test_an_error_names_the_file_and_not_the_temporary_one(home: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o664])
-def test_a_file_has_the_permissions_of_that_which_it_replaces(home: Path, mode: int) -> None:
+def test_a_file_has_the_permissions_of_the_file_that_it_replaces(home: Path, mode: int) -> None:
     place = home / "private"
     place.write_bytes(b"old")
     place.chmod(mode)

@@ -53,7 +53,9 @@ class Logger:
         assert text == "kept 2 lines"
 
 
-def test_its_source_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_source_matches_its_description(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = template.make(tmp_path / "some-lines")
     monkeypatch.setattr(sys, "path", [str(folder / "src"), *sys.path])
     import some_lines  # type: ignore[import-not-found]  # noqa: PLC0415 - made by the test

@@ -126,7 +126,7 @@ def test_a_bomb_is_refused_before_it_is_unpacked() -> None:
     assert resource.getrusage(resource.RUSAGE_SELF).ru_utime - before < 0.1
 
 
-def test_entry_that_unpacks_to_more_than_its_header_says_is_refused() -> None:
+def test_entry_that_unpacks_to_more_than_its_header_states_is_refused() -> None:
     data = bytearray(with_entry(entry("code/zeros"), bytes(1000)))
     for magic, offset in ((b"PK\3\4", 22), (b"PK\1\2", 24)):
         at = data.rindex(magic) + offset

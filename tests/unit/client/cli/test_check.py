@@ -48,7 +48,7 @@ def test_faults_found_in_the_sandbox_are_printed(
     assert command("check", str(folder)).out == "fruit 0.1.0 loads in the sandbox\n"
 
 
-def test_without_the_servers_package_it_says_what_to_install(
+def test_without_the_servers_package_it_names_the_package_to_install(
     command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox, "command", list)

@@ -71,7 +71,7 @@ def test_names_that_a_shell_would_read_are_left_out(server: Server, complete: Co
     assert complete("grants", "") == ["good"]
 
 
-def test_what_cannot_be_read_is_not_completed(
+def test_a_folder_that_cannot_be_read_is_not_completed(
     server: Server, complete: Complete, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.on("GET", "/storlet", Reply(403))

@@ -84,7 +84,7 @@ FAILED = {"X-Storlet-Error": "storlet.failed", "X-Storlet-Invocation": "tx1-1"}
         (404, {}, 4, "storlet doctor c/o"),
         (404, {"X-Storlet-Error": "target.not_found"}, 4, "storlet doctor CONTAINER"),
         (422, FAILED, 4, "storlet show-run tx1-1"),
-        (500, {"X-Trans-Id": "tx9"}, 5, "tell the operator of the cluster: transaction tx9"),
+        (500, {"X-Trans-Id": "tx9"}, 5, "contact the operator of the cluster: transaction tx9"),
         (503, {}, 5, "repeat the command later"),
     ],
 )

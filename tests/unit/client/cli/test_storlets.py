@@ -121,7 +121,7 @@ CHECKING = {"storlet_handler": {"storlet_container": "storlet", "upload_check": 
 @pytest.mark.parametrize(
     ("words", "sent"), [((), "true"), (("--check",), "true"), (("--no-check",), "false")]
 )
-def test_a_cluster_that_can_check_is_asked_to(
+def test_a_cluster_that_can_check_is_requested_to(
     server: Server, command: Command, file: Path, words: tuple[str, ...], sent: str
 ) -> None:
     server.replies["GET", "/info"] = Reply(body=json.dumps(CHECKING).encode())

@@ -46,7 +46,7 @@ def test_command_runs_once_and_after_each_change(
     assert "no longer watching" in capsys.readouterr().err
 
 
-def test_fault_is_shown_and_watching_goes_on(
+def test_fault_is_shown_and_watching_continues(
     tmp_path: Path, at_each_pause: Callable[..., None], capsys: pytest.CaptureFixture[str]
 ) -> None:
     file, runs = tmp_path / "a.py", list[str]()

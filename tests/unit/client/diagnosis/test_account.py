@@ -80,11 +80,13 @@ def test_the_clock_is_compared_with_that_of_the_cluster(
     assert bool(check.remedy) == bool(seconds)
 
 
-def test_a_user_who_does_not_own_the_account_is_told(server: Server, storlets: Storlets) -> None:
+def test_a_user_who_does_not_own_the_account_is_informed(
+    server: Server, storlets: Storlets
+) -> None:
     server.on("HEAD", "", Reply(403))
     server.on("HEAD", "/storlet", Reply(204))
     account, code = storlets.diagnose()[-2:]
-    assert (account.subject, account.remedy) == ("account", "ask the owner of the account")
+    assert (account.subject, account.remedy) == ("account", "contact the owner of the account")
     assert code == Check("container storlet", True, "you may run its storlets")
 
 

@@ -75,7 +75,7 @@ def test_the_repair_for_one_user_does_not_undo_that_for_another(
     assert {each.remedy for each in found} == {"swift post --read-acl a:x,a:u,a:w storlet"}
 
 
-def test_it_is_said_that_not_all_containers_were_asked(
+def test_it_is_reported_that_not_all_containers_were_checked(
     server: Server, storlets: Storlets, problems: Problems, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(grants, "MOST_CONTAINERS", 1)

@@ -67,7 +67,7 @@ def test_a_rule_that_refuses_is_named(server: Server, problems: Problems) -> Non
     assert problems("c/o") == [Check("object c/o", False, "rule shut refuses the request", remedy)]
 
 
-def test_a_user_without_rights_is_told_whom_to_ask_for_what(
+def test_a_user_without_rights_is_shown_the_owner_and_the_right_to_request(
     server: Server, storlets: Storlets
 ) -> None:
     server.on("HEAD", "", Reply(403))

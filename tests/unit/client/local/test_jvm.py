@@ -105,7 +105,7 @@ def test_metadata_that_a_cluster_refuses_is_refused_here(project: Project) -> No
     assert outcome.message == "the storlet's metadata has a control character"
 
 
-def test_a_failure_and_the_end_of_the_process_are_told_apart(project: Project) -> None:
+def test_a_failure_and_the_end_of_the_process_are_distinguished(project: Project) -> None:
     assert run(project, "storlet.load")[0].code == "storlet.load"
     outcome, _ = run(project, "exit")
     assert outcome.code == "storlet.failed"

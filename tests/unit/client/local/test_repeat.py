@@ -116,7 +116,7 @@ def test_a_failure_has_its_code(output: BinaryIO, monkeypatch: pytest.MonkeyPatc
     assert here(output) == Ran("storlet.failed", "no")
 
 
-def test_what_has_changed_is_named(output: BinaryIO) -> None:
+def test_a_changed_input_is_named(output: BinaryIO) -> None:
     with pytest.raises(NotRepeatable, match="c/o has changed since the run"):
         here(output, Invocation("tool@3", "c/o", {}, if_match="old", if_version="5f"))
     further = {"resources": ("c/p", "c/q"), "if_resources": ("e2", "old")}

@@ -15,7 +15,7 @@ def no_run() -> Iterator[None]:
     account_secrets.end()
 
 
-def test_a_run_has_its_secrets_from_its_begin_to_its_end() -> None:
+def test_a_run_has_its_secrets_from_its_start_to_its_end() -> None:
     account_secrets.begin({"b": b"\xff value", "a": b"another"})
     assert account_secrets.get("b") == b"\xff value"
     assert account_secrets.names() == ["a", "b"]

@@ -24,7 +24,7 @@ CONTROL = "the storlet's metadata has a control character"
         ("", "c", "the storlet's metadata has a key that no header can have: ''"),
     ],
 )
-def test_what_a_header_cannot_carry_is_a_fault(key: str, value: str, fault: str) -> None:
+def test_a_value_that_a_header_cannot_carry_is_a_fault(key: str, value: str, fault: str) -> None:
     assert fault_of({key: value}) == fault
     assert fault_of({"good": "one", key: value}) == fault
 

@@ -139,7 +139,7 @@ def test_the_limits_of_reads_are_those_of_the_protocol() -> None:
     assert seekable.READ_BYTES_MAX == messages.READ_MAX
 
 
-def test_a_reader_that_goes_on_gets_longer_reads_and_a_seek_begins_again() -> None:
+def test_a_reader_that_continues_gets_longer_reads_and_a_seek_begins_again() -> None:
     served = Filter(DIGITS)
     with seekable.SeekableReads({}, served.fd, len(DIGITS)) as source:
         while source.read(10_000):
@@ -153,7 +153,7 @@ def test_a_reader_that_goes_on_gets_longer_reads_and_a_seek_begins_again() -> No
         assert served.reads[-1] == (3_000_000, ahead)
 
 
-def test_short_seeks_forward_count_as_going_on() -> None:
+def test_short_seeks_forward_count_as_continued_reading() -> None:
     served = Filter(DIGITS)
     with seekable.SeekableReads({}, served.fd, len(DIGITS)) as source:
         for place in range(0, 2_000_000, 70_000):

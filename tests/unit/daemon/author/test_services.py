@@ -115,7 +115,7 @@ def test_any_order_of_reads_and_seeks_gives_the_bytes_of_the_object(store: Store
         assert file.read() == expected.read()
 
 
-def test_a_short_way_forward_is_read_and_not_asked_for(store: Store) -> None:
+def test_a_short_way_forward_is_read_and_not_requested(store: Store) -> None:
     with services.open("/c/o") as file:
         file.read(300_000)
         file.seek(600_000)

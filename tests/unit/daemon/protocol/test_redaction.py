@@ -58,7 +58,7 @@ def test_a_value_that_is_a_part_of_another_does_not_leave_the_rest() -> None:
 
 
 @pytest.mark.parametrize("length", [16, 60, 199])
-def test_the_begin_of_a_form_is_found_without_its_end(length: int) -> None:
+def test_the_start_of_a_form_is_found_without_its_end(length: int) -> None:
     value = bytes(range(48, 58)) * 10 + b"'" + bytes(range(65, 91)) * 10
     redaction = Redaction([value])
     encoded = base64.b64encode(value).decode().rstrip("=")
@@ -73,7 +73,7 @@ def test_an_error_of_python_has_no_part_of_a_long_value() -> None:
     assert "horse" not in Redaction([value.encode()]).text(str(caught.value))
 
 
-def test_the_begin_of_a_value_that_repeats_its_own_begin_is_found() -> None:
+def test_the_start_of_a_value_that_repeats_its_own_begin_is_found() -> None:
     value = b"0123456789abcdef" * 2 + b"the rest of the value"
     assert Redaction([value]).data(b"<" + value[:45] + b">") == b"<" + HIDDEN.encode() + b">"
 
@@ -94,7 +94,7 @@ def test_without_values_nothing_changes() -> None:
 
 
 @given(st.binary(min_size=8, max_size=64), st.binary(max_size=20), st.integers(8, 64))
-def test_the_begin_of_a_value_at_the_end_of_cut_data_is_found(
+def test_the_start_of_a_value_at_the_end_of_cut_data_is_found(
     value: bytes, before: bytes, length: int
 ) -> None:
     found = Redaction([value]).cut_data(before + b"|" + value[:length])

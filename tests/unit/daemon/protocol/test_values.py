@@ -172,7 +172,7 @@ def test_an_own_text_stays() -> None:
         {"x": field(default=1, init=False)},
     ],
 )
-def test_what_the_decorator_lacks_is_refused(part: dict[str, object]) -> None:
+def test_a_feature_that_the_decorator_lacks_is_refused(part: dict[str, object]) -> None:
     kind = type("Kind", (), {"__annotations__": {"x": "int"}, **part})
     with pytest.raises(TypeError, match=r"^Kind: a dataclass here cannot have [\w, ]+$"):
         dataclass(frozen=True)(kind)

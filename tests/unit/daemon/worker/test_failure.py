@@ -79,7 +79,7 @@ def test_the_code_depends_on_the_exception_and_the_kernels_counters(
 
 
 @pytest.mark.parametrize("is_reaped", [True, False])
-def test_a_killed_child_is_the_memory_limit_whatever_the_storlet_raises(
+def test_a_killed_child_is_the_memory_limit_for_any_error_that_the_storlet_raises(
     tmp_path: Path, is_reaped: bool
 ) -> None:
     subprocess.run(["true"], check=True)

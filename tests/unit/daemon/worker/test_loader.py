@@ -48,7 +48,7 @@ def test_the_class_of_a_module_is_found_and_its_folder_importable(folder: Path) 
         "def Faulty(logger): return print",
     ],
 )
-def test_what_may_make_a_callable_is_loaded(folder: Path, text: str) -> None:
+def test_a_value_that_may_make_a_callable_is_loaded(folder: Path, text: str) -> None:
     (folder / "faulty.py").write_text(text)
     assert callable(load_class(config(folder, "faulty.Faulty", "faulty.py")))
 

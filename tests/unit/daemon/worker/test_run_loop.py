@@ -175,7 +175,7 @@ def worker(folder: Path) -> Iterator[Worker]:
     made.close()
 
 
-def test_an_invocation_from_its_begin_to_its_end(worker: Worker) -> None:
+def test_an_invocation_from_its_start_to_its_end(worker: Worker) -> None:
     run = worker.run()
     assert run.events[:2] == [Started(), Metadata({"color": "red"})]
     assert (run.done.outcome, run.output) == ("ok", b"DATA")

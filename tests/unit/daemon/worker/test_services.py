@@ -137,7 +137,7 @@ def test_a_failure_replaces_no_answer_that_no_thread_has_taken(
     os.close(reading)
 
 
-def test_what_is_not_declared_or_no_message_is_not_sent(other: Filter) -> None:
+def test_requests_of_other_services_or_without_a_valid_message_are_not_sent(other: Filter) -> None:
     channel = ServiceChannel(other.socket.dup().detach(), ["list"])
     with pytest.raises(author.Denied, match="needs the service read; the storlet declares list"):
         channel.ask("open", {"path": "/c/o"})

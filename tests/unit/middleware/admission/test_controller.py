@@ -213,7 +213,7 @@ def test_a_slot_goes_to_the_oldest_waiter_of_all_processes(
     assert usage(run_dir) == {}
 
 
-def test_what_a_killed_process_held_comes_back(
+def test_the_slots_of_a_killed_process_are_released(
     run_dir: Path, processes: Callable[..., list[Process]]
 ) -> None:
     one, two = processes(2, invocations=2)
@@ -281,7 +281,7 @@ def test_a_request_for_two_slots_gets_them_beside_requests_for_one(
     assert usage(run_dir) == {}
 
 
-def test_a_flood_of_long_runs_does_not_hold_up_a_newcomer(
+def test_a_flood_of_long_runs_does_not_hold_up_a_new_tenant(
     processes: Callable[..., list[Process]],
 ) -> None:
     flood, other = processes(2, invocations=64)

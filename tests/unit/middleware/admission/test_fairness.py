@@ -50,7 +50,7 @@ def order(made: Load) -> str:
     return letters
 
 
-def test_a_tenant_alone_leaves_the_spare_share() -> None:
+def test_a_tenant_alone_leaves_the_reserved_share() -> None:
     assert load(row("a", 31)).obstacle(claim("a")) is None
     assert load(row("a", 32)).obstacle(claim("a")) is Obstacle.SHARE
 
@@ -137,7 +137,7 @@ def test_the_account_with_least_for_its_weight_is_first_then_the_oldest() -> Non
     assert order(made).startswith("aab")
 
 
-def test_within_a_tenant_the_oldest_goes_first_whatever_its_group_and_process() -> None:
+def test_within_a_tenant_the_oldest_is_first_in_any_group_and_process() -> None:
     made = load(
         row("a", 0, 1, group="1", oldest=3),
         row("a", 0, 1, group="2", oldest=1),
@@ -166,7 +166,7 @@ def test_waiters_of_absent_processes_take_no_turn_but_count() -> None:
     assert (made.waiting_of(name("a")), made.waiting) == (3, 4)
 
 
-def test_a_newcomer_joins_behind_its_own() -> None:
+def test_a_new_claim_joins_behind_those_of_its_tenant() -> None:
     made = load(row("a", 0, 1, oldest=1), invocations=2)
     head = made._join(claim("a"), NOW)
     turn = made.next()
@@ -174,7 +174,7 @@ def test_a_newcomer_joins_behind_its_own() -> None:
     assert turn.head is not head
 
 
-def test_a_newcomer_is_next_if_there_is_room_after_all_that_precede_it() -> None:
+def test_a_new_claim_is_next_if_there_is_room_after_all_that_precede_it() -> None:
     assert load(invocations=2).is_next(claim("a"), NOW)
     assert not load(row("a", 0, 1, oldest=1), invocations=2).is_next(claim("a"), NOW)
     assert load(row("b", 0, 1, oldest=1), invocations=8).is_next(claim("a"), NOW)
@@ -228,7 +228,7 @@ def test_retry_after_is_what_the_queue_will_take(
     assert made.retry_after(name("a"), Obstacle.SHARE, NOW) == seconds
 
 
-def test_what_still_runs_tells_how_long_it_takes() -> None:
+def test_the_wait_is_estimated_from_the_time_of_runs_in_progress() -> None:
     made = load(row("a", 2, 1, began=NOW - 8))
     assert made.retry_after(name("a"), Obstacle.SHARE, NOW) == 8
     assert (

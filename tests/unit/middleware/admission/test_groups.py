@@ -59,7 +59,7 @@ def claim(tenant: bytes = b"a" * 16, group: bytes = b"g" * 16) -> Claim:
     return Claim(tenant, group, 1 << 20, 1.0)
 
 
-def test_a_run_is_counted_from_its_begin_to_its_end() -> None:
+def test_a_run_is_counted_from_its_start_to_its_end() -> None:
     groups = Groups(room=8)
     group = groups.find(claim())
     assert group is not None

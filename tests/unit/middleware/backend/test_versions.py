@@ -98,7 +98,9 @@ def test_a_node_and_a_proxy_without_a_common_version_use_plain_data(
     assert node.workers.runs == []
 
 
-def test_a_resume_is_refused_whatever_frames_the_proxy_decodes(send: Callable[..., Any]) -> None:
+def test_a_resume_is_refused_with_any_frames_that_the_proxy_decodes(
+    send: Callable[..., Any],
+) -> None:
     for of_node in (ObjectNode, NodeOfVersion2):
         answer = send(of_node, NOW, Range="bytes=100-")
         assert (answer.status_int, refusal_of(answer.headers)) == (409, Refusal.RESUME)

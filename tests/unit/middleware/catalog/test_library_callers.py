@@ -49,7 +49,7 @@ def test_the_header_means_nothing_elsewhere() -> None:
     ],
 )
 @pytest.mark.usefixtures("node")
-def test_the_setting_decides_who_runs_the_library(
+def test_the_setting_decides_which_callers_run_the_library(
     proxy: Proxy, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch, value: str, allowed: list[str]
 ) -> None:
     swift.put("c", "o", b"text")

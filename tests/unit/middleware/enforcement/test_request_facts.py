@@ -312,7 +312,7 @@ def test_a_path_without_an_object_has_no_facts(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [401, 403, 500, 503])
-def test_object_lookup_fails_unless_swift_says_whether_the_object_exists(status: int) -> None:
+def test_object_lookup_fails_unless_swift_reports_whether_the_object_exists(status: int) -> None:
     swift = FakeSwift()
     swift.hooks["HEAD", PATH] = lambda request: Response(status=status, request=request)
     with pytest.raises(BackendFailed):
@@ -320,7 +320,7 @@ def test_object_lookup_fails_unless_swift_says_whether_the_object_exists(status:
 
 
 @pytest.mark.parametrize("status", [403, 500, 503])
-def test_container_lookup_fails_unless_swift_says_whether_it_exists(status: int) -> None:
+def test_container_lookup_fails_unless_swift_reports_whether_it_exists(status: int) -> None:
     swift = FakeSwift()
     swift.hooks["HEAD", f"/v1/{ACCOUNT}/c"] = lambda request: Response(
         status=status, request=request

@@ -238,7 +238,7 @@ def test_an_expiry_is_refused_for_what_the_request_makes_a_kept_object(
     assert ruled.proxy.call(method, path, headers).status // 100 == 2
 
 
-def test_a_link_itself_is_not_copied_where_a_rule_wants_bytes(ruled: Ruled) -> None:
+def test_a_link_itself_is_not_copied_where_a_rule_requires_bytes(ruled: Ruled) -> None:
     ruled.rule(rule("scrub", "method: PUT, container: d", "run: up.py"))
     answer = ruled.proxy.call("COPY", "c/o?symlink=get", {"Destination": "d/x"})
     assert_closed(answer, "scrub")

@@ -86,7 +86,7 @@ def test_code_that_is_not_exactly_what_was_named_leaves_nothing(
     assert open_descriptors() == before
 
 
-def test_what_a_crash_left_is_cleared_when_it_is_old(tmp_path: Path) -> None:
+def test_leftovers_of_a_crash_are_removed_when_they_are_old(tmp_path: Path) -> None:
     for name in (".tmp-old", ".tmp-new", "kept"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "f").write_bytes(b"x")

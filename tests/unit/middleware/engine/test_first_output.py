@@ -108,7 +108,7 @@ def test_an_end_that_is_not_at_hand_is_not_waited_for(workers: Workers) -> None:
     invocation.close()
 
 
-def test_what_is_written_after_the_end_is_no_output(
+def test_data_written_after_the_end_are_no_output(
     workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child process of a storlet or a lying worker could otherwise keep the filter reading."""
@@ -175,7 +175,7 @@ def test_a_connection_that_ends_before_the_data_is_a_failure_too(workers: Worker
     assert failure(make(), workers).code == "sandbox.unavailable"
 
 
-def test_a_caller_that_wants_to_send_heartbeats_is_asked_in_time_also_with_short_deadlines(
+def test_a_caller_that_sends_heartbeats_is_called_in_time_also_with_short_deadlines(
     workers: Workers, short_dir: Path
 ) -> None:
     asked = threading.Event()

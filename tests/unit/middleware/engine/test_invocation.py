@@ -52,7 +52,7 @@ def test_a_file_is_donated_and_its_offset_counts_as_what_was_read(
         invocation.close()
 
 
-def test_what_is_prepared_before_there_is_a_connection_is_what_the_worker_gets(
+def test_an_invocation_prepared_before_there_is_a_connection_reaches_the_worker(
     workers: Workers, short_dir: Path
 ) -> None:
     path = short_dir / "o"
@@ -68,7 +68,7 @@ def test_what_is_prepared_before_there_is_a_connection_is_what_the_worker_gets(
         assert os.pread(file.fileno(), 10, 0) == b"0123456789"
 
 
-def test_what_was_prepared_in_vain_is_given_back(short_dir: Path) -> None:
+def test_an_invocation_prepared_in_vain_is_released(short_dir: Path) -> None:
     path = short_dir / "o"
     path.write_bytes(b"0123456789")
     before = open_descriptors()

@@ -117,7 +117,7 @@ def test_units(form: limits.Form, text: str, value: float) -> None:
         "5\u017f",
     ],
 )
-def test_what_is_no_value_is_a_fault_that_says_what_is_wanted(text: str) -> None:
+def test_a_text_that_is_no_value_is_a_fault_that_names_the_expected_form(text: str) -> None:
     for row in TABLE:
         values, faults = limits.requested({ASK + row.name: text})
         assert (row.name in values, len(faults)) == (False, 1), row.name
@@ -216,7 +216,7 @@ def test_a_group_is_its_code_and_its_resources() -> None:
 # --- what is said
 
 
-def test_what_the_proxy_says_arrives_at_the_object_node() -> None:
+def test_the_description_of_an_invocation_arrives_at_the_object_node() -> None:
     file = CodeFile("storlet", "up.py", "e", "1", 1, 0o444)
     version = StorletVersion(
         "AUTH_a", "up.py", "python", "", "up.Up", (file,), {"Memory": 1 << 24, "Cpu": 0.5}
@@ -241,7 +241,7 @@ def test_what_the_proxy_says_arrives_at_the_object_node() -> None:
         ("Open-File", "Open-Files"), ("Outputs", "Output"), ("Limit-Nonsense", ""),
     ],
 )  # fmt: skip
-def test_what_was_probably_meant_to_be_a_limit_is_refused(
+def test_a_header_that_was_probably_meant_to_be_a_limit_is_refused(
     proxy: Proxy, header: str, meant: str
 ) -> None:
     answer = proxy.call(
@@ -454,7 +454,7 @@ def test_a_put_a_copy_and_a_failure_say_what_they_used(make_proxy: Make, proxy: 
     )
 
 
-def test_what_did_not_run_used_nothing(proxy: Proxy, swift: FakeSwift) -> None:
+def test_a_request_that_ran_nothing_has_no_usage(proxy: Proxy, swift: FakeSwift) -> None:
     for headers in ({"X-Run-Storlet": "none.py"}, {**RUN, "X-Storlet-Nonsense": "1"}):
         assert "X-Storlet-Usage" not in proxy.call("GET", "c/o", headers).headers
     assert "X-Storlet-Usage" not in proxy.call("GET", "c/none", RUN).headers

@@ -64,7 +64,7 @@ def test_a_stopped_or_silent_sandboxd_is_503(
     is_over.set()
 
 
-def test_a_remembered_worker_group_is_forgotten_when_it_is_gone(
+def test_a_remembered_worker_group_is_forgotten_when_it_has_ended(
     node: Node, short_dir: Path
 ) -> None:
     client = SandboxClient(str(short_dir), 5)

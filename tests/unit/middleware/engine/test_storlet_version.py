@@ -35,7 +35,7 @@ def test_limits_are_no_part_of_the_key_and_are_part_of_the_text() -> None:
     assert StorletVersion.from_text(limited.text).limits == {"memory": 1.0}
 
 
-def test_seekable_inputs_are_no_part_of_the_key_and_are_told_to_the_node() -> None:
+def test_seekable_inputs_are_no_part_of_the_key_and_are_sent_to_the_node() -> None:
     base, seekable = version(), replace(version(), seekable=True)
     assert base.key == seekable.key
     assert "seekable" not in base.text, "older proxies and nodes read it"

@@ -636,7 +636,7 @@ def test_merges_are_a_tree_in_the_order_of_the_objects(
     assert_ended(proxy, data)
 
 
-def test_a_merge_is_told_whether_it_is_the_last(
+def test_a_merge_receives_whether_it_is_the_last(
     swift: FakeSwift, data: FakeSwift, node: Node, short_dir: Path
 ) -> None:
     """``std:sql-merge`` declares the parameter ``merge-stage``, and ``std:sum`` does not."""

@@ -67,7 +67,7 @@ SMALL = {"objects": {"container": "c"}, "split": "std:nop"}
         ({"objects": [f"{number}" * 500 for number in range(99)]}, "and 59 more"),
     ],
 )
-def test_what_would_occupy_the_process_is_refused(
+def test_a_body_that_would_occupy_the_process_is_refused(
     tmp_path: Path, more: dict[str, Any], text: str
 ) -> None:
     body = json.dumps({**SMALL, **more}).encode()

@@ -127,7 +127,7 @@ def test_a_storlet_that_has_begun_runs_three_times_at_most() -> None:
         (refused("object", "storlet.failed"), "storlet.failed"),
     ],
 )
-def test_what_may_have_changed_the_store_or_would_fail_again_is_not_repeated(
+def test_a_split_that_may_have_changed_the_store_or_would_fail_again_is_not_repeated(
     first: Answer, code: str
 ) -> None:
     requests = Requests(first)
@@ -146,7 +146,7 @@ def test_a_storlet_that_can_act_outside_of_its_sandbox_is_not_repeated(first: An
 
 
 @pytest.mark.parametrize("has_effects", [False, True])
-def test_what_has_not_run_is_repeated_until_the_pauses_end(*, has_effects: bool) -> None:
+def test_a_split_that_has_not_run_is_repeated_until_the_pauses_end(*, has_effects: bool) -> None:
     requests = Requests(*(refused("", "node.busy") for _ in range(9)))
     outcome = outcome_of(requests, has_effects=has_effects)
     assert (outcome.code, requests.sent) == ("node.busy", 6)

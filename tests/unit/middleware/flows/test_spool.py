@@ -33,7 +33,7 @@ def files(directory: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("size", [0, 1, 16 << 10, LARGE])
-def test_what_was_written_is_read(budget: Budget, space: Space, size: int) -> None:
+def test_written_data_are_read(budget: Budget, space: Space, size: int) -> None:
     before = open_descriptors()
     spool = Spool(budget)
     for start in range(0, size, 1000):

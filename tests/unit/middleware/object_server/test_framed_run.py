@@ -31,7 +31,7 @@ def test_the_objects_file_is_donated_and_the_answer_is_framed(at: Fixture) -> No
 
 
 @pytest.mark.parametrize("is_sent", [True, False])
-def test_what_a_small_answer_holds_is_released_after_it_was_sent(
+def test_the_descriptors_of_a_small_answer_are_closed_after_it_was_sent(
     at: Fixture, is_sent: bool
 ) -> None:
     """The proxy does not wait for that; and a proxy may leave before the answer is sent."""
@@ -222,7 +222,7 @@ def test_an_internal_error_is_reported_and_logged(at: Fixture) -> None:
     assert "ERROR storlets" in at.logger.text
 
 
-def test_lines_of_the_log_come_with_heartbeats_if_the_proxy_asks_for_them(at: Fixture) -> None:
+def test_lines_of_the_log_come_with_heartbeats_if_the_proxy_requests_them(at: Fixture) -> None:
     seen = threading.Event()
 
     def script(worker: WorkerRun) -> None:
@@ -245,7 +245,9 @@ def test_lines_of_the_log_come_with_heartbeats_if_the_proxy_asks_for_them(at: Fi
     assert kinds == [frames.PIECE, frames.START, frames.DATA, frames.PIECE, frames.DONE]
 
 
-def test_a_proxy_that_does_not_ask_gets_no_lines_and_a_short_run_sends_none(at: Fixture) -> None:
+def test_a_proxy_without_a_request_for_lines_gets_none_and_a_short_run_sends_none(
+    at: Fixture,
+) -> None:
     def script(worker: WorkerRun) -> None:
         if worker.log >= 0:
             os.write(worker.log, b"line\n")

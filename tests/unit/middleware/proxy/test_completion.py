@@ -302,7 +302,7 @@ def test_an_error_is_an_ending(error: BaseException, code: str, is_failure: bool
 
 @pytest.mark.parametrize("until", ["1", "4000000000"])
 @pytest.mark.parametrize("wish", ["none", "failures"])
-def test_a_short_run_tells_its_log_only_if_the_account_was_followed_before(
+def test_a_short_run_sends_its_log_only_if_the_account_was_followed_before(
     make_proxy: Make, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch, until: str, wish: str
 ) -> None:
     def script(worker: WorkerRun) -> None:

@@ -355,7 +355,7 @@ def test_the_proxy_runs_what_no_node_can_start(proxy: Proxy, swift: FakeSwift, s
     assert_idle(proxy)
 
 
-def test_a_request_asks_a_bounded_number_of_nodes(proxy: Proxy, swift: FakeSwift) -> None:
+def test_a_request_tries_a_bounded_number_of_nodes(proxy: Proxy, swift: FakeSwift) -> None:
     nodes = Nodes(swift, n1=FAILED, n2=FAILED, n3=FAILED, n4=FAILED, n5=FAILED)
     assert proxy.call("GET", "c/o", RUN).data == b"HELLO"
     assert [name for name, _ in nodes.asked] == ["n1", "n2", "n3"]

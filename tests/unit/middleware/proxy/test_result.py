@@ -202,7 +202,7 @@ def test_an_object_node_that_stalls_is_a_fault_of_the_backend() -> None:
     result.close()
 
 
-def test_lines_of_the_log_are_told_as_they_come() -> None:
+def test_lines_of_the_log_are_reported_as_they_come() -> None:
     piece = frames.Encoder(64).message(frames.PIECE, {"text": "a\n", "skipped_bytes": 3})
     told: list[LogPiece] = []
 
@@ -261,7 +261,7 @@ class Silent:
         """Nothing is open."""
 
 
-def test_an_invocation_of_this_process_tells_its_lines_while_it_is_silent() -> None:
+def test_an_invocation_of_this_process_reports_its_lines_while_it_is_silent() -> None:
     told: list[str] = []
     result = LocalResult(Silent(), None, 0.0, lambda piece: told.append(piece.text))  # type: ignore[arg-type]
     result.first()

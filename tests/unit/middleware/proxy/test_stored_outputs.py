@@ -224,7 +224,7 @@ def test_a_commit_that_fails_after_the_first_byte_breaks_the_answer(
     assert "code=outputs.partial" in proxy.logger.text
 
 
-def test_a_client_that_leaves_stores_nothing(make_proxy: Make, swift: FakeSwift) -> None:
+def test_a_client_that_disconnects_stores_nothing(make_proxy: Make, swift: FakeSwift) -> None:
     proxy = make_proxy(splitting(data=LARGE))
     answer = proxy.start("GET", "c/o", TWO)
     next(iter(answer.app_iter))
@@ -487,7 +487,7 @@ def test_nothing_is_created_by_a_storlet_that_fails(
 
 
 @pytest.mark.parametrize("data", [b"", LARGE])
-def test_nothing_is_created_when_the_client_leaves(
+def test_nothing_is_created_when_the_client_disconnects(
     make_creator: Make, swift: FakeSwift, data: bytes
 ) -> None:
     waits: list[bool] = []

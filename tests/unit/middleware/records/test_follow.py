@@ -232,7 +232,7 @@ def row(number: int, storlet: str = "up.py") -> dict[str, Any]:
     return {"id": f"tx-{number}", "time": time, "storlet": storlet, "lines": f"{number}\n"}
 
 
-def test_lines_come_before_records_and_only_if_they_are_asked_for(
+def test_lines_come_before_records_and_only_if_they_are_requested(
     store: RecordStore, stores: Stores, swift: FakeSwift
 ) -> None:
     stream, without = following(stores), following(stores)

@@ -52,7 +52,7 @@ def test_other_requests_are_not_refused(method: str, path: str) -> None:
 @pytest.mark.parametrize("path", [NAME, NAME.replace(".runs", ".lines")])
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE"])
 @pytest.mark.parametrize(("user", "status"), [(OWNER, {200, 204}), ("test:bob", {403})])
-def test_only_owners_read_and_delete_records_whatever_the_acl_is(
+def test_only_owners_read_and_delete_records_with_any_acl(
     proxy: Proxy, swift: FakeSwift, path: str, method: str, user: str, status: set[int]
 ) -> None:
     container, _, name = path.partition("/")

@@ -19,7 +19,7 @@ def fault_of(accept: str = "", **given: str) -> str:
     return str(caught.value)
 
 
-def test_a_query_without_parameters_asks_for_the_newest() -> None:
+def test_a_query_without_parameters_requests_the_newest() -> None:
     assert parse({"storlet-runs": ""}, "*/*") == Query(limit=100, media_type=JSON)
 
 

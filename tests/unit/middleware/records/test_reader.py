@@ -110,7 +110,7 @@ def test_a_caller_gets_its_own_runs(store: RecordStore) -> None:
 
 
 @pytest.mark.parametrize("ran_seconds", [0, 3600])
-def test_a_record_is_found_by_its_id_from_the_begin_of_the_request_on(
+def test_a_record_is_found_by_its_id_from_the_start_of_the_request_on(
     store: RecordStore, swift: FakeSwift, ran_seconds: int
 ) -> None:
     for number in range(20):
@@ -123,7 +123,7 @@ def test_a_record_is_found_by_its_id_from_the_begin_of_the_request_on(
     assert len(swift.requests("GET")) == 2
 
 
-def test_a_search_by_id_goes_on_from_its_marker(
+def test_a_search_by_id_continues_from_its_marker(
     store: RecordStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "MAX_OBJECTS", 2)
@@ -145,7 +145,7 @@ def test_a_damaged_object_is_an_error_and_no_shorter_page(store: RecordStore, li
         list(pages(store, Query()))
 
 
-def test_objects_of_others_shorten_no_page(
+def test_objects_of_others_make_no_page_smaller(
     store: RecordStore, swift: FakeSwift, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reader, "MAX_OBJECTS", 2)

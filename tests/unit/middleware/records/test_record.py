@@ -58,7 +58,7 @@ def test_the_values_of_a_line_have_the_kinds_of_their_rows() -> None:
     assert (values["outcome"], values["bytes_in"]) == ("failed", 0)
 
 
-def test_what_is_not_known_is_absent() -> None:
+def test_an_unknown_value_is_absent() -> None:
     shown = record(storlets=(StorletRef("up.py"),)).mapping()
     assert set(shown) == {
         "id", "time", "account", "storlets", "caller", "method", "object", "outcome", "code",

@@ -210,7 +210,7 @@ def test_a_change_is_in_force_at_once_on_proxies_that_share_memcached(
     assert other.names() == []
 
 
-def test_what_another_proxy_remembered_too_late_is_forgotten(
+def test_an_entry_that_another_proxy_remembered_too_late_is_forgotten(
     proxy: RulesProxy, swift: AccountSwift, tmp_path: Path
 ) -> None:
     """It read the account before the change, and says so to memcached after it."""
@@ -245,7 +245,7 @@ def test_a_proxy_that_has_seen_newer_rules_keeps_to_them(
     assert not proxy.memcache.values  # type: ignore[union-attr]
 
 
-def test_it_does_not_do_so_for_ever(
+def test_it_does_not_do_so_forever(
     proxy: RulesProxy, swift: AccountSwift, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     proxy.upload(MANDATORY)
@@ -277,7 +277,7 @@ def test_a_path_of_no_version_of_the_interface_is_left_to_swift(proxy: RulesProx
     assert proxy.store.of(environ, "v1x", ACCOUNT) is None
 
 
-def test_a_change_while_swift_is_asked_counts_more_than_what_swift_says(
+def test_a_change_during_a_query_of_swift_takes_precedence_over_the_reply(
     proxy: RulesProxy, swift: AccountSwift
 ) -> None:
     def change() -> None:

@@ -252,7 +252,7 @@ def test_the_write_acl_of_the_container_lets_others(proxy: RulesProxy, swift: Ac
     assert proxy.upload(ORDINARY, environ={"REMOTE_USER": OTHER}).status_int == 201
 
 
-def test_a_role_may_be_asked_for_as_well(with_role: RulesProxy, swift: AccountSwift) -> None:
+def test_a_role_may_be_required_as_well(with_role: RulesProxy, swift: AccountSwift) -> None:
     swift.containers["storlet_rules"].write = OTHER
     for method in ("PUT", "POST", "DELETE"):
         with pytest.raises(AccessDenied, match="rules-admin"):
@@ -353,7 +353,7 @@ def test_a_version_is_restored_with_put(proxy: RulesProxy, changed: str) -> None
     assert proxy.names() == ["night"]
 
 
-def test_what_is_restored_is_checked_again(proxy: RulesProxy, swift: AccountSwift) -> None:
+def test_restored_rules_are_checked_again(proxy: RulesProxy, swift: AccountSwift) -> None:
     proxy.upload(RUNS)
     old = version_in_force(swift)
     proxy.upload(ORDINARY)
@@ -533,7 +533,7 @@ def test_a_proxy_that_dies_half_way_leaves_the_old_rules_in_force(
 
 
 @pytest.mark.parametrize("had_rules", [True, False])
-def test_a_change_of_which_swift_says_that_it_failed_is_undone(
+def test_a_change_that_swift_reports_as_failed_is_undone(
     proxy: RulesProxy, swift: AccountSwift, *, had_rules: bool
 ) -> None:
     if had_rules:
@@ -595,7 +595,7 @@ def test_without_memcached_no_upload_waits(
 # --- the process that checks
 
 
-def test_a_process_that_takes_too_long_is_gone_when_that_is_said() -> None:
+def test_a_process_that_takes_too_long_has_ended_when_the_expiry_is_raised() -> None:
     before = set(children())
     with pytest.raises(WaitExpired):
         run_process(["sleep", "60"], b"", ENVIRONMENT, 0.1)

@@ -197,7 +197,7 @@ def test_a_long_expression_is_no_large_document(form: bytes) -> None:
         ({}, "&versionId=1", "InvalidRequestParameter"),
     ],
 )
-def test_what_could_change_the_get_is_refused(
+def test_a_header_that_could_change_the_get_is_refused(
     headers: dict[str, str], query: str, expected: str
 ) -> None:
     app = app_of(END)

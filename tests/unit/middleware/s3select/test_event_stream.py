@@ -67,7 +67,7 @@ def test_an_error_has_its_code_and_a_bounded_text() -> None:
 
 
 @given(text=st.text(max_size=40))
-def test_the_xml_of_an_error_can_be_read_whatever_its_text_is(text: str) -> None:
+def test_the_xml_of_an_error_can_be_read_with_any_text(text: str) -> None:
     ((_, payload),) = decoded(event_stream.error("CastFailed", text))
     assert texts(payload)["Code"] == "CastFailed"
 

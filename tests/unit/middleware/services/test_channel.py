@@ -30,7 +30,7 @@ def test_each_request_has_its_reply(make: Make) -> None:
     assert not asking.faults
 
 
-def test_a_storlet_asks_only_for_what_it_declares(make: Make) -> None:
+def test_a_storlet_requests_only_the_services_that_it_declares(make: Make) -> None:
     asking = make()
     asking.channel.operations = ("list", "write")
     asking.send(stat(1))

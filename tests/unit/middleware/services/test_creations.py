@@ -157,7 +157,7 @@ def test_a_request_for_a_file_that_is_not_there_is_refused(make: Make) -> None:
         ("/c/o", {"delete_after": 0}, "bad_request"),
     ],
 )
-def test_what_may_not_be_stored_is_refused_at_once(
+def test_an_object_that_may_not_be_stored_is_refused_at_once(
     make: Make, path: str, more: dict[str, Any], code: str
 ) -> None:
     asking = make()

@@ -56,7 +56,7 @@ def test_an_object_is_opened_with_what_the_caller_learns_about_it() -> None:
     assert reply.facts == messages.Facts({"Colour": "red"}, 5, "e", "text/x", "now")
 
 
-def test_a_range_of_a_version_is_asked_for_and_nothing_else_is_taken() -> None:
+def test_a_range_of_a_version_is_requested_and_nothing_else_is_taken() -> None:
     store = Store(206, Etag="e")
     request = messages.OpenObject(1, "/c/o", 5, 9, "e")
     assert isinstance(perform(store, request), Stream)
@@ -72,7 +72,7 @@ def test_a_range_of_a_version_is_asked_for_and_nothing_else_is_taken() -> None:
 
 
 @pytest.mark.parametrize("status", [404, 412])
-def test_a_version_that_is_gone_has_changed(status: int) -> None:
+def test_a_version_that_was_deleted_has_changed(status: int) -> None:
     store = Store()
     store.refusal = StoreRefusal("x", status, "gone")
     with pytest.raises(StoreRefusal) as caught:
@@ -123,7 +123,7 @@ def test_a_page_of_a_listing_says_whether_more_follow() -> None:
     assert (b"".join(empty.body), empty.has_more) == (b"[]", False)
 
 
-def test_entries_are_counted_whatever_their_names_are() -> None:
+def test_entries_are_counted_with_any_names() -> None:
     names = ['"name":', '\\"name":', '{"subdir": "', "\u00e9", "name"]
     page = json.dumps([{"bytes": 1, "name": name} for name in names] + [{"subdir": "subdir"}])
     for text in (page, json.dumps(json.loads(page), separators=(",", ":")) + "\n"):

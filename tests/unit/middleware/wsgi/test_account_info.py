@@ -48,7 +48,7 @@ def test_system_metadata_is_apart_from_metadata() -> None:
     assert account_sysmeta(environ, not_asked, "AUTH_ü") == {"a": "2"}
 
 
-def test_swift_is_asked_for_an_account_that_is_not_cached() -> None:
+def test_swift_is_queried_for_an_account_that_is_not_cached() -> None:
     asked = []
 
     def swift(environ: dict[str, Any], start_response: Any) -> Any:

@@ -20,7 +20,7 @@ def test_the_sizes_of_the_segments_are_added_over_all_pages(swift: FakeSwift) ->
     assert listed_bytes(swift, {}, PLACE, "c/gr%C3%BCn/") == 3 * 10_001
 
 
-def test_a_container_that_is_gone_has_no_bytes(swift: FakeSwift) -> None:
+def test_a_container_that_was_deleted_has_no_bytes(swift: FakeSwift) -> None:
     assert listed_bytes(swift, {}, PLACE, "gone/seg/") == 0
 
 

@@ -19,7 +19,7 @@ from storlet_middleware.wsgi.sent_headers import require_sendable, require_short
 @example(name="X-A", value="\u6f22")
 @example(name="\u00e9", value="")
 @example(name="", value="")
-def test_what_the_client_cannot_send_is_refused(name: str, value: str) -> None:
+def test_a_header_that_the_client_cannot_send_is_refused(name: str, value: str) -> None:
     connection = BufferedHTTPConnection("localhost")
     connection.putrequest("PUT", "/")
     try:

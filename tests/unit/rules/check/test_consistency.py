@@ -196,7 +196,7 @@ def test_an_undecided_finding_is_reported_and_the_others_are_still_made() -> Non
     assert "whether rule r0 can match" in findings[0].text
 
 
-def test_what_the_engine_sees_otherwise_is_no_answer() -> None:
+def test_an_answer_of_the_solver_that_the_engine_contradicts_is_no_answer() -> None:
     """Content types are read in lower case; that this one has any, the solver does not know, and
     must not say that it matches.
     """

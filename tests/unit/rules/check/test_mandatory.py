@@ -139,7 +139,7 @@ def test_a_mandatory_rule_that_no_read_gets_past_is_no_finding(texts: list[str])
         "when: {object: {suffix: .gz}}, mandatory: true, run: gunzip.jar",
     ],
 )
-def test_what_does_not_weaken_a_mandatory_rule_is_no_finding(earlier: str) -> None:
+def test_a_rule_that_does_not_weaken_a_mandatory_rule_is_no_finding(earlier: str) -> None:
     notes = {("segments.uncovered", Severity.NOTE)}
     assert set(found(earlier, _MANDATORY)) <= notes
 

@@ -54,7 +54,7 @@ def test_a_trap_is_a_warning_with_its_correction(when: str, code: str, help_: st
         "{metadata: {class: {present: false}}}",
     ],
 )
-def test_what_it_means_is_no_trap(when: str) -> None:
+def test_a_test_that_means_what_it_seems_to_is_no_trap(when: str) -> None:
     assert found(when) == ()
 
 

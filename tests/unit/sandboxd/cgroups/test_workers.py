@@ -152,7 +152,7 @@ def test_a_path_that_is_no_containers_is_left_alone(
     assert groups_of(tree).directories(1000) == {}
 
 
-def test_a_sandbox_cannot_ask_for_any_number_of_groups(
+def test_a_sandbox_cannot_request_any_number_of_groups(
     make_tree: Callable[[int], FakeTree],
 ) -> None:
     tree = make_tree(1)

@@ -79,7 +79,7 @@ COUNT_MAX = 2**63 - 1
         (fields.each(fields.read_count), [[], [1, 2]], [[1, -1], (1,), {}]),
     ],
 )
-def test_what_each_reader_accepts(
+def test_each_reader_accepts_its_type_only(
     reader: fields.Reader, accepted: list[object], refused: list[object]
 ) -> None:
     for value in accepted:
