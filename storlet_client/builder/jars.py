@@ -70,6 +70,8 @@ _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependenc
 Files = dict[str, tuple[bytes, int]]
 #: The jars of the last coordinates of this process: ``deploy --watch`` builds at each save.
 _resolved: dict[tuple[str, ...], dict[str, bytes]] = {}
+#: The classes of the authors' API and of further sources, which all runs of a process need.
+_compiled: dict[Path, dict[Path, bytes]] = {}
 
 
 def build(
@@ -91,10 +93,9 @@ def build(
         if not (folder / LOCK).exists():
             _resolved.clear()
         _resolve(coordinates, Path(work), libraries)
-        classes = _compile(source, Path(work), libraries)
-        (libraries / _PROVIDED).unlink()
         lines = _locked(folder, libraries, coordinates)
-        files = {jar.name: (jar.read_bytes(), _FILE_MODE) for jar in libraries.glob("*.jar")}
+        classes = _compile(source, Path(work), libraries)
+        files = {jar.name: (jar.read_bytes(), _FILE_MODE) for jar in _own(libraries)}
         own = f"{name}.jar"
         if own in files:
             raise ProjectError([f"maven: a library has the name of the storlet's own jar: {own}"])
@@ -110,12 +111,24 @@ def runtime(work: Path, sources: Path) -> list[str]:
     libraries, classes = work / "api", work / "api-classes"
     libraries.mkdir()
     _resolve((), work, libraries)
+    if sources not in _compiled:
+        _compile_api(sources, libraries, classes)
+        found = (path for path in classes.rglob("*") if path.is_file())
+        _compiled[sources] = {path.relative_to(classes): path.read_bytes() for path in found}
+        return [str(classes), f"{libraries}/*"]
+    for name, content in _compiled[sources].items():
+        place = classes / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+    return [str(classes), f"{libraries}/*"]
+
+
+def _compile_api(sources: Path, libraries: Path, classes: Path) -> None:
     names = [str(path) for top in (_API, sources) for path in sorted(top.rglob("*.java"))]
     options = ["--release", RELEASE, "-g", "-encoding", "UTF-8", "-proc:none", "-nowarn"]
     done = _run([*JAVAC, *options, "-cp", f"{libraries}/*", "-d", str(classes), *names])
     if done.returncode:
         raise ProjectError([f"the authors' API cannot be compiled: {done.stdout.rstrip()}"])
-    return [str(classes), f"{libraries}/*"]
 
 
 def _require(*needs: tuple[str, str]) -> None:
@@ -169,11 +182,16 @@ def _fetch(coordinates: Sequence[str], work: Path, target: Path) -> None:
         raise ProjectError([f"maven: {reasons[0]}"])
 
 
+def _own(libraries: Path) -> list[Path]:
+    """All jars of a bundle, without those that each sandbox has."""
+    return sorted(path for path in libraries.glob("*.jar") if path.name != _PROVIDED)
+
+
 def _locked(folder: Path, libraries: Path, coordinates: Sequence[str]) -> tuple[str, ...]:
     """A line for each library; refuse those that are not of the lock."""
     lines = tuple(
         f"{jar.name} sha256:{hashlib.sha256(jar.read_bytes()).hexdigest()}"
-        for jar in sorted(libraries.glob("*.jar"))
+        for jar in _own(libraries)
     )
     if not coordinates:
         return ()
