@@ -383,14 +383,19 @@ def test_a_debugger_connects_to_the_jvm_of_a_java_project(tmp_path: Path) -> Non
         connection.sendall(JDWP_HANDSHAKE)
         assert connection.recv(len(JDWP_HANDSHAKE), socket.MSG_WAITALL) == JDWP_HANDSHAKE
         assert command.poll() is None
+        # The JVM sends it when it has stopped; before that, it would stop after it was continued.
+        (length,) = struct.unpack(">I", connection.recv(4, socket.MSG_WAITALL))
+        packet = connection.recv(length - 4, socket.MSG_WAITALL)
+        assert packet[5:7] == JDWP_EVENT
         connection.sendall(JDWP_DISPOSE)
         out, err = command.communicate(timeout=120)
     assert (command.returncode, out) == (0, b"one apple\nthree apples\n"), err
 
 
-#: Of the protocol between debuggers and JVMs: the start of each connection, and the command
-#: VirtualMachine.Dispose, after which the JVM continues.
+#: Of the protocol between debuggers and JVMs: the start of each connection, the command
+#: Event.Composite of the JVM, and VirtualMachine.Dispose, after which the JVM continues.
 JDWP_HANDSHAKE = b"JDWP-Handshake"
+JDWP_EVENT = bytes((64, 100))
 JDWP_DISPOSE = struct.pack(">IIBBB", 11, 1, 0, 1, 6)
 
 
