@@ -60,22 +60,34 @@ def faults_of(folder: Path) -> str:
     return "\n".join(caught.value.faults)
 
 
-@pytest.fixture
-def client(users: dict[str, Client], monkeypatch: pytest.MonkeyPatch) -> Client:
-    """The owner of a new account, as which commands log in."""
-    found = users["admin:admin"].on(f"AUTH_{unique('builds')}")
-    monkeypatch.setenv("OS_STORAGE_URL", found.storage_url)
-    monkeypatch.setenv("OS_AUTH_TOKEN", found.token)
-    return found
+@pytest.fixture(scope="module")
+def owner(users: dict[str, Client]) -> Client:
+    """The owner of a new account.  Each test has a storlet and containers of its own there: its
+    sandboxes start once."""
+    return users["admin:admin"].on(f"AUTH_{unique('builds')}")
 
 
 @pytest.fixture
-def storlets(client: Client) -> Iterator[Storlets]:
-    """The client of a new account with storlets."""
-    assert client.put("").status in {201, 202}
-    with Storlets(Token(client.storage_url, client.token)) as made:
+def client(owner: Client, monkeypatch: pytest.MonkeyPatch) -> Client:
+    """The owner, as which commands log in."""
+    monkeypatch.setenv("OS_STORAGE_URL", owner.storage_url)
+    monkeypatch.setenv("OS_AUTH_TOKEN", owner.token)
+    return owner
+
+
+@pytest.fixture(scope="module")
+def enabled(owner: Client) -> Iterator[Storlets]:
+    """The client of the account, which has storlets."""
+    assert owner.put("").status in {201, 202}
+    with Storlets(Token(owner.storage_url, owner.token)) as made:
         made.enable()
         yield made
+
+
+@pytest.fixture
+def storlets(client: Client, enabled: Storlets) -> Storlets:
+    """The same in tests with commands."""
+    return enabled
 
 
 def result_of(folder: Path, content: bytes, text: str, *, builds_again: bool = True) -> bytes:
@@ -88,9 +100,9 @@ def result_of(folder: Path, content: bytes, text: str, *, builds_again: bool = T
     run("build", str(folder))
     (bundle,) = (folder / "dist").glob("*.storlet")
     run("deploy", str(bundle))
-    run("upload", str(source), "samples/input")
+    run("upload", str(source), f"{folder.name}/input")
     parameters = ["-p", f"text={text}"] if text else []
-    run("invoke", folder.name, "samples/input", *parameters, "-o", str(output))
+    run("invoke", folder.name, f"{folder.name}/input", *parameters, "-o", str(output))
     copy = folder.parent / "copy" / folder.name
     run("download", folder.name, "--source", str(copy))
     assert (copy / "storlet.toml").read_bytes() == (folder / "storlet.toml").read_bytes()
@@ -137,12 +149,13 @@ def test_a_new_project_passes_its_cases_in_the_cluster(
     """All others in Python and native code go through the commands, below, with the same check."""
     if language == "native" and shutil.which("cc") is None:
         pytest.skip("a C compiler is missing")
-    folder = template.make(tmp_path / "fresh", language, kind)
-    assert storlets.deploy_bundle("fresh", build(folder).read_bytes(), check=True) == 1
+    name = f"new-{language}-{kind}"
+    folder = template.make(tmp_path / name, language, kind)
+    assert storlets.deploy_bundle(name, build(folder).read_bytes(), check=True) == 1
     if kind == "service":
-        storlets.upload("tables/codes.csv", b"HFA,Haifa\nTLV,Tel Aviv\n")
-        storlets.upload("samples/input", (folder / "sample.txt").read_bytes())
-        with storlets.run("fresh", "samples/input", {"table": "/tables/codes.csv"}) as output:
+        storlets.upload(f"{name}/codes.csv", b"HFA,Haifa\nTLV,Tel Aviv\n")
+        storlets.upload(f"{name}/input", (folder / "sample.txt").read_bytes())
+        with storlets.run(name, f"{name}/input", {"table": f"/{name}/codes.csv"}) as output:
             assert output.read() == b"Haifa\nTel Aviv\nHaifa\n"
 
 
@@ -196,21 +209,22 @@ def test_a_template_goes_from_init_to_invoke_by_commands_only(
     compiler = "cc" if kind in {"image", "service"} else "cargo"
     if language == "native" and shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is missing")
-    folder, output = tmp_path / "fresh", tmp_path / "output"
+    name = f"{language}-{kind}"
+    folder, output = tmp_path / name, tmp_path / "output"
     run("enable")
     run("init", str(folder), "--language", language, "--template", kind)
     if language == "native" and kind != "service":
         run("test", "--no-sandbox", str(folder))
     run("test", "--sandbox", str(folder))
     run("build", str(folder))
-    run("deploy", str(folder / "dist/fresh-0.1.0.storlet"))
+    run("deploy", str(folder / f"dist/{name}-0.1.0.storlet"))
     case = project.read(folder).document["tests"][0]
     parameters, inputs = case.get("parameters", {}), manifest.inputs_of(case)
-    for name in inputs:
-        run("upload", str(folder / name), f"samples/{name}")
+    for each in inputs:
+        run("upload", str(folder / each), f"{name}/{each}")
     words = [word for key, value in parameters.items() for word in ("-p", f"{key}={value}")]
-    words += [word for name in inputs[1:] for word in ("--resource", f"samples/{name}")]
-    run("invoke", "fresh", f"samples/{inputs[0]}", *words, "-o", str(output))
+    words += [word for each in inputs[1:] for word in ("--resource", f"{name}/{each}")]
+    run("invoke", name, f"{name}/{inputs[0]}", *words, "-o", str(output))
     if "output" in case:
         assert output.read_bytes() == (folder / case["output"]).read_bytes()
     assert output.stat().st_size > 0
