@@ -229,9 +229,9 @@ NAMES = [
 
 @pytest.mark.parametrize("name", NAMES)
 def test_unusual_object_names_work(
-    anywhere: Tool, owner: Client, container: str, name: str
+    anywhere: Tool, owner: Client, shared_container: str, name: str
 ) -> None:
-    path = f"{container}/{name}"
+    path = f"{shared_container}/{name}"
     assert owner.put(path, name.encode()).status == 201
     answer = anywhere.get(path, "upper")
     assert (answer.status, answer.body) == (
