@@ -12,6 +12,7 @@ from pathlib import PurePosixPath
 from typing import Any, Callable
 from urllib.parse import quote, unquote, urlsplit
 
+from storlet_client.bundle import languages
 from storlet_client.bundle.manifest import SECRET_BYTES, SECRET_NAME
 from storlet_client.content import Content, md5_of, size_of
 from storlet_client.errors import BrokenAnswer, ConfigurationError, NotThere, Refused, StorletsError
@@ -19,8 +20,6 @@ from storlet_client.exchange import Answer, Body, Call, Flow, body_of, together
 from storlet_client.session import Session
 
 _META = "X-Object-Meta-Storlet-"
-#: The language of a file by its suffix.
-_LANGUAGES = {".py": "python", ".jar": "java"}
 #: A bundle and the number of one of its versions.
 _NUMBERED = re.compile(r"(.+)@([0-9]{1,9})", re.ASCII)
 #: Characters of a parameter that are sent as they are; ``-v`` and logs stay legible.
@@ -272,7 +271,7 @@ def container_name(value: str) -> str:
 
 def language_of(name: str) -> str:
     """The language of a storlet by its file name; empty if unknown."""
-    return _LANGUAGES.get(PurePosixPath(name).suffix, "")
+    return languages.name_of_suffix(PurePosixPath(name).suffix)
 
 
 # --- the cluster and the account ------------------------------------------------------------------

@@ -29,6 +29,7 @@ from storlet_client.builder import ignored
 from storlet_client.builder.project import MANIFEST, SOURCE, Project, ProjectError
 from storlet_client.builder.sources import CACHE, COMPILED, COPY, OUTPUTS, is_hidden
 from storlet_client.bundle import archive, manifest
+from storlet_client.bundle.languages import Form, form_of
 
 #: The file that tags a folder as a cache.
 _TAG = "CACHEDIR.TAG"
@@ -51,7 +52,7 @@ def files_of(made: Project) -> Files:
     The project was built before: a build writes the locks.
     """
     document = made.document
-    files = _native(made) if document["language"] == "native" else _of_modules(made)
+    files = _native(made) if form_of(document) is Form.FILES else _of_modules(made)
     elsewhere = {os.path.normpath(path) for path in manifest.files_at_upload(document)}
     elsewhere -= {MANIFEST}  # by which a bundle with source is known
     return {path: files[path] for path in sorted(files.keys() - elsewhere)}
@@ -65,7 +66,7 @@ def collected(bundle: Path) -> list[str]:
     with zipfile.ZipFile(bundle) as zipped:
         names = zipped.namelist()
         document = json.loads(zipped.read(archive.MANIFEST))
-    if document["language"] != "native":
+    if form_of(document) is not Form.FILES:
         return []
     return sorted(name[len(archive.SOURCE) :] for name in names if name.startswith(archive.SOURCE))
 
@@ -133,7 +134,7 @@ def _places(document: Mapping[str, Any], names: Mapping[str, Any]) -> dict[str, 
                 places[name] = name[len(folder) :]
         if name.startswith(archive.CODE):
             path = name[len(archive.CODE) :]
-            if document["language"] == "python" and not path.startswith(_LIBRARY):
+            if form_of(document) is Form.MODULES and not path.startswith(_LIBRARY):
                 places[name] = f"{SOURCE}/{path}"
             elif path in own:
                 places[name] = own[path]
@@ -154,7 +155,7 @@ def _of_modules(made: Project) -> Files:
     beside = [path for path in top.iterdir() if _BESIDE.fullmatch(path.name)]
     files = {path.name: _content(path) for path in beside if _target(path.name, top)}
     for path, each in made.source().items():
-        if made.document["language"] == "java" or path.startswith(_LIBRARY):
+        if form_of(made.document) is Form.JARS or path.startswith(_LIBRARY):
             files[f"{SOURCE}/{path}"] = each
     return files
 

@@ -6,11 +6,13 @@ The same project, with its lock, gives the same bytes.
 from __future__ import annotations
 
 import io
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from storlet_client.builder import bundled_source, jars, native, project, rights, wheels
 from storlet_client.builder import files as new_files
-from storlet_client.bundle import archive
+from storlet_client.bundle import archive, languages
+from storlet_client.bundle.languages import Form
 
 #: Bytes of a source that are named if the bundle is refused.
 _MUCH = 16 << 20
@@ -33,7 +35,7 @@ def build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
 def _build(folder: Path, out: Path, sandbox: wheels.Sandbox) -> Path:
     made = project.read(folder)
     document = made.document
-    files, resolved = _PARTS[document["language"]](made, sandbox)
+    files, resolved = _PARTS[languages.form_of(document)](made, sandbox)
     others = {archive.TESTS + path: (data, 0o644) for path, data in made.test_files().items()}
     source = bundled_source.files_of(made)
     others |= {archive.SOURCE + path: each for path, each in source.items()}
@@ -67,7 +69,7 @@ def _share_of(source: bundled_source.Files) -> list[str]:
     return [bundled_source.share_of(sizes)] if sum(sizes.values()) >= _MUCH else []
 
 
-def _python_parts(made: project.Project, sandbox: wheels.Sandbox) -> Parts:
+def _module_parts(made: project.Project, sandbox: wheels.Sandbox) -> Parts:
     requirements = made.document.get("requirements", ())
     libraries, resolved = wheels.install(made.folder, requirements, sandbox)
     source = made.source()
@@ -77,13 +79,17 @@ def _python_parts(made: project.Project, sandbox: wheels.Sandbox) -> Parts:
     return {**source, **libraries}, resolved
 
 
-def _java_parts(made: project.Project, _sandbox: wheels.Sandbox) -> Parts:
+def _jar_parts(made: project.Project, _sandbox: wheels.Sandbox) -> Parts:
     document = made.document
     return jars.build(made.folder, document["name"], made.source(), document.get("maven", ()))
 
 
-def _native_parts(made: project.Project, _sandbox: wheels.Sandbox) -> Parts:
+def _file_parts(made: project.Project, _sandbox: wheels.Sandbox) -> Parts:
     return native.build(made.folder, made.document), ()
 
 
-_PARTS = {"python": _python_parts, "java": _java_parts, "native": _native_parts}
+_PARTS: Mapping[Form | None, Callable[[project.Project, wheels.Sandbox], Parts]] = {
+    Form.MODULES: _module_parts,
+    Form.JARS: _jar_parts,
+    Form.FILES: _file_parts,
+}

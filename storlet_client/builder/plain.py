@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from storlet_client.bundle import archive, manifest
+from storlet_client.bundle import archive, languages, manifest
+from storlet_client.bundle.languages import Form
 from storlet_client.content import Content, opened
 from storlet_client.errors import ConfigurationError
 from storlet_client.operations import language_of
@@ -59,13 +60,14 @@ def entry_point(file: Path, name: str, spoken: str, code: Content) -> str:
     :param spoken: its language.
     :raises ConfigurationError: the file has several, or its language has none in a file.
     """
-    if spoken == "native":
+    row = languages.language(spoken)
+    if row is not None and row.form is Form.FILES:
         return name
-    if spoken != "python":
-        known = manifest.schema()["properties"]["language"]["enum"]
+    if row is None or row.form is not Form.MODULES:
         text = f"{file}: add --main with the class to run"
-        if spoken not in known:
-            text = f"--language {spoken}: want {', '.join(known)}; of another language, add --main"
+        if row is None:
+            known = ", ".join(languages.NAMES)
+            text = f"--language {spoken}: want {known}; of another language, add --main"
         raise ConfigurationError([text])
     classes = _classes(code)
     if len(classes) != 1:
@@ -142,7 +144,9 @@ def bundle(
     if faults:
         raise ConfigurationError(faults)
     # A cluster lets each native storlet be executed.
-    own = _EXECUTABLE if spoken == "native" else _PLAIN
+    row = languages.language(spoken)
+    is_file = row is not None and row.form is Form.FILES
+    own = _EXECUTABLE if is_file else _PLAIN
     files = {
         name: (path.read_bytes(), _bundled(mode)) for name, (path, mode) in found.files.items()
     }
@@ -155,7 +159,7 @@ def bundle(
         # The metadata of a plain file declares no number of inputs and outputs.
         "inputs": {"min": 1, "max": _MOST},
         "outputs": {"count": 1, "max": _MOST},
-        **({"files": sorted(files)} if spoken == "native" else {}),
+        **({"files": sorted(files)} if is_file else {}),
         **(declared or {}),
     }
     wrong = [f"{file}: {fault}" for fault in manifest.faults_of(document)]

@@ -21,7 +21,8 @@ from typing import Any
 
 from storlet_client.builder import jars, project, wheels
 from storlet_client.builder.project import MANIFEST, SOURCE, ProjectError
-from storlet_client.bundle import archive, manifest
+from storlet_client.bundle import archive, languages, manifest
+from storlet_client.bundle.languages import Form
 
 #: Folders of outputs, directly in the project.
 OUTPUTS = frozenset({"dist", "target", "build"})
@@ -65,7 +66,7 @@ class Sources:
         """The files now; one of them may not exist."""
         with suppress(ProjectError):
             self._document = project.read(self._folder).document
-        if self._document.get("language") in {"python", "java"}:
+        if languages.form_of(self._document) in {Form.MODULES, Form.JARS}:
             named = [MANIFEST, *manifest.files_at_upload(self._document)]
             return [*(self._folder / name for name in named), *_walk(self._folder / SOURCE)]
         return sorted(self._candidates() - self._made)

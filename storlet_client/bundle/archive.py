@@ -33,7 +33,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Callable
 
-from . import manifest
+from . import languages, manifest
+from .languages import Form, Language
 
 MANIFEST = "storlet.json"
 LOCK = "storlet.lock.json"
@@ -449,24 +450,29 @@ def _faults_of_file(archive: zipfile.ZipFile, info: zipfile.ZipInfo, file: File)
 
 def _faults_of_code(verified: Verified) -> list[str]:
     """The code must have the entry point that the manifest names."""
-    document = verified.manifest
+    row = languages.language(verified.manifest["language"])
+    return [] if row is None else _ENTRY_POINTS[row.form](verified, row)
+
+
+def _faults_of_module(verified: Verified, row: Language) -> list[str]:
     paths = {file.path for file in verified.files}
-    if document["language"] == "java":
-        nested = [path for path in paths if path.startswith(CODE) and "/" in path[len(CODE) :]]
-        if nested:
-            return [f"{min(nested)}: a Java bundle has its jars directly below {CODE}"]
-        strange = [jar for jar in verified.archives if ":" in jar or "," in jar]
-        if strange:
-            return [f"{CODE}{strange[0]}: ':' or ',' in the name of a jar"]
-        return [] if verified.archives else [f"no jar below {CODE}"]
-    if document["language"] == "native":
-        return _faults_of_program(verified)
-    module = document["main"].rpartition(".")[0].replace(".", "/")
-    wanted = (f"{CODE}{module}.py", f"{CODE}{module}/__init__.py")
+    module = verified.manifest["main"].rpartition(".")[0].replace(".", "/")
+    wanted = (f"{CODE}{module}{row.suffix}", f"{CODE}{module}/__init__{row.suffix}")
     return [] if paths.intersection(wanted) else [f"main: {wanted[0]} is missing"]
 
 
-def _faults_of_program(verified: Verified) -> list[str]:
+def _faults_of_jars(verified: Verified, row: Language) -> list[str]:
+    paths = {file.path for file in verified.files}
+    nested = [path for path in paths if path.startswith(CODE) and "/" in path[len(CODE) :]]
+    if nested:
+        return [f"{min(nested)}: a {row.title} bundle has its jars directly below {CODE}"]
+    strange = [jar for jar in verified.archives if ":" in jar or "," in jar]
+    if strange:
+        return [f"{CODE}{strange[0]}: ':' or ',' in the name of a jar"]
+    return [] if verified.archives else [f"no jar below {CODE}"]
+
+
+def _faults_of_program(verified: Verified, _row: Language) -> list[str]:
     name, _, function = verified.manifest["main"].partition(":")
     modes = {file.path: file.mode for file in verified.files}
     mode = modes.get(CODE + name)
@@ -475,6 +481,13 @@ def _faults_of_program(verified: Verified) -> list[str]:
     if not function and not mode & 0o100:
         return [f"main: {CODE}{name} is not executable: its mode is {mode:04o}"]
     return []
+
+
+_ENTRY_POINTS: Mapping[Form, Callable[[Verified, Language], list[str]]] = {
+    Form.MODULES: _faults_of_module,
+    Form.JARS: _faults_of_jars,
+    Form.FILES: _faults_of_program,
+}
 
 
 def _faults_of_tests(verified: Verified) -> list[str]:

@@ -18,14 +18,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Union
 
+from . import languages
+from .languages import Form
+
 FORMAT = 1
 #: Inputs and further outputs of a run, and its services: descriptors of a message to a worker.
 _STREAMS = 30
 #: Characters of a value that a fault quotes.
 _QUOTED = 60
 _COMPARISON = re.compile(r"(==|!=|>=|<=|<|>)\s*([0-9.]+)")
-#: ``main`` of Python and Java.
-_CLASS = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*(\.[A-Za-z_$][A-Za-z0-9_$]*)*")
 _TRUE = ("true", "1", "yes", "on")
 _FALSE = ("false", "0", "no", "off")
 #: The type of a parameter that names a secret of the account, and the form of such a name.
@@ -54,6 +55,7 @@ def schema() -> dict[str, Any]:
     """The published JSON Schema."""
     place = Path(__file__).with_name("manifest.schema.json")
     loaded: dict[str, Any] = json.loads(place.read_text(encoding="utf-8"))
+    loaded["properties"]["language"]["enum"] = list(languages.NAMES)
     return loaded
 
 
@@ -379,22 +381,17 @@ def _rows(
 
 def _faults_of_language(document: Mapping[str, Any]) -> list[Fault]:
     language = document["language"]
-    return [
-        Fault((key,), f"is of {owner} storlets only; the language is {language}")
-        for key, owner in (
-            ("requirements", "python"),
-            ("maven", "java"),
-            ("language-version", "python"),
-            ("build", "native"),
-            ("files", "native"),
-            ("arguments", "native"),
-        )
-        if document.get(key) and language != owner
-    ]
+    faults = []
+    for key in document:
+        owners = languages.owners_of(key)
+        if owners and language not in owners and document[key]:
+            text = f"is of {' and '.join(owners)} storlets only; the language is {language}"
+            faults.append(Fault((key,), text))
+    return faults
 
 
 def _faults_of_program(document: Mapping[str, Any]) -> list[Fault]:
-    if document["language"] != "native" or ":" in document["main"]:
+    if languages.form_of(document) is not Form.FILES or ":" in document["main"]:
         return []
     wanted = "a program has no seekable inputs: use a shared object, with main FILE:FUNCTION"
     return [Fault((key,), wanted) for key in ("input", "ranges") if document.get(key)]
@@ -453,8 +450,8 @@ def _faults_of_outputs(document: Mapping[str, Any]) -> list[Fault]:
 
 
 def _faults_of_main(document: Mapping[str, Any]) -> list[Fault]:
-    language, main = document["language"], document["main"]
-    if language == "native":
+    main, row = document["main"], languages.language(document["language"])
+    if row is None or row.main is None:
         names = [path.rpartition("/")[2] for path in document.get("files", ())]
         if not names:
             return [Fault(("files",), "missing: name the files that the build makes")]
@@ -462,9 +459,8 @@ def _faults_of_main(document: Mapping[str, Any]) -> list[Fault]:
             wanted = f"want the name of one of files: {', '.join(names)}"
             return [Fault(("main",), f"{main!r}: {wanted}")]
         return []
-    wanted = "module.Class" if language == "python" else "the full name of a class"
-    is_class = _CLASS.fullmatch(main) and ("." in main or language != "python")
-    return [] if is_class else [Fault(("main",), f"{main!r}: want {wanted}")]
+    is_class = row.main.fullmatch(main)
+    return [] if is_class else [Fault(("main",), f"{main!r}: want {row.main_rule}")]
 
 
 def _of_parameter(path: Sequence[str | int], row: Mapping[str, Any]) -> list[Fault]:

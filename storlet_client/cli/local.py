@@ -18,6 +18,8 @@ import click
 
 from storlet_client.builder import plain
 from storlet_client.builder.project import MANIFEST, ProjectError, folder_above
+from storlet_client.bundle import languages
+from storlet_client.bundle.languages import Form
 from storlet_client.cli import summary
 from storlet_client.cli.context import DONE, OUTPUT, PROBLEM, REFUSED, pairs, parameters_option
 from storlet_client.cli.groups import Group
@@ -82,7 +84,7 @@ def declare(group: Group) -> None:
     @click.option("--limit", "limits", multiple=True, metavar="NAME=VALUE", help="Lowered limit.")
     @click.option(
         "--language",
-        type=click.Choice(["python", "java", "native"]),
+        type=click.Choice(languages.NAMES),
         help="Language of the storlet; by the suffix of a plain file. Another one in the manifest"
         " is an error.",
     )
@@ -225,13 +227,13 @@ def _run(
 ) -> Outcome:
     """One run; raises :class:`ProjectError`."""
     parameters = pairs(options["parameters"], "-p")
-    language = subject.document["language"]
-    if options["debug"] and language != "java":
-        hint = "use breakpoint() in the source" if language == "python" else "leave it out"
+    language, form = subject.document["language"], languages.form_of(subject.document)
+    if options["debug"] and form is not Form.JARS:
+        hint = "use breakpoint() in the source" if form is Form.MODULES else "leave it out"
         raise ConfigurationError([f"--debug is for Java, and this is {language}: {hint}"])
     if not options["sandbox"]:
         with ExitStack() as opened:
-            if language == "java":
+            if form is Form.JARS:
                 subject = Subject(opened.enter_context(bundle_of(subject)), subject.document)
             tell = None
             if options["debug"]:
@@ -407,7 +409,9 @@ def _results(subject: Subject, selected: str, *, is_isolated: bool) -> list[case
         text = f"test {subject.document['name']}"
         if not is_isolated:
             source = subject.path
-            if subject.document["language"] != "python":  # which each case would build
+            if (
+                languages.form_of(subject.document) is not Form.MODULES
+            ):  # which each case would build
                 source = opened.enter_context(bundle_of(subject))
             opened.enter_context(working(text, is_shared=True))
             return list(cases.results(project, selected, cases.InProcesses(project, source)))

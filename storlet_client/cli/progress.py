@@ -44,6 +44,8 @@ from rich.theme import Theme
 
 from storlet_client.builder import rights
 from storlet_client.builder.files import replacement
+from storlet_client.bundle import languages
+from storlet_client.bundle.languages import Form
 from storlet_client.cli.output import in_line
 from storlet_client.content import FileContent
 from storlet_client.exchange import Answer, Body, Call, Pause, Sent
@@ -289,7 +291,7 @@ def running(subject: Subject, path: str, output: BinaryIO, *, is_here: bool) -> 
     :param is_here: the storlet runs without a sandbox, in this process or in a child of it.
     """
     # The run of a native project includes its build.
-    is_build = is_here and subject.document["language"] == "native"
+    is_build = is_here and languages.form_of(subject.document) is Form.FILES
     has_clock = not (is_build and _is_forked(subject.path))
     text = f"run {subject.document['name']}"
     with working(text, path, growth(output), has_clock=has_clock, is_shared=is_here):

@@ -11,6 +11,7 @@ import click
 
 from storlet_client.builder import bundled_source, bundler, template, wheels
 from storlet_client.builder.project import ProjectError
+from storlet_client.bundle import languages
 from storlet_client.cli import completion
 from storlet_client.cli.context import OUTPUT, with_storlets
 from storlet_client.cli.groups import Group
@@ -38,8 +39,8 @@ def declare(group: Group) -> None:
     @click.argument("name")
     @click.option(
         "--language",
-        type=click.Choice(["python", "java", "native"]),
-        default="python",
+        type=click.Choice(languages.NAMES),
+        default=languages.NAMES[0],
         show_default=True,
         help="Language of the storlet.",
     )

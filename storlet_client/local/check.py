@@ -22,7 +22,8 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
-from storlet_client.bundle import archive, manifest
+from storlet_client.bundle import archive, languages, manifest
+from storlet_client.bundle.languages import Form
 from storlet_client.local.run import Input
 from storlet_client.local.sandbox import LocalNode
 
@@ -73,7 +74,7 @@ def faults_of(
         if path.startswith(archive.CODE)
     }
     faults = list(native_faults(code, platform.machine()))
-    if document["language"] == "python":
+    if languages.form_of(document) is Form.MODULES:
         faults += _import_faults(node, document, code, output)
     loaded = node.load(bundle)
     if not loaded.is_ok:

@@ -6,6 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from storlet_client.bundle import languages
+from storlet_client.bundle.languages import Form
 from storlet_client.local import jvm
 from storlet_client.local.run import Input, Outcome, run
 from storlet_client.local.subject import Subject
@@ -29,7 +31,7 @@ def run_here(  # noqa: PLR0913, PLR0917  the parts of a run
     :raises ProjectError: the project cannot be built, a parameter does not fit, or the number of
         inputs or outputs is not one of the manifest.
     """
-    if subject.document["language"] != "java":
+    if languages.form_of(subject.document) is not Form.JARS:
         with subject.as_project() as project:
             return run(project, inputs, output, parameters, further, secrets)
     try:

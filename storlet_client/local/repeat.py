@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 from storlet_client import replay
 from storlet_client.builder import plain
-from storlet_client.bundle import manifest
+from storlet_client.bundle import languages, manifest
 from storlet_client.errors import NotRepeatable, Refused
 from storlet_client.local.run import Input
 from storlet_client.local.sandbox import LocalNode
@@ -124,7 +124,10 @@ def _declared(stored: Storlet) -> dict[str, Any]:
     known = manifest.schema()["properties"]["limits"]["properties"]
     limits = {name: text for name, text in stored.declared.items() if name in known}
     found: dict[str, Any] = {"limits": limits} if limits else {}
-    if stored.language == "python" and _LANGUAGE_VERSION in stored.declared:
+    if (
+        stored.language in languages.owners_of(_LANGUAGE_VERSION)
+        and _LANGUAGE_VERSION in stored.declared
+    ):
         found[_LANGUAGE_VERSION] = stored.declared[_LANGUAGE_VERSION]
     return found
 

@@ -21,7 +21,8 @@ from typing import Any
 
 from storlet_client.builder import native, rights
 from storlet_client.builder.project import SOURCE, Project, ProjectError
-from storlet_client.bundle import archive, manifest
+from storlet_client.bundle import archive, languages, manifest
+from storlet_client.bundle.languages import Form
 from storlet_client.local import author, program
 from storlet_client.local.author import (
     account_secrets,
@@ -86,7 +87,7 @@ def run(
         number of inputs or outputs is not one of the manifest.
     """
     document = project.document
-    if document["language"] == "native":
+    if languages.form_of(document) is Form.FILES:
         return _run_program(project, inputs, output, parameters, further, secrets or {})
     metadata = _Metadata(1 + len(further))
     with ExitStack() as opened:
@@ -97,8 +98,9 @@ def run(
             target = author.StorletOutputFile(fd, _METADATA_BYTES, accept)
             opened.callback(target.abandon)
             targets.append(target)
-        if document["language"] == "java":
-            raise ProjectError(["java runs in a JVM only: use storlet run or storlet test"])
+        if languages.form_of(document) is Form.JARS:
+            language = document["language"]
+            raise ProjectError([f"{language} runs in a JVM only: use storlet run or storlet test"])
         values = checked(document, len(inputs), parameters, len(targets))
         opened.enter_context(_importing(project))
         log = opened.enter_context(tempfile.TemporaryFile())
@@ -235,7 +237,7 @@ def checked(
 
     :raises ProjectError: a parameter does not fit, or the number of inputs or outputs.
     """
-    if document["language"] == "native" and ":" in document["main"]:
+    if languages.form_of(document) is Form.FILES and ":" in document["main"]:
         wanted = "a shared object runs in a sandbox only: leave out --no-sandbox"
         raise ProjectError([f"{wanted}, and install swift-storlets here if it is missing"])
     values, faults = manifest.parameters_of_run(document.get("parameters", {}), parameters)

@@ -12,7 +12,8 @@ from swift.common import constraints
 
 from storlet_daemon.runtimes.table import API_VERSION
 from storlet_middleware import child, names
-from storlet_middleware.bundle import archive, manifest
+from storlet_middleware.bundle import archive, languages, manifest
+from storlet_middleware.bundle.languages import Form
 from storlet_middleware.catalog import bundle_process
 from storlet_middleware.catalog.manifests import (
     read_input,
@@ -147,7 +148,7 @@ def facts_of(found: Mapping[str, Any]) -> dict[str, Any]:
         "main": document["main"],
         "engine": document["engine"],
         "limits": values,
-        "archives": found["archives"] if document["language"] == "java" else [],
+        "archives": found["archives"] if languages.form_of(document) is Form.JARS else [],
         "parameters": parameters,
         "arguments": document.get("arguments", []),
         "inputs": [document["inputs"]["min"], document["inputs"]["max"]],

@@ -73,6 +73,20 @@ ROWS = [
     ),
 """,
     ),
+    (
+        "storlet_middleware/bundle/languages.py",
+        '    Language(\n        name="java",',
+        """\
+    Language(
+        name="cobol",
+        title="COBOL",
+        form=Form.JARS,
+        keys=("language-version",),
+        main=re.compile("[A-Z]+"),
+        main_rule="the name of a program",
+    ),
+""",
+    ),
 ]
 
 #: A program that writes the files made from the tables, and prints, as JSON, how the packages with
@@ -81,6 +95,8 @@ REPORT = """
 import json
 import types
 from storlet_middleware import config, errors, metrics, names, reference
+from storlet_middleware.bundle import manifest as bundle_manifest
+from storlet_middleware.catalog import bundle_check
 from storlet_middleware.catalog.manifests import ManifestError, read_storlet
 from storlet_middleware import filter as storlet_filter
 from storlet_middleware.engine import limits
@@ -116,6 +132,14 @@ def cobol(name="payroll.cob", main="PAYROLL", **more):
     except ManifestError as error:
         return error.faults
     return [read.language, read.language_version, read.main]
+
+def bundle(**more):
+    given = {"name": "payroll", "version": "1", "language": "cobol", "main": "PAYROLL", **more}
+    faults = [str(fault) for fault in bundle_manifest.faults_of(given)]
+    document = bundle_manifest.normal(given)
+    faults += bundle_check.faults_here(config.parse(""), "AUTH_a", "payroll", document)
+    facts = bundle_check.facts_of({"manifest": document, "archives": ["payroll.jar"]})
+    return [faults, facts["language"], facts["archives"]]
 
 def command(node):
     groups = WorkerGroups.__new__(WorkerGroups)
@@ -163,6 +187,9 @@ print(json.dumps({
     "cobol main": cobol(main="payroll"),
     "cobol version": cobol(Language_Version="1968"),
     "cobol limit": cobol(Memory="31M"),
+    "bundle": bundle(),
+    "bundle main": bundle(main="payroll")[0],
+    "bundle version": bundle(**{"language-version": "3.11"})[0],
     "info languages": info[0]["languages"],
     "paths": [option.name for option in path_options()],
     "metric": metrics.TABLE["storlet.bogus.<verb>"].named(verb="GET"),
@@ -276,6 +303,9 @@ def test_one_row_makes_a_language_known_to_code_and_validation(changed: Changed)
         "X-Object-Meta-Storlet-Memory: 31M is less than 32M, the least for a cobol storlet"
     ]
     assert report["info languages"]["cobol"] == versions
+    assert report["bundle"] == [[], "cobol", ["payroll.jar"]]
+    assert report["bundle main"] == ["main: 'payroll': want the name of a program"]
+    assert report["bundle version"] == ["language-version: '3.11': this cluster has 2014, 2023"]
     assert "cobol" in report["paths"]
 
 
