@@ -131,6 +131,11 @@ def test_only_parts_use_it() -> None:
     assert kept() == []
 
 
+def test_a_part_of_json_starts_none() -> None:
+    assert isinstance(part(b'{"k":"a","v":1}\n', format="jsonl"), bytes)
+    assert kept() == []
+
+
 @pytest.mark.parametrize(
     ("expression", "is_allowed"),
     [

@@ -93,6 +93,20 @@ def value(expression: str, data: bytes = b"1\n") -> Any:
 USE = {"header": "USE"}
 
 
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT FROM S3Object", "ParseEmptySelect"),
+        ("SELECT s.no FROM S3Object s", "MissingHeaders"),
+    ],
+)
+def test_a_wrong_query_starts_no_engine(
+    query: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MODULE, "SelectEngine", None)
+    assert code(PEOPLE, query, USE) == expected
+
+
 # --- records --------------------------------------------------------------------------------------
 
 
@@ -810,9 +824,10 @@ def test_a_first_record_of_csv_has_at_most_one_mib(header: str) -> None:
 def test_a_late_record_that_is_too_long(
     source: dict[str, Any], line: bytes, end: bytes, where: str
 ) -> None:
-    data = b"".join(line % number + end for number in range(200_000))
+    # More than the head.
+    data = b"".join(line % number + end for number in range(150_000))
     query = f"SELECT COUNT(*) FROM S3Object s{where}"  # noqa: S608 - of constants
-    assert result(data, query, source) == ("0\n" if where else "200000\n")
+    assert result(data, query, source) == ("0\n" if where else "150000\n")
     long = line.replace(b"%d", b"y" * (3 << 20))
     assert code(data + long + end, query, source) == "OverMaxRecordSize"
 

@@ -40,18 +40,24 @@ def framed(target: Any, parsing: str = "") -> Iterator[Frames]:
         frames.error(failure.code, str(failure))
 
 
-def checked(
-    engine: Engine, query: tree.Query, schema: Schema, request: Request
-) -> select_output.Statement:
-    """The statement of a query, for :func:`send`.
+def translated(query: tree.Query, schema: Schema, request: Request) -> select_output.Statement:
+    """The statement of a query, for :func:`checked`; it needs no engine.
 
     :raises SelectError: the query is not valid.
-    :raises sql_check.SqlError: its statement is too long.
+    """
+    now = f"CAST('{datetime.now(tz=UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
+    return select_output.statement(query, schema, request.target, now)
+
+
+def checked(
+    engine: Engine, statement: select_output.Statement, request: Request
+) -> select_output.Statement:
+    """The statement as it may run, for :func:`send`.
+
+    :raises sql_check.SqlError: it is too long.
     """
     for definition in select_output.definitions(request.target):
         engine.rows(definition)
-    now = f"CAST('{datetime.now(tz=UTC):%Y-%m-%d %H:%M:%S.%f}' AS TIMESTAMP)"
-    statement = select_output.statement(query, schema, request.target, now)
     return statement._replace(sql=engine.syntax.checked(statement.sql, MOST_STATEMENT_CHARACTERS))
 
 

@@ -18,7 +18,7 @@ import sql_run
 from sql_check import SqlError
 from sql_engine import Engine
 from sql_pipes import Pipes, opened_pipes
-from sql_table import Table
+from sql_table import NOT_PIPED, Table
 
 
 def run(
@@ -34,7 +34,7 @@ def run(
     """
     output, memory_mib = params["output"], int(params["memory-mib"])
     with ExitStack() as stack:
-        if output == sql_run.PARTIAL:
+        if output == sql_run.PARTIAL and params.get("format") not in NOT_PIPED:
             import kept_database
 
             # There are more parts, each of which starts soon after another one.

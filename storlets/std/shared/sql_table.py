@@ -20,6 +20,8 @@ from sql_syntax import once
 RECORDS = "records"
 #: Lines of logs (``log_input``).
 LOGS = ("apache", "syslog")
+#: Formats that the engine never reads from a pipe alone.
+NOT_PIPED = ("json", "jsonl", sql_run.ARROW)
 
 
 class Table:

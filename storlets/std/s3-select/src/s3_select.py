@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import object_stream
@@ -70,14 +71,18 @@ class _Run:
             raise SelectError("InvalidDataSource", "Parquet: use std:s3-select-parquet")
         self._form = form
         self._query = select_parser.parsed(self._request.expression)
-        memory = int(params["memory-mib"])
+        self._memory_mib = int(params["memory-mib"])
         if isinstance(form, CsvInput):
-            memory = min(memory, CSV_MIB)
-        self._engine = stack.enter_context(SelectEngine(memory))
+            self._memory_mib = min(self._memory_mib, CSV_MIB)
         self._frames = frames
         self._raw = select_streams.Counted(source)
         self._plain = _plain(self._raw, self._request)
         self._stack = stack
+
+    @cached_property
+    def _engine(self) -> SelectEngine:
+        """The engine, whose start is two thirds of a small run; most wrong queries need none."""
+        return self._stack.enter_context(SelectEngine(self._memory_mib))
 
     def run(self) -> None:
         request = self._request
@@ -105,7 +110,8 @@ class _Run:
             # To the engine an object of JSON lines of one byte is empty.
             head += b"\n"
         table = select_tables.table_of(self._query, form, head, is_begin=request.start == 0)
-        statement = select_run.checked(self._engine, self._query, table.schema, request)
+        statement = select_run.translated(self._query, table.schema, request)
+        statement = select_run.checked(self._engine, statement, request)
         if isinstance(table, CsvTable):
             source = self._sieved(source, head, table)
         # Lines that the query cannot select are not checked.
