@@ -20,10 +20,8 @@ SELECT = LibraryStorlet("s3-select")
 CONVERT = LibraryStorlet("convert")
 STREAM: Any = shared("object_stream")
 MIB = 1 << 20
-#: Memory that the engine needs for a small object, in MiB, and an object that is larger.
-MEMORY_MIB = 128
-OBJECT_BYTES = (MEMORY_MIB + 16) * MIB
-MEMORY = {"memory-mib": str(MEMORY_MIB)}
+#: Memory that the engine needs for a small object of each form, in MiB.
+MEMORY_MIB = {"csv": 64, "crlf": 64, "jsonl": 128}
 TEXT = b"x" * 1000
 QUERY = "SELECT count(*) AS n, max(a) AS last FROM input"
 
@@ -56,23 +54,32 @@ def test_blocks_are_a_frame_of_zstd(unit: bytes, size: int, most: int, head: int
     assert decompressor.unused_data == b""
 
 
+def object_bytes(form: str) -> int:
+    """The size of an object that is larger than the memory."""
+    return (MEMORY_MIB[form] + 16) * MIB
+
+
+def memory(form: str) -> dict[str, str]:
+    return {"memory-mib": str(MEMORY_MIB[form])}
+
+
 def lines(form: str, last: int) -> bytes:
-    """An object of ``OBJECT_BYTES`` whose last record alone has the value ``last``."""
+    """A large object whose last record alone has the value ``last``."""
     unit, end = {
         "csv": (b"1," + TEXT + b"\n", b"%d,y" % last),
         "crlf": (b"1," + TEXT + b"\r\n", b"%d,y" % last),
         "jsonl": (b'{"a":1,"b":"' + TEXT + b'"}\n', b'{"a":%d,"b":"y"}' % last),
     }[form]
     start = {"csv": b"a,b\n", "crlf": b"a,b\r\n\r\n", "jsonl": b""}[form]
-    return start + unit * (OBJECT_BYTES // len(unit)) + end
+    return start + unit * (object_bytes(form) // len(unit)) + end
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
 def test_sql_keeps_nothing_of_the_object(form: str) -> None:
     data = lines(form, 7)
     given = {"format": "jsonl"} if form == "jsonl" else {"parallel": "false"}
-    ran = SQL.run(data, {"query": QUERY, **MEMORY, **given})
-    count = OBJECT_BYTES // (data.index(b"\n", 50) + 1 - 4 * (form == "csv")) + 1
+    ran = SQL.run(data, {"query": QUERY, **memory(form), **given})
+    count = object_bytes(form) // (data.index(b"\n", 50) + 1 - 4 * (form == "csv")) + 1
     assert ran.output == b"n,last\n%d,7\n" % count
 
 
@@ -84,7 +91,7 @@ def test_s3_select_keeps_nothing_of_the_object(form: str) -> None:
         "input": {"type": "LINES"} if form == "jsonl" else {"header": "USE"},
         "output": {"quotes": "ASNEEDED"},
     }
-    given = MEMORY if form == "csv" else {}
+    given = memory(form) if form == "csv" else {}
     ran = SELECT.run(lines(form, 7), {"request": json.dumps(request), **given})
     assert b"R\x00\x00\x00\x027\n" in ran.output
     assert ran.output[-21:-20] == b"S"
@@ -92,7 +99,8 @@ def test_s3_select_keeps_nothing_of_the_object(form: str) -> None:
 
 def test_convert_keeps_nothing_of_the_object() -> None:
     """Its check of JSON lines is slow, and reads them as ``std:sql`` does."""
-    ran = CONVERT.run(lines("crlf", 7), {"output": "jsonl", "parallel": "false", **MEMORY})
+    given = {"output": "jsonl", "parallel": "false", **memory("crlf")}
+    ran = CONVERT.run(lines("crlf", 7), given)
     assert ran.output[:-1].rpartition(b"\n")[2] == b'{"a":7,"b":"y"}'
 
 

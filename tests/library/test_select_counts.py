@@ -57,6 +57,7 @@ def table_of(chance: random.Random, buffer_bytes: int) -> Table:
         source["quoted_records"] = True
     most, keys, extras = chance.randint(1, 40), chance.choice((0.001, 0.3)), chance.choice((0, 0.1))
     rows = [[value_of(chance, most, has_lines) for _ in range(width)] for _ in range(30)]
+    encoded = {id(row): line_of(row, line_end) for row in rows}
     parts, values, size = list[bytes](), list[str](), 0
     total = chance.choice((1, 2, 3)) * buffer_bytes + chance.randint(-3, 3)
     while size < total:
@@ -67,7 +68,7 @@ def table_of(chance: random.Random, buffer_bytes: int) -> Table:
             parts.append(line_end)
         if source["comment"] and chance.random() < extras:
             parts.append(b"#" + b"c" * chance.randint(0, most) + line_end)
-        parts.append(",".join(map(written, row)).encode() + line_end)
+        parts.append(encoded.get(id(row)) or line_of(row, line_end))
         values.append(row[0])
         size = size + len(parts[-1])
     missing = (-sum(map(len, parts)) + chance.randint(-3, 3)) % buffer_bytes
@@ -77,6 +78,10 @@ def table_of(chance: random.Random, buffer_bytes: int) -> Table:
     parts += [line_end] * chance.choice((0, 1, 2))
     firsts = values if source["header"] == "NONE" else values[1:]
     return Table(b"".join(parts), source, firsts)
+
+
+def line_of(row: list[str], line_end: bytes) -> bytes:
+    return ",".join(map(written, row)).encode() + line_end
 
 
 def value_of(chance: random.Random, most: int, has_lines: bool) -> str:
