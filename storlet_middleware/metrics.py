@@ -230,6 +230,9 @@ _CACHE_MISS = _counter(
 _CACHE_FETCH = _timer(
     "storlet.cache.fetch.timing", "engine",
     "fetch of a storlet's code with its dependencies, also one that failed")
+_CACHE_EVICTION = _counter(
+    "storlet.cache.evictions", "sandboxd",
+    "copies of code removed from the node because it had code_cache_bytes; from storlet-sandboxd")
 # fmt: on
 
 
@@ -246,6 +249,11 @@ def cache_miss(logger: Stats) -> None:
 def cache_fetched(logger: Stats, seconds: float) -> None:
     """Report a fetch that has ended."""
     logger.timing(_CACHE_FETCH.name, seconds * 1000)
+
+
+def cache_evicted(stats: Stats, count: int) -> None:
+    """Count copies of code that were removed from the node."""
+    stats.update_stats(_CACHE_EVICTION.name, count)
 
 
 # --- rules ----------------------------------------------------------------------------------------
@@ -308,6 +316,9 @@ _SANDBOX_START = _counter(
 _SANDBOX_START_TIME = _timer(
     "storlet.sandbox.start.timing", "sandboxd",
     "from the need for a sandbox to its readiness, including the wait for a free slot")
+_SANDBOX_ASSIGNMENT = _counter(
+    "storlet.sandbox.assignments", "sandboxd",
+    "starts that took a pre-warmed sandbox; compare with starts to choose [sandbox] prewarmed")
 _SANDBOX_RESTART = _counter(
     "storlet.sandbox.restarts", "sandboxd",
     "starts that replace a sandbox which was lost or failed, within about two minutes")
@@ -330,6 +341,11 @@ def sandbox_started(stats: Stats, seconds: float) -> None:
     """Report a tenant's sandbox that is ready ``seconds`` after it was needed."""
     stats.increment(_SANDBOX_START.name)
     stats.timing(_SANDBOX_START_TIME.name, seconds * 1000)
+
+
+def sandbox_assigned(stats: Stats) -> None:
+    """Count a start that took a pre-warmed sandbox."""
+    stats.increment(_SANDBOX_ASSIGNMENT.name)
 
 
 def sandbox_restarted(stats: Stats) -> None:

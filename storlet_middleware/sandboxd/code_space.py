@@ -73,8 +73,11 @@ class CodeSpace:
                 os.close(descriptor)
         return path not in self._known
 
-    async def evict(self, in_use: Callable[[], Collection[Path]]) -> None:
-        """Evict to meet the limit; ``in_use`` returns folders of versions or accounts to keep."""
+    async def evict(self, in_use: Callable[[], Collection[Path]]) -> int:
+        """Evict to meet the limit; return the number of copies.
+
+        :param in_use: returns folders of versions or accounts to keep.
+        """
         copies = await self._threads.call(self.copies)
         self._known = {copy.path for copy in copies}
         gone, left_bytes = self.surplus(copies, in_use())
@@ -88,6 +91,7 @@ class CodeSpace:
                 left_bytes,
                 self._limit_bytes,
             )
+        return len(taken)
 
     def copies(self) -> list[Copy]:
         """All folders of versions; blocks on the disk."""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from storlet_middleware import metrics
 from storlet_middleware.sandboxd.adoption import Adoption
 from storlet_middleware.sandboxd.background import Background
 from storlet_middleware.sandboxd.code_space import CodeSpace
@@ -27,6 +28,7 @@ class CodeUse:
     ) -> None:
         limit = node.config.sandbox.code_cache_bytes
         self._space = CodeSpace(node.paths.code.root, limit, node.threads)
+        self._stats = node.stats
         self._table = table
         self._adoption = adoption
         self._background = background
@@ -54,7 +56,9 @@ class CodeUse:
     async def _evict(self, seconds: float) -> None:
         await asyncio.sleep(seconds)
         await self._adoption.done()  # before that, the running sandboxes are not known
-        await self._space.evict(self._in_use)
+        count = await self._space.evict(self._in_use)
+        if count:
+            metrics.cache_evicted(self._stats, count)
 
     def _in_use(self) -> set[Path]:
         sandboxes = self._table.sandboxes()

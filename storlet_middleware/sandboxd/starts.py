@@ -93,6 +93,7 @@ class Starts:
             entry.sandbox = None
             self._endings.end(spare)
             return None
+        metrics.sandbox_assigned(self._node.stats)
         return spare
 
     async def _made(self, entry: Entry) -> Sandbox:

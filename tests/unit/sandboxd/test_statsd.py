@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import socket
 import time
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from storlet_middleware.sandboxd import eviction
+from storlet_middleware.sandboxd import code_use, eviction
 from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.statsd import StatsdClient
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, loaded, refused, until
@@ -125,6 +126,31 @@ def test_evictions_are_counted(
     loaded(node.load("AUTH_b"))
     assert server.counts()["sandbox.evictions"] == 1
     assert server.counts()["sandbox.idle_stops"] == 0
+
+
+def test_assignments_of_pre_warmed_sandboxes_are_counted(
+    make_node: Callable[..., FakeNode], server: Server
+) -> None:
+    node = make_node(prewarmed=1)
+    until(lambda: [sandbox.state for sandbox in node.status().sandboxes] == ["spare"])
+    assert server.counts()["sandbox.assignments"] == 0
+    loaded(node.load())
+    assert server.counts()["sandbox.assignments"] == 1
+    assert server.counts()["sandbox.starts"] == 1
+
+
+def test_evictions_of_code_are_counted(
+    make_node: Callable[..., FakeNode], server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(code_use, "EVICT_AFTER_SECONDS", 0.05)
+    node = make_node(code_cache_bytes=8192)
+    old = node.put_code("AUTH_b", "3" * 64) / ("3" * 64)
+    until(lambda: [sandbox.state for sandbox in node.status().sandboxes] == ["running"])
+    (old / "file").write_bytes(bytes(8192))
+    os.utime(old, (0, 0))
+    loaded(node.load("AUTH_a"))
+    until(lambda: server.counts()["cache.evictions"] == 1)
+    assert not old.exists()
 
 
 def test_failed_starts_are_counted(make_node: Callable[..., FakeNode], server: Server) -> None:
