@@ -32,7 +32,7 @@ from tests.support.storlets import PLACEMENTS, JavaClasses, Toolbox, java_librar
 
 __all__ = ["pytest_runtest_protocol"]
 
-#: Workers take modules in this order, by the begin of their paths; of two that fit the longer one
+#: Workers take modules in this order, by the start of their paths; of two that fit the longer one
 #: counts.  Long modules first and short ones last: workers then end together.  The two long
 #: modules of attacks run beside each other, and before the probes, some of which compare times.
 ORDER: Final = (
@@ -139,8 +139,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @functools.cache
 def _order_of(module: str) -> int:
-    """The place of a module in :data:`ORDER`; first where nothing there is its begin."""
-    fits = [(len(begin), place) for place, begin in enumerate(ORDER) if module.startswith(begin)]
+    """The place of a module in :data:`ORDER`; first where none of them is its start."""
+    fits = [(len(start), place) for place, start in enumerate(ORDER) if module.startswith(start)]
     return max(fits)[1] if fits else -1
 
 

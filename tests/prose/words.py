@@ -57,9 +57,8 @@ CONSTRUCTIONS: Final = (
     _row(r"^what (?!if\b)[^?]*$", "begin with the subject: a noun", "What is on it fails"),
     _row(r"\bas it were\b", "leave it out", "it is, as it were, full"),
     _row(r"\bin the place of\b", "instead of, or: in place of", "in the place of data"),
-    # The two that are left out are in comments of tests/conftest.py.
     _row(
-        r"\b(((?<!by )(the|an?)|(?<!is )its|their|each|whose) begin|(?<!by the )begin of)\b",
+        r"\b((the|an?|its|their|each|whose) begin|begin of)\b",
         "start, beginning",
         "at the begin of a line",
     ),
