@@ -52,6 +52,11 @@ ENDS_SOON: Final = {
     "X-Storlet-Limit-Timeout-First-Byte": "2s",
     "X-Storlet-Limit-Timeout-Total": "2s",
 }
+#: The same for a flood, whose report shows that it took place.
+FLOOD_ENDS: Final = {
+    "X-Storlet-Limit-Timeout-First-Byte": "1s",
+    "X-Storlet-Limit-Timeout-Total": "1s",
+}
 #: The same for an attack without output in a worker that is warm.
 NO_OUTPUT: Final = {"X-Storlet-Limit-Timeout-First-Byte": "1s"}
 #: The same for an attack without further output.

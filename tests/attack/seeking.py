@@ -6,16 +6,17 @@ Those in C write to the sockets of the inputs, too, and use the worker's functio
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 from urllib.parse import quote
 
-from tests.attack.arena import DEADLINES, ENDS_SOON, Attacker, must, outcome
+from tests.attack.arena import DEADLINES, ENDS_SOON, FLOOD_ENDS, Attacker, must, outcome
 from tests.attack.attack import NATIVE, PYTHON, Attack
 from tests.attack.exhaustion import BROKEN, FIRST_BYTE, MEMORY
 from tests.attack.lies import FAILED
 from tests.attack.sharing import TOTAL
 from tests.support.http import Answer
-from tests.support.storlets import declaration
+from tests.support.storlets import declaration, usage
 
 STORLET: Final = "seeking.py"
 #: The same without seekable inputs.
@@ -77,6 +78,9 @@ MAX_INPUTS: Final = 16
 SEVERAL: Final = 8
 MANY: Final = 32
 FEW: Final = 10
+#: The least that a flood reads, in single bytes and in reads of 1 MiB.
+FEW_BYTES: Final = 8
+LARGE_BYTES: Final = 4 << 20
 
 
 def at_proxy(
@@ -86,12 +90,19 @@ def at_proxy(
     *allowed: str,
     storlet: str = STORLET,
     inputs: int = INPUTS,
+    ends: Mapping[str, str] = ENDS_SOON,
+    least: int = 0,
     **parameters: str,
 ) -> str:
-    """``runs`` GETs at once end with an allowed outcome, and the next run works."""
+    """``runs`` GETs at once end with an allowed outcome, and the next run works.
+
+    :param ends: the deadlines of a run.
+    :param least: bytes of its inputs that each run must have read before its end.
+    """
     prepare(attacker)
     extra = ", ".join([quote(f"/{OBJECT}")] * (inputs - 1))
-    headers = ENDS_SOON | {
+    headers = {
+        **ends,
         "X-Run-Storlet": storlet,
         "X-Storlet-Run-On-Proxy": "",
         "X-Storlet-Extra-Resources": extra,
@@ -100,8 +111,11 @@ def at_proxy(
     def one(_: int) -> Answer:
         return attacker.client.get(OBJECT, headers, query={"do": do, **parameters})
 
-    seen = sorted({outcome(answer) for answer in attacker.arena.pool.map(one, range(runs))})
+    answers = list(attacker.arena.pool.map(one, range(runs)))
+    seen = sorted({outcome(answer) for answer in answers})
     must(set(seen) <= set(allowed), seen)
+    if least:
+        must(all(usage(answer)["in"] >= least for answer in answers), answers)
     attacker.recovers()
     return ", ".join(seen)
 
@@ -146,11 +160,13 @@ def crowd(attacker: Attacker) -> str:
 
 
 def flood(attacker: Attacker) -> str:
-    return at_proxy(attacker, 1, "flood", TOTAL, FIRST_BYTE)
+    return at_proxy(attacker, 1, "flood", TOTAL, FIRST_BYTE, ends=FLOOD_ENDS, least=FEW_BYTES)
 
 
 def large_reads(attacker: Attacker) -> str:
-    return at_proxy(attacker, 1, "large_reads", TOTAL, FIRST_BYTE)
+    return at_proxy(
+        attacker, 1, "large_reads", TOTAL, FIRST_BYTE, ends=FLOOD_ENDS, least=LARGE_BYTES
+    )
 
 
 def lie(attacker: Attacker) -> str:
@@ -170,7 +186,10 @@ def outside(attacker: Attacker) -> str:
 
 
 def shared_flood(attacker: Attacker) -> str:
-    return at_proxy(attacker, 1, "flood_reads", TOTAL, FIRST_BYTE, storlet=SHARED_OBJECT)
+    return at_proxy(
+        attacker, 1, "flood_reads", TOTAL, FIRST_BYTE,
+        storlet=SHARED_OBJECT, ends=FLOOD_ENDS, least=FEW_BYTES,
+    )  # fmt: skip
 
 
 def race(attacker: Attacker) -> str:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.accounts import info_of, unique
 from tests.support.http import Answer, Client
-from tests.support.storlets import Tool, Toolbox, declaration
+from tests.support.storlets import Tool, Toolbox, declaration, numbers, usage
 from tests.support.waiting import retry_until
 
 META = "X-Object-Meta-Storlet-"
@@ -68,17 +68,6 @@ def at_once(*requests: Callable[[], Answer]) -> list[Answer]:
     """The answers to requests that wait out their deadlines at the same time."""
     with ThreadPoolExecutor(len(requests)) as pool:
         return list(pool.map(lambda request: request(), requests))
-
-
-def usage(answer: Answer) -> dict[str, float]:
-    """``X-Storlet-Usage`` in numbers."""
-    return numbers(answer.headers["X-Storlet-Usage"])
-
-
-def numbers(text: str) -> dict[str, float]:
-    return {
-        key: float(value) for key, _, value in (part.partition("=") for part in text.split(";"))
-    }
 
 
 def usage_of_get(

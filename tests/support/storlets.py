@@ -99,6 +99,17 @@ def declaration(
     }
 
 
+def usage(answer: Answer) -> dict[str, float]:
+    """``X-Storlet-Usage`` in numbers."""
+    return numbers(answer.headers["X-Storlet-Usage"])
+
+
+def numbers(text: str) -> dict[str, float]:
+    """The numbers of a usage by their names."""
+    pairs = (part.partition("=") for part in text.split(";"))
+    return {key: float(value) for key, _, value in pairs}
+
+
 @dataclass(frozen=True)
 class Toolbox:
     """Makes storlets of either language with the same behaviour."""
