@@ -19,11 +19,19 @@ from storlet_client.builder.jars import JAVAC
 from storlet_daemon.protocol import messages
 from storlet_middleware.aio import cache, java, native
 from tests.conformance.daemon_harness import Code, HostSandbox, Storlet, until
+from tests.conformance.supervisors import Supervisors, supervisors
 from tests.support.once import made_once
 from tests.support.property_tests import pytest_configure  # noqa: F401  (a hook)
 
 CODE = Path(__file__).parent / "code"
 PROBE = CODE / "native" / "probe.c"
+
+
+@pytest.fixture(scope="session")
+def forked_supervisors() -> Iterator[Supervisors]:
+    """Starts the supervisors of the tests."""
+    with supervisors() as made:
+        yield made
 
 
 @pytest.fixture(scope="session")
@@ -254,4 +262,5 @@ def new_sandbox(
         worker = request.getfixturevalue("native_dir") / "storlet-worker"
         arguments = (*further, "--native-worker", str(worker))
     # Not pytest's own folder: the path of a Unix socket has 107 bytes.
-    return HostSandbox(Path(tempfile.mkdtemp(prefix="st-")), arguments, user)
+    folder = Path(tempfile.mkdtemp(prefix="st-"))
+    return HostSandbox(folder, arguments, user, request.getfixturevalue("forked_supervisors"))

@@ -29,6 +29,7 @@ from typing import Any, Self
 
 from storlet_daemon import kernel
 from storlet_daemon.protocol import framing, messages
+from tests.conformance.supervisors import Started, Supervisors
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 PATIENCE_SECONDS = 20.0
@@ -71,16 +72,22 @@ class HostSandbox:
     """Start with ``with``; all of its processes have ended at the end."""
 
     def __init__(
-        self, folder: Path, arguments: tuple[str, ...] = (), user: int | None = None
+        self,
+        folder: Path,
+        arguments: tuple[str, ...] = (),
+        user: int | None = None,
+        supervisors: Supervisors | None = None,
     ) -> None:
         self.folder = folder
         self._user = user
+        self._supervisors = supervisors
         self.code_root = folder / "code"
         self.code_root.mkdir()
         self._path = str(folder / "control.sock")
         self._arguments = arguments
         self._request = 0
         self._reports: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self.process: Started | subprocess.Popen[bytes]
         self.control: socket.socket | None = None
         self.hello: Any = None
         self.placed: list[messages.Place] = []
@@ -90,22 +97,14 @@ class HostSandbox:
 
     def __enter__(self) -> Self:
         self._listen()
-        as_user: dict[str, Any] = {}
-        daemon = REPOSITORY / "storlet_daemon"
-        if self._user is not None:
-            # The checkout may be where no other user can read.
-            daemon = self._readable(daemon, "storlet_daemon")
-            for path in (self.folder, Path(self._path)):
-                os.chown(path, self._user, self._user)
-            as_user = {"user": self._user, "group": self._user, "extra_groups": []}
-        self.process = subprocess.Popen(
-            [
-                *(sys.executable, "-B", str(daemon), "--control", self._path),
-                *("--code-root", str(self.code_root), *self._arguments),
-            ],
-            stdin=subprocess.DEVNULL,
-            **as_user,
+        arguments = (
+            *("--control", self._path, "--code-root", str(self.code_root)),
+            *self._arguments,
         )
+        if self._supervisors is not None and self._user is None:
+            self.process = self._supervisors.start(arguments)
+        else:
+            self.process = self._program(arguments)
         self.accept()
         return self
 
@@ -119,6 +118,20 @@ class HostSandbox:
             if self.process.poll() is None:
                 self.process.kill()
                 self.process.wait()
+
+    def _program(self, arguments: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        """The supervisor as in a sandbox: a program, as the user."""
+        as_user: dict[str, Any] = {}
+        daemon = REPOSITORY / "storlet_daemon"
+        if self._user is not None:
+            # The checkout may be where no other user can read.
+            daemon = self._readable(daemon, "storlet_daemon")
+            for path in (self.folder, Path(self._path)):
+                os.chown(path, self._user, self._user)
+            as_user = {"user": self._user, "group": self._user, "extra_groups": []}
+        return subprocess.Popen(
+            [sys.executable, "-B", str(daemon), *arguments], stdin=subprocess.DEVNULL, **as_user
+        )
 
     def _readable(self, folder: Path, name: str) -> Path:
         """A copy that every user may read."""
