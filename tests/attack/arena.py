@@ -94,7 +94,7 @@ class Arena:
     pool: ThreadPoolExecutor = field(
         default_factory=lambda: ThreadPoolExecutor(64, initializer=lower_priority)
     )
-    _settled: dict[str, Tenant] = field(default_factory=dict)
+    _settled: dict[tuple[str, str], Tenant] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.host = Host(self.cluster)
@@ -135,11 +135,15 @@ class Arena:
             return (STORLETS / "hostile.py").read_bytes()
         return self.java.jar("hostile") if language == "java" else self.native
 
-    def attacker(self, language: str) -> Attacker:
-        """The shared attacker of a language, for attacks that its sandbox survives."""
-        if language not in self._settled:
-            self._settled[language] = self.tenant(language)
-        return Attacker(self, self._settled[language], language)
+    def attacker(self, language: str, account: str = "") -> Attacker:
+        """The shared attacker of a language, for attacks that its sandbox survives.
+
+        :param account: whose attacker it is; see :class:`.Attack`.
+        """
+        place = (account, language)
+        if place not in self._settled:
+            self._settled[place] = self.tenant(language)
+        return Attacker(self, self._settled[place], language)
 
     @contextlib.contextmanager
     def prepared(self, attack: Attack, language: str) -> Iterator[Attacker]:
@@ -148,7 +152,8 @@ class Arena:
         The sandbox of a separate account is removed at the end: a hundred idle sandboxes would be a
         load themselves.
         """
-        tenant = self.tenant(language) if attack.fresh else self.attacker(language).tenant
+        shared = None if attack.fresh else self.attacker(language, attack.account)
+        tenant = shared.tenant if shared else self.tenant(language)
         attacker = Attacker(self, tenant, language, attack.placement)
         attacker.recovers(30)
         must(tenant.is_well(attack.placement), "the honest storlet")

@@ -20,7 +20,8 @@ HTTP: Final = ("python",)
 class Attack:
     """``run`` performs the attack and returns the outcome; it raises if the attack succeeded.
 
-    ``fresh``: uses a separate account, because the attack ends its sandbox.  ``alone``: for ``make
+    ``fresh``: uses a separate account, because the attack ends its sandbox.  ``account``: rows with
+    the same name here share an account.  ``alone``: for ``make
     attack`` only, because it stops servers that other tests share; a separate probe does the same
     in ``make test``.  ``flood``: sends many requests at once. The number of requests of a tenant is
     limited by Swift's ratelimit, so responses and leftovers are judged and times only shown.
@@ -38,6 +39,7 @@ class Attack:
     run: Callable[[Attacker], str]
     languages: tuple[str, ...] = PYTHON
     fresh: bool = False
+    account: str = ""
     alone: bool = False
     flood: bool = False
     once: bool = False

@@ -15,6 +15,8 @@ from tests.support.storlets import Tool, declaration
 from tests.support.waiting import wait_for
 
 SOURCE: Final = STORLETS / "caller.py"
+#: The account of all these attacks: its sandbox survives them.
+ACCOUNT: Final = "services"
 #: Few: each is a worker group of the sandbox, with a listening socket that stays.
 NAMES: Final = ("caller0.py", "caller1.py")
 #: Above the limit of output of the arena, together.
@@ -66,9 +68,9 @@ def odd_headers(attacker: Attacker) -> str:
 
 
 ROWS: Final = (
-    Attack("storlets that call each other", "422 at a deadline, and all runs end", tree, PYTHON, fresh=True, flood=True, once=True),
-    Attack("a flood of calls, no reply read", "422 at a deadline, and all runs end", flood, PYTHON, fresh=True, once=True),
-    Attack("a call on single bytes that are not read", "422 at a deadline, or failed", single_bytes, PYTHON, fresh=True, once=True),
-    Attack("requests with headers that HTTP cannot carry", "422 at a deadline, no node blamed", odd_headers, PYTHON, fresh=True, once=True),
-    Attack("results of calls that are not read", "422 at a deadline, and all runs end", hoard, PYTHON, fresh=True, once=True),
+    Attack("storlets that call each other", "422 at a deadline, and all runs end", tree, PYTHON, account=ACCOUNT, flood=True, once=True),
+    Attack("a flood of calls, no reply read", "422 at a deadline, and all runs end", flood, PYTHON, account=ACCOUNT, once=True),
+    Attack("a call on single bytes that are not read", "422 at a deadline, or failed", single_bytes, PYTHON, account=ACCOUNT, once=True),
+    Attack("requests with headers that HTTP cannot carry", "422 at a deadline, no node blamed", odd_headers, PYTHON, account=ACCOUNT, once=True),
+    Attack("results of calls that are not read", "422 at a deadline, and all runs end", hoard, PYTHON, account=ACCOUNT, once=True),
 )  # fmt: skip

@@ -457,7 +457,7 @@ ROWS: Final = (
     Attack("neither reads nor writes, ignores signals", FIRST_BYTE, ends("uninterruptible_sleep", FIRST_BYTE, headers=NO_OUTPUT), BOTH, tested=PYTHON),
     Attack("never reads its input", "201 with its output; 422 first byte", never_reads, BOTH),
     Attack("one byte at a time", "200 broken at the total deadline", ends("trickle", BROKEN, headers=ENDS_SOON), BOTH, tested=PYTHON),
-    Attack("many created files byte by byte", "422 storlet.timeout.total", trickle_files, PYTHON, fresh=True, once=True),
+    Attack("many created files byte by byte", "422 storlet.timeout.total", trickle_files, PYTHON, account="services", once=True),
     Attack("a terabyte of output", "200 broken; 422 output, nothing stored",
            both(ends("flood", BROKEN, headers=LITTLE), stores_nothing("flood", "422 storlet.limit.output", headers=LITTLE)), BOTH, tested=PYTHON),
     Attack("a terabyte for a client that disconnects", "its process ends", reader_leaves, BOTH, tested=PYTHON),

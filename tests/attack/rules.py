@@ -144,7 +144,7 @@ def evaluations(attacker: Attacker) -> str:
 
 
 ROWS: Final = (
-    Attack("rules above the limit of cost", "400 size.cost", too_expensive, HTTP, fresh=True, by_median=True),
+    Attack("rules above the limit of cost", "400 size.cost", too_expensive, HTTP, by_median=True),
     Attack("uploads of long rules by six clients", "another account's upload at most 3x", many_uploads, HTTP, fresh=True, by_median=True, once=True, is_timed=True),
     Attack("listings under rules at the limit of cost", "another account's GET at most 1.5x of the load", evaluations, HTTP, fresh=True, flood=True, once=True, is_timed=True),
 )  # fmt: skip
