@@ -191,7 +191,12 @@ class _Worker:
                 _send(connection, refusal)
                 streams.end_outputs()
                 return
-            _send_bytes(connection, _STARTED)
+            if not _send_bytes(connection, _STARTED):
+                # The filter has disconnected while the connection waited for a worker.
+                streams.abandon()
+                streams.end_outputs()
+                framing.send_bytes(self._channel, _END)
+                return
             before = cpu_seconds()
             self._limits.begin_run()
             done = self._run(streams)
@@ -295,12 +300,16 @@ def _send(connection: socket.socket, event: messages.Message) -> None:
     _send_bytes(connection, framing.encode(event))
 
 
-def _send_bytes(connection: socket.socket, event: bytes) -> None:
-    """Send an event. Ignores a closed connection: the supervisor handles the cancellation."""
-    try:  # noqa: SIM105 - a context manager would be three calls for each event
+def _send_bytes(connection: socket.socket, event: bytes) -> bool:
+    """Send an event; return False if the connection is closed.
+
+    The supervisor handles the cancellation of a run.
+    """
+    try:
         framing.send_bytes(connection, event)
     except OSError:
-        pass
+        return False
+    return True
 
 
 def _send_metadata(connection: socket.socket, number: int, metadata: Mapping[str, str]) -> None:

@@ -202,7 +202,7 @@ def reader_leaves(attacker: Attacker) -> str:
 
 def cancel_storm(attacker: Attacker) -> str:
     """Cancel invocations in each of their states."""
-    numbers = attacker.repeats(200, 24)
+    numbers = attacker.repeats(200, 36)
 
     def cancel(number: int) -> None:
         with raw_connection(attacker.client) as client:

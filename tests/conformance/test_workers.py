@@ -123,6 +123,19 @@ def test_connections_closed_before_their_accept_are_ignored(probe: Storlet) -> N
     assert probe.run(b"next").output == b"next"
 
 
+def test_a_run_whose_filter_has_gone_before_its_start_does_not_begin(single: Storlet) -> None:
+    pid = pid_of(single)
+    before = int(single.run(do="count").output)
+    with running(single.start(do="sleep", seconds="0.3")) as run:
+        for _ in range(3):
+            single.start(do="count").close()
+        assert run.finish().output == b"slept"
+    counted = int(single.run(do="count").output)
+    # Of the run that slept, and of this one.
+    assert (counted - before, pid_of(single)) == (2, pid)
+    until(lambda: not single.group.busy)
+
+
 # objects of a run
 
 

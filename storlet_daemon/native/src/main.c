@@ -99,7 +99,14 @@ static bool open_ranges(struct invocation *invocation, struct outcome *outcome) 
 static void run_once(struct run *run) {
     struct invocation *invocation = run->invocation;
     struct usage before = usage_now();
-    send_text(run->connection, "{\"type\":\"started\"}");
+    if (!send_text(run->connection, "{\"type\":\"started\"}")) {
+        /* The filter has disconnected while the connection waited for a worker. */
+        close_invocation(invocation);
+        if (!send_end(config.channel, false, false)) {
+            _exit(0);
+        }
+        return;
+    }
     if (is_library()) {
         note_donated(state, invocation);
     }
