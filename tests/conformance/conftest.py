@@ -20,7 +20,6 @@ from storlet_daemon.protocol import messages
 from storlet_middleware.aio import cache, java, native
 from tests.conformance.daemon_harness import Code, HostSandbox, Storlet, until
 from tests.conformance.supervisors import Supervisors, supervisors
-from tests.support.once import made_once
 from tests.support.property_tests import pytest_configure  # noqa: F401  (a hook)
 
 CODE = Path(__file__).parent / "code"
@@ -47,11 +46,12 @@ def java_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def java_code(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """``code/java`` as jars, one per class."""
+def java_code(java_dir: Path) -> Path:
+    """``code/java`` as jars, one per class; compiled once a machine."""
+    sources = sorted((CODE / "java").glob("*.java"))
 
     def make(folder: Path) -> None:
-        sources, classes = sorted((CODE / "java").glob("*.java")), folder / "classes"
+        classes = folder / "classes"
         # One compilation, and no start of Java for a jar, which is a zip file.
         subprocess.run([*JAVAC, "-cp", f"{java_dir}/*", "-d", classes, *sources], check=True)
         for source in sources:
@@ -60,7 +60,13 @@ def java_code(java_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
                     for path in sorted(classes.glob(name)):
                         jar.write(path, path.name)
 
-    return made_once(tmp_path_factory, "java-code", make)
+    return cache.made("conformance-java", _key_of(java_dir, sources), make)
+
+
+def _key_of(includes: Path, sources: list[Path]) -> str:
+    """The cache key of what is built from ``sources`` with a cached folder."""
+    parts = [part for path in sources for part in (path.name, path.read_bytes())]
+    return cache.digest([includes.name, *parts])
 
 
 @pytest.fixture(scope="session")
@@ -74,11 +80,13 @@ def native_dir() -> Path:
 
 
 @pytest.fixture(scope="session")
-def native_code(native_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """``code/native`` as shared objects, and ``probe`` as a program, too; tests add files."""
+def native_code(native_dir: Path) -> Iterator[Path]:
+    """``code/native`` as shared objects, and ``probe`` as a program, too; compiled once a machine.
+    Tests add files."""
+    sources = sorted((CODE / "native").glob("*.c"))
 
     def make(folder: Path) -> None:
-        for source in sorted((CODE / "native").glob("*.c")):
+        for source in sources:
             options = (
                 ["-shared", "-fPIC"] if source.stem != "program" else [str(PROBE), "-ljansson"]
             )
@@ -87,9 +95,9 @@ def native_code(native_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> I
             target = str(folder / f"{source.stem}{suffix}")
             _run(["gcc", "-O1", "-pthread", include, "-o", target, str(source), *options])
 
-    built = made_once(tmp_path_factory, "native-code", make)
+    built = cache.made("conformance-native", _key_of(native_dir, sources), make)
     with public_folder("st-native-") as folder:
-        shutil.copytree(built, folder, dirs_exist_ok=True)
+        shutil.copytree(built, folder, ignore=shutil.ignore_patterns(".*"), dirs_exist_ok=True)
         yield folder
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import functools
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Final
 
+from storlet_middleware.aio import cache
 from tests.support.cluster import CHECKOUT
 from tests.support.storlets import SOURCES, Dependency
 
@@ -21,15 +21,19 @@ JANSSON: Final = "libjansson.so.4"
 
 @functools.cache
 def shared_object(source: Path, *options: str) -> bytes:
-    """``source``, compiled and linked; it finds libraries beside it."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, source.stem + ".so")
+    """``source``, compiled and linked; it finds libraries beside it. Compiled once a machine."""
+    target = f"{source.stem}.so"
+    read = (source, INCLUDE / "storlet.h", SHARED / "tested.h")
+
+    def make(folder: Path) -> None:
         run_path = "-Wl,-rpath,$ORIGIN"
         command = ["gcc", "-O1", "-fPIC", "-shared", "-pthread", run_path]
-        command += [f"-I{INCLUDE}", f"-I{SHARED}", "-o", str(target), str(source), *options]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        command += [f"-I{INCLUDE}", f"-I{SHARED}", "-o", str(folder / target), str(source)]
+        done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
-        return target.read_bytes()
+
+    key = cache.digest([target, *options, *(path.read_bytes() for path in read)])
+    return (cache.made("test-objects", key, make) / target).read_bytes()
 
 
 @functools.cache
