@@ -35,6 +35,7 @@ from storlet_middleware import config as configuration
 from storlet_middleware import trial_host
 from storlet_middleware.config import Config
 from storlet_middleware.sandboxd.__main__ import remove_all
+from storlet_middleware.sandboxd.directories.paths import NodePaths
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import (
     EngineFault,
@@ -42,7 +43,6 @@ from storlet_middleware.sandboxd.errors import (
     ImageMissing,
     StartupFault,
 )
-from storlet_middleware.sandboxd.paths import NodePaths
 
 #: Names a file of options.
 CONF_VARIABLE: Final = "STORLET_LOCAL_CONF"

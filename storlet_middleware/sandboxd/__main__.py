@@ -30,17 +30,17 @@ from storlet_middleware.config import Config
 from storlet_middleware.sandboxd import hardening
 from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
 from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
-from storlet_middleware.sandboxd.code_dirs import BOOT_ID
 from storlet_middleware.sandboxd.control import peer_fault
+from storlet_middleware.sandboxd.directories.code_dirs import BOOT_ID
+from storlet_middleware.sandboxd.directories.lock import NodeLock
+from storlet_middleware.sandboxd.directories.paths import NodePaths
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import EngineFault, SandboxdFault, StartupFault
-from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, UidRange
-from storlet_middleware.sandboxd.lock import NodeLock
 from storlet_middleware.sandboxd.node import Node
-from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.plan import Planner, check_node_id
-from storlet_middleware.sandboxd.pool import Pool
+from storlet_middleware.sandboxd.pool.pool import Pool
+from storlet_middleware.sandboxd.self_test.gate import Gate
 from storlet_middleware.sandboxd.server import Server
 from storlet_middleware.sandboxd.statsd import NoStats, StatsdClient
 from storlet_middleware.sandboxd.threads import Threads

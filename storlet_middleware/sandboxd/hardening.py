@@ -296,7 +296,7 @@ BEYOND: Final = (
     Protection("storlet_daemon.worker_group.exit_cause",
         "a kill for memory in one storlet that another one is blamed for",
         ("memory bomb: in a child", "leaks while another storlet works")),
-    Protection("storlet_middleware.sandboxd.worker_groups",
+    Protection("storlet_middleware.sandboxd.sandbox.worker_groups",
         "a worker group for each set of limits that a request can send",
         ("requests with twelve different limits",)),
 )  # fmt: skip

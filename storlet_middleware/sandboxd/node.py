@@ -13,9 +13,9 @@ from storlet_middleware.sandboxd import mounting, readback
 from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
 from storlet_middleware.sandboxd.cgroups.workers import WorkerCgroups
 from storlet_middleware.sandboxd.control import PeerCheck
+from storlet_middleware.sandboxd.directories.paths import NodePaths
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.hardening import SandboxFacts
-from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.statsd import NoStats
 from storlet_middleware.sandboxd.threads import Threads
 

@@ -17,9 +17,9 @@ from typing import Any, Final
 from storlet_middleware.config import ADMIN_CLASS, CLASSES, USER_CLASS, Config, LimitsSection
 from storlet_middleware.keys import sandbox_key
 from storlet_middleware.sandboxd import docker, hardening
+from storlet_middleware.sandboxd.directories.paths import NodePaths
 from storlet_middleware.sandboxd.errors import ImageMissing, MountMissing, PathFault, StartupFault
 from storlet_middleware.sandboxd.identity import Identities, Identity
-from storlet_middleware.sandboxd.paths import NodePaths
 
 #: The account of the self-test's sandboxes: not a tenant, because account names have no slash.
 SELF_TEST_ACCOUNT: Final = "/self-test"

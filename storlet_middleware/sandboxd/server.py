@@ -20,7 +20,7 @@ from storlet_daemon.protocol import framing, messages
 from storlet_middleware.errors import INTERNAL, StorletError
 from storlet_middleware.sandboxd.acceptor import Acceptor
 from storlet_middleware.sandboxd.control import Peer, peer_of
-from storlet_middleware.sandboxd.pool import Pool
+from storlet_middleware.sandboxd.pool.pool import Pool
 from storlet_middleware.sandboxd.wording import shown
 
 log = logging.getLogger("storlet.sandboxd")

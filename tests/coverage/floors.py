@@ -46,6 +46,10 @@ FLOORS: Final[Mapping[str, int]] = {
     "storlet_middleware/s3select": 96,
     "storlet_middleware/sandboxd": 91,
     "storlet_middleware/sandboxd/cgroups": 92,
+    "storlet_middleware/sandboxd/directories": 97,
+    "storlet_middleware/sandboxd/pool": 94,
+    "storlet_middleware/sandboxd/sandbox": 94,
+    "storlet_middleware/sandboxd/self_test": 96,
     "storlet_middleware/services": 96,
     "storlet_middleware/wsgi": 95,
 }

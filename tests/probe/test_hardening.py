@@ -29,13 +29,13 @@ from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
 from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
 from storlet_middleware.sandboxd.cgroups.workers import WorkerCgroups
 from storlet_middleware.sandboxd.control import peer_fault
+from storlet_middleware.sandboxd.directories.paths import NodePaths
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.errors import SandboxWeak
 from storlet_middleware.sandboxd.identity import Identities, UidRange
 from storlet_middleware.sandboxd.node import Node
-from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.plan import Planner
-from storlet_middleware.sandboxd.sandbox import Sandbox
+from storlet_middleware.sandboxd.sandbox.sandbox import Sandbox
 from storlet_middleware.sandboxd.threads import Threads
 from tests.support.cluster import Cluster
 from tests.support.host import Host

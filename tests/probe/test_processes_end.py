@@ -49,7 +49,7 @@ def owners(new_tenant: Callable[[], Tenant]) -> Callable[[str, str], Tenant]:
     """The account of a victim at a placement.
 
     The tests end its sandbox five times at most: only further ends delay the next start
-    (``sandboxd.backoff``).
+    (``sandboxd.pool.backoff``).
     """
     return functools.cache(lambda _victim, _placement: new_tenant())
 

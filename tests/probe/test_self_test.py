@@ -25,12 +25,12 @@ from storlet_middleware.config import Config
 from storlet_middleware.sandboxd import hardening
 from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
 from storlet_middleware.sandboxd.cgroups.node import NodeCgroup
+from storlet_middleware.sandboxd.directories.paths import NodePaths
 from storlet_middleware.sandboxd.docker import Engine
 from storlet_middleware.sandboxd.identity import Identities, UidRange
 from storlet_middleware.sandboxd.node import Node
-from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.plan import Planner
-from storlet_middleware.sandboxd.self_tests import SelfTests
+from storlet_middleware.sandboxd.self_test.self_tests import SelfTests
 from storlet_middleware.sandboxd.threads import Threads
 from tests.support.cluster import Cluster
 

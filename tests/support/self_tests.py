@@ -22,10 +22,10 @@ from typing import Final
 
 from storlet_middleware.config import USER_CLASS, TrustClass
 from storlet_middleware.sandboxd import __main__ as sandboxd
-from storlet_middleware.sandboxd import gate
 from storlet_middleware.sandboxd.node import Node
 from storlet_middleware.sandboxd.plan import Planner
-from storlet_middleware.sandboxd.self_tests import SelfTests
+from storlet_middleware.sandboxd.self_test import gate
+from storlet_middleware.sandboxd.self_test.self_tests import SelfTests
 
 #: Facts of a host that change while Docker works.
 _VARYING: Final = (

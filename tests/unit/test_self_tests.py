@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from storlet_daemon.protocol import messages
-from storlet_middleware.sandboxd import gate
+from storlet_middleware.sandboxd.self_test import gate
 from storlet_middleware.self_test import FAIL, PASS, UNTESTED
 from tests.support.self_tests import KnownSelfTests
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, until

@@ -16,7 +16,7 @@ import pytest
 from storlet_daemon.protocol import messages
 from storlet_middleware.cli import __main__ as command_line
 from storlet_middleware.cli import node as cli_node
-from storlet_middleware.sandboxd.gate import Gate
+from storlet_middleware.sandboxd.self_test.gate import Gate
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, until, work
 
 V1 = "1" * 64

@@ -101,7 +101,7 @@ from storlet_middleware.catalog.manifests import ManifestError, read_storlet
 from storlet_middleware import filter as storlet_filter
 from storlet_middleware.engine import limits
 from storlet_middleware.sandboxd import checks
-from storlet_middleware.sandboxd.worker_groups import WorkerGroups
+from storlet_middleware.sandboxd.sandbox.worker_groups import WorkerGroups
 from storlet_daemon.protocol.messages import Storlet
 from storlet_daemon.runtimes.table import path_options
 from storlet_middleware.wsgi.storlet_request import unknown_header_faults

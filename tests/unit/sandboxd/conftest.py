@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from storlet_middleware.sandboxd.paths import NodePaths
+from storlet_middleware.sandboxd.directories.paths import NodePaths
 from tests.support import memory
 from tests.unit.sandboxd.doubles import FakeDocker, FakeEngine, FakeNode
 

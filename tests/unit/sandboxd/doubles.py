@@ -29,6 +29,7 @@ from storlet_middleware import config as configuration
 from storlet_middleware.metrics import Stats
 from storlet_middleware.sandboxd.cgroups.hierarchy import Hierarchy
 from storlet_middleware.sandboxd.control import Peer
+from storlet_middleware.sandboxd.directories.paths import NodePaths
 from storlet_middleware.sandboxd.docker import (
     LABEL_ACCOUNT,
     LABEL_CLASS,
@@ -43,12 +44,11 @@ from storlet_middleware.sandboxd.errors import (
     MountFault,
     NameTaken,
 )
-from storlet_middleware.sandboxd.gate import Gate
 from storlet_middleware.sandboxd.identity import Identities, Identity, UidRange
 from storlet_middleware.sandboxd.node import Node
-from storlet_middleware.sandboxd.paths import NodePaths
 from storlet_middleware.sandboxd.plan import Planner
-from storlet_middleware.sandboxd.pool import Pool
+from storlet_middleware.sandboxd.pool.pool import Pool
+from storlet_middleware.sandboxd.self_test.gate import Gate
 from storlet_middleware.sandboxd.server import Server
 from storlet_middleware.sandboxd.statsd import NoStats
 from storlet_middleware.sandboxd.threads import Threads

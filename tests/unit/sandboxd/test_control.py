@@ -23,7 +23,7 @@ from storlet_middleware.sandboxd.cgroups.workers import WorkerCgroups
 from storlet_middleware.sandboxd.control import MOVES_MAX, ControlLink
 from storlet_middleware.sandboxd.identity import Identity
 from storlet_middleware.sandboxd.node import MOVES_MAX as MOVES_OF_NODE
-from storlet_middleware.sandboxd.supervisor import Supervisor
+from storlet_middleware.sandboxd.sandbox.supervisor import Supervisor
 
 VERSION = "ab" * 32
 Scene = Callable[[ControlLink, socket.socket, list[str]], Awaitable[None]]

@@ -8,7 +8,8 @@ import re
 import pytest
 
 from storlet_middleware import errors as answers
-from storlet_middleware.sandboxd import errors, pool
+from storlet_middleware.sandboxd import errors
+from storlet_middleware.sandboxd.pool import pool
 
 FAULTS = [
     value

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from storlet_middleware.sandboxd import code_use, eviction
-from storlet_middleware.sandboxd.gate import Gate
+from storlet_middleware.sandboxd.pool import code_use, eviction
+from storlet_middleware.sandboxd.self_test.gate import Gate
 from storlet_middleware.sandboxd.statsd import StatsdClient
 from tests.unit.sandboxd.doubles import FakeDocker, FakeNode, loaded, refused, until
 

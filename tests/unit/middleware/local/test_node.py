@@ -11,9 +11,9 @@ import pytest
 
 from storlet_middleware.local import node as nodes
 from storlet_middleware.local.node import CONF_VARIABLE, Unavailable
+from storlet_middleware.sandboxd.directories.paths import NodePaths
 from storlet_middleware.sandboxd.docker import Container
 from storlet_middleware.sandboxd.errors import EngineUnavailable, ImageMissing
-from storlet_middleware.sandboxd.paths import NodePaths
 
 
 class Engine:

@@ -1,0 +1,1 @@
+"""Directories, files and sockets in a temporary directory."""

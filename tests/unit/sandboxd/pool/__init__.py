@@ -1,0 +1,1 @@
+"""The sandboxes of a node, with real processes as supervisors."""

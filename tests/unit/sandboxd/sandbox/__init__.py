@@ -1,0 +1,1 @@
+"""One sandbox, with a real process as its supervisor."""
