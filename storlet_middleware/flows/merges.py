@@ -28,7 +28,8 @@ from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import BadRequest, StorletError
 from storlet_middleware.flows.distribution import Part
 from storlet_middleware.flows.spool import Budget, Spool
-from storlet_middleware.proxy.completion import SUCCESS, Completion, Ending, Times
+from storlet_middleware.proxy.completion import Completion
+from storlet_middleware.proxy.ending import SUCCESS, Ending
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.placement import Reason
@@ -36,6 +37,7 @@ from storlet_middleware.proxy.requested_steps import RequestedStep, step_of
 from storlet_middleware.proxy.resolution import Resolution
 from storlet_middleware.proxy.run_secrets import used_by
 from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.proxy.times import Times
 from storlet_middleware.services.nesting import nesting_of
 from storlet_middleware.wsgi.context import RequestContext
 from storlet_middleware.wsgi.storlet_request import StorletRequest

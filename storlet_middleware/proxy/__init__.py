@@ -30,6 +30,9 @@ In the order of their use by a run:
 ``withheld_put``    a PUT whose end is withheld until the run has succeeded
 ``buffers``         memory of results that wait to be stored, by account
 ``output_hash``     the hash of an output, for its record
-``completion``      the record of a run, and log objects
+``times``           the timestamps of a run
+``ending``          how a run has ended
+``completion``      the record of a run
+``log_objects``     the requested logs as objects
 ``reports``         the operator's log lines and metrics
 """

@@ -1,6 +1,4 @@
-"""The end of a run: its record, from which :mod:`~.reports` makes the log line and the metrics, and
-the requested log objects.
-"""
+"""The end of a run: its record, from which :mod:`~.reports` makes the log line and the metrics."""
 
 from __future__ import annotations
 
@@ -11,27 +9,24 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from swift.common.swob import HTTPException
-
-from storlet_middleware import errors, metrics, names
+from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic
-from storlet_middleware.errors import StorletError
+from storlet_middleware.proxy.ending import Ending
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.output_hash import OutputHash
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
+from storlet_middleware.proxy.times import Times
 from storlet_middleware.records import followed
 from storlet_middleware.records.lines import DELAY_SECONDS
-from storlet_middleware.records.record import OK, REFUSED, Record, StorletRef, one_line, tail
+from storlet_middleware.records.record import OK, Record, StorletRef, one_line, tail
 from storlet_middleware.records.wish import DEFAULT, Wish, wish_of_account, wish_of_run
 from storlet_middleware.services.nesting import parent_of, rule_of
-from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import identity_of
 from storlet_middleware.wsgi.storlet_request import ObjectPath, is_query_of_swift
-from storlet_middleware.wsgi.subrequest import SwiftRefusal
-from storlet_middleware.wsgi.swift_paths import AccountPath, object_path
+from storlet_middleware.wsgi.swift_paths import AccountPath
 
 #: Characters of the parameters that a record has.
 _PARAMETERS_LENGTH: Final = 4096
@@ -42,62 +37,12 @@ _reference: Final = functools.lru_cache(maxsize=1024)(StorletRef)
 _TRACEPARENT: Final = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 
 
-@dataclass
-class Times:
-    """Timestamps of a run (monotonic seconds); ``None`` for those in the future."""
-
-    began: float
-    authorized: float | None = None
-    first_byte: float | None = None
-
-    def since_begin(self, moment: float | None) -> float | None:
-        return None if moment is None else moment - self.began
-
-
 @dataclass(frozen=True)
 class InputEtags:
     """The ETags of a run's inputs, by which a repetition can be compared; empty where unknown."""
 
     source: str = ""
     resources: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How a run has ended.
-
-    :param code: ``ok``, ``refused`` (by Swift), or an error code.
-    :param is_failure: a condition of the request that does not hold is none.
-    """
-
-    code: str
-    message: str = ""
-    traceback: str = ""
-    is_failure: bool = True
-
-    @classmethod
-    def of_error(cls, error: BaseException) -> Ending:
-        """The ending of a run that ``error`` ended."""
-        if isinstance(error, StorletError):
-            return cls(error.code, str(error), error.detail)
-        if isinstance(error, SwiftRefusal):
-            return cls.of_answer(error.answer)
-        if isinstance(error, HTTPException):
-            return cls.of_answer(error)
-        if isinstance(error, Exception):
-            return cls(errors.INTERNAL, "Internal server error")
-        return cls(errors.CLIENT_GONE, "the request was ended")
-
-    @classmethod
-    def of_answer(cls, answer: Any) -> Ending:
-        """The ending of a run for which Swift gave ``answer``."""
-        if answer.status_int // 100 == 2:
-            return SUCCESS
-        is_failure = answer.status_int >= 400
-        return cls(REFUSED, f"Swift answered {answer.status}", is_failure=is_failure)
-
-
-SUCCESS: Final = Ending(OK, is_failure=False)
 
 
 class Completion:
@@ -264,51 +209,3 @@ def _parameters(given: Mapping[str, str]) -> dict[str, str] | None:
 
 def _path(path: ObjectPath | None) -> str:
     return f"{path.container}/{path.name}" if path is not None else ""
-
-
-class LogObjects:
-    """Stores the logs of a run's storlets as objects of the tenant.
-
-    Every caller with access to a storlet can request its log: the log belongs to the account, and
-    only the account's owner can read it.
-    """
-
-    def __init__(self, proxy: Proxy, environ: dict[str, Any], invocation_id: str) -> None:
-        self._proxy = proxy
-        self._environ = environ
-        self._id = invocation_id
-
-    def store(self, steps: list[RequestedStep], results: list[Result], code: str) -> bool:
-        """Store each requested log; return whether all are stored.
-
-        A failure to store one does not fail the run.
-        """
-        are_stored = True
-        for step, result in zip(steps, results, strict=False):
-            if step.settings.wants_log:
-                end = f"outcome: {code}\nusage: {result.usage.as_header()}\n"
-                are_stored &= self._store(step, result.log + end.encode())
-        return are_stored
-
-    def _store(self, step: RequestedStep, body: bytes) -> bool:
-        container = self._proxy.config.storlet.log_container
-        version, account = step.request.version, step.request.account
-        path = object_path(version, account, container, f"{step.request.storlet}/{step.id}.log")
-        try:
-            status = self._put(path, body)
-            if status == 404:
-                self._put(object_path(version, account, container), b"")
-                status = self._put(path, body)
-        except Exception:
-            self._proxy.logger.exception("ERROR storlets: log not kept id=%s", self._id)
-            status = 500
-        if status // 100 == 2:
-            return True
-        self._proxy.logger.warning("log not kept id=%s status=%d", self._id, status)
-        metrics.log_lost(self._proxy.logger)
-        return False
-
-    def _put(self, path: str, body: bytes) -> int:
-        headers = {"Content-Length": str(len(body)), "Content-Type": "text/plain; charset=utf-8"}
-        answer = own_requests.exchange(self._proxy.app, self._environ, "PUT", path, headers, body)
-        return int(answer.status_int)

@@ -10,8 +10,8 @@ from swift.common.header_key_dict import HeaderKeyDict
 
 from storlet_middleware import errors, names
 from storlet_middleware.errors import StorletError
-from storlet_middleware.proxy.completion import SUCCESS, Ending
 from storlet_middleware.proxy.disclosure import Disclosure
+from storlet_middleware.proxy.ending import SUCCESS, Ending
 from storlet_middleware.proxy.plan import UNKNOWN_TYPE
 from storlet_middleware.proxy.result import Result
 from storlet_middleware.wsgi import s3_request, stored_headers

@@ -31,9 +31,11 @@ from storlet_middleware.engine.task import Input
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy import run_secrets
 from storlet_middleware.proxy.caller_reads import CallerReads
-from storlet_middleware.proxy.completion import Completion, Ending, InputEtags, LogObjects, Times
+from storlet_middleware.proxy.completion import Completion, InputEtags
 from storlet_middleware.proxy.disclosure import Disclosure
+from storlet_middleware.proxy.ending import Ending
 from storlet_middleware.proxy.execution import Execution
+from storlet_middleware.proxy.log_objects import LogObjects
 from storlet_middleware.proxy.object_nodes import ObjectNodes
 from storlet_middleware.proxy.output_range import output_range_of
 from storlet_middleware.proxy.permissions import Permissions
@@ -50,6 +52,7 @@ from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
 from storlet_middleware.proxy.store import Store, source_headers
 from storlet_middleware.proxy.stored_outputs import StoredOutputs
+from storlet_middleware.proxy.times import Times
 from storlet_middleware.services.nesting import is_inner
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.context import RequestContext

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from storlet_middleware import names
-from storlet_middleware.proxy.completion import Times
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.execution import Execution
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.requested_steps import RequestedStep
+from storlet_middleware.proxy.times import Times
 
 
 class RunHeaders:

@@ -56,7 +56,7 @@ CALLS: Final = {
     "services/requests.py _enter": "enters at this filter, as the caller's own request",
     "wsgi/dynamic_object.py listed_bytes": OWN,
     "wsgi/early_refusal.py refusal_of": "only look-ups of the container and the account go further",
-    "proxy/completion.py _put": OWN,
+    "proxy/log_objects.py _put": OWN,
     "records/followed.py mark": OWN,
     "records/store.py _put": OWN,
     "records/store.py names": "a pre-authorised listing; the caller gets none of it",

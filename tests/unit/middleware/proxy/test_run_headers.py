@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from storlet_middleware.proxy.completion import Times
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.result import Usage
 from storlet_middleware.proxy.run_headers import RunHeaders
+from storlet_middleware.proxy.times import Times
 from tests.unit.middleware.rule_runs import PLAN, RunHarness
 from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import RUN, FakeSwift, Node, Proxy
