@@ -665,6 +665,27 @@ def test_a_merge_receives_whether_it_is_the_last(
     assert_ended(proxy, data)
 
 
+def test_the_record_of_a_merge_has_its_parameters_without_defaults(
+    swift: FakeSwift, data: FakeSwift, node: Node, short_dir: Path
+) -> None:
+    def all_runs(request: Any) -> Any:
+        answer = swift.respond(request)
+        answer.headers["X-Account-Meta-Storlet-Records"] = "all"
+        return answer
+
+    swift.hooks["HEAD", ACCOUNT_PATH] = all_runs
+    proxy = Proxy(swift, make_config(short_dir, limits__inputs="20"))
+    node.workers.script = joining
+    merge = {"storlet": "std:sql-merge", "parameters": {"output": "jsonl"}}
+    assert distribute(proxy, {**MERGED, "merge": merge}).status == 200
+    proxy.filter._proxy.records.flush()
+    written = swift.containers["storletlog"].objects.values()
+    records = [json.loads(line) for each in written for line in each.body.splitlines()]
+    (record,) = [each for each in records if each["storlets"][0]["name"] == "std:sql-merge"]
+    assert record["parameters"] == {"output": "jsonl", "merge-stage": "last"}
+    assert node.workers.runs[-1].invoke.parameters["memory-mib"] == "192"
+
+
 def test_one_object_is_merged_too(proxy: Proxy, data: FakeSwift, node: Node) -> None:
     node.workers.script = joining
     answer = distribute(proxy, {**MERGED, "objects": ["/c/a/07.txt"]})
