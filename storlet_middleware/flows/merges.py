@@ -30,7 +30,7 @@ from storlet_middleware.flows.distribution import Part
 from storlet_middleware.flows.spool import Budget, Spool
 from storlet_middleware.proxy.completion import Completion
 from storlet_middleware.proxy.ending import SUCCESS, Ending
-from storlet_middleware.proxy.execution import Execution
+from storlet_middleware.proxy.execution.execution import Execution
 from storlet_middleware.proxy.permissions import Permissions
 from storlet_middleware.proxy.placement import Reason
 from storlet_middleware.proxy.requested_steps import RequestedStep, step_of

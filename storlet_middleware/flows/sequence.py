@@ -8,9 +8,9 @@
 
 ``steps-object: /container/object`` names an object with the same list instead, which is read in the
 caller's name.  The steps run as the pipeline of a rule does
-(:mod:`storlet_middleware.proxy.pipeline`), the first one at the data.  Ranges and extra resources
-of the request are inputs of the first step, and its further outputs are those of the last; limits
-of the request hold for each step, unless the step has its own.
+(:mod:`storlet_middleware.proxy.execution.pipeline`), the first one at the data.  Ranges and extra
+resources of the request are inputs of the first step, and its further outputs are those of the
+last; limits of the request hold for each step, unless the step has its own.
 
 A grant for the storlet of the *first* step allows the read of the object: every later step sees
 only what that storlet lets out.

@@ -33,7 +33,7 @@ from storlet_middleware.errors import BadRequest, StorletError
 from storlet_middleware.local import requests
 from storlet_middleware.local.bundles import LocalBundle
 from storlet_middleware.local.requests import LOAD, InputFile, Reply, Request
-from storlet_middleware.proxy.result import Usage
+from storlet_middleware.proxy.execution.result import Usage
 from storlet_middleware.records.record import OK
 from storlet_middleware.sandboxd.statsd import NoStats
 

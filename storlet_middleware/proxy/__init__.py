@@ -4,8 +4,7 @@ In the order of their use by a run:
 
 ``run``             one request that runs a storlet, or several
 ``shared``          objects shared by all requests of a process; the limit of concurrent runs
-``steps``           the storlets of an execution, with their settings
-``requested_steps`` those that requests of a client or a rule specify
+``requested_steps`` the steps of a run: one storlet each, requested by a client or a rule
 ``placement``       proxy or object node, with the reason
 ``plan``            a rule's requirements of a run
 ``permissions``     checks that the caller may run the storlets and write the result
@@ -16,9 +15,7 @@ In the order of their use by a run:
 ``ranged_source``   an object in which a storlet can seek
 ``object_nodes``    attempts to run the first step on a node that has the object
 ``circuit_breaker`` object nodes that could not run storlets lately
-``execution``       runs the steps; knows neither WSGI nor Swift
-``pipeline``        the result of several steps
-``result``          a storlet's output as a stream
+``execution``       runs the steps, and has their results; knows neither WSGI nor Swift
 ``run_secrets``     the secrets of the run's storlets
 ``run_services``    the services of the run's storlets, which request the store
 ``disclosure``      the facts of source, run and error that the caller sees

@@ -12,11 +12,11 @@ from typing import Any, Final
 from storlet_middleware import names
 from storlet_middleware.concurrency import monotonic
 from storlet_middleware.proxy.ending import Ending
-from storlet_middleware.proxy.execution import Execution
+from storlet_middleware.proxy.execution.execution import Execution
+from storlet_middleware.proxy.execution.result import Result
 from storlet_middleware.proxy.output_hash import OutputHash
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.requested_steps import RequestedStep
-from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.times import Times
 from storlet_middleware.records import followed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from storlet_middleware import metrics
+from storlet_middleware.proxy.execution.result import Result
 from storlet_middleware.proxy.requested_steps import RequestedStep
-from storlet_middleware.proxy.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.swift_paths import object_path

@@ -27,10 +27,10 @@ from storlet_middleware.backend import overflow as overflow_modes
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.backend.refusals import Refusal, refusal_of
 from storlet_middleware.errors import CodeReplaced, NodeBusy, StorletError, row_of
-from storlet_middleware.proxy.execution import RESOLUTIONS, Execution
+from storlet_middleware.proxy.execution.execution import RESOLUTIONS, Execution
+from storlet_middleware.proxy.execution.result import BrokenAnswer, RemoteResult
 from storlet_middleware.proxy.placement import Reason
 from storlet_middleware.proxy.requested_steps import RequestedStep
-from storlet_middleware.proxy.result import BrokenAnswer, RemoteResult
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.source import Source
 from storlet_middleware.wsgi.subrequest import SwiftRefusal

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 from typing import Final
 
-from storlet_middleware.proxy.steps import Step
+from storlet_middleware.proxy.execution.steps import Step
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 
 OBJECT: Final = "object"

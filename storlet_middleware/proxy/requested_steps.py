@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from storlet_middleware.proxy.execution.steps import Settings, Step
 from storlet_middleware.proxy.plan import Plan
-from storlet_middleware.proxy.steps import Settings, Step
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 
 

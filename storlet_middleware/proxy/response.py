@@ -12,8 +12,8 @@ from storlet_middleware import errors, names
 from storlet_middleware.errors import StorletError
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.ending import SUCCESS, Ending
+from storlet_middleware.proxy.execution.result import Result
 from storlet_middleware.proxy.plan import UNKNOWN_TYPE
-from storlet_middleware.proxy.result import Result
 from storlet_middleware.wsgi import s3_request, stored_headers
 from storlet_middleware.wsgi.answer import Answer
 from storlet_middleware.wsgi.bodies import ClosingIterator

@@ -34,7 +34,8 @@ from storlet_middleware.proxy.caller_reads import CallerReads
 from storlet_middleware.proxy.completion import Completion, InputEtags
 from storlet_middleware.proxy.disclosure import Disclosure
 from storlet_middleware.proxy.ending import Ending
-from storlet_middleware.proxy.execution import Execution
+from storlet_middleware.proxy.execution.execution import Execution
+from storlet_middleware.proxy.execution.result import END_BYTES, END_SECONDS, Result
 from storlet_middleware.proxy.log_objects import LogObjects
 from storlet_middleware.proxy.object_nodes import ObjectNodes
 from storlet_middleware.proxy.output_range import output_range_of
@@ -45,7 +46,6 @@ from storlet_middleware.proxy.ranged_source import UnseekableInput
 from storlet_middleware.proxy.requested_steps import RequestedStep, steps_of
 from storlet_middleware.proxy.resolution import Resolution
 from storlet_middleware.proxy.response import ResultBody, answer_of, span_headers
-from storlet_middleware.proxy.result import END_BYTES, END_SECONDS, Result
 from storlet_middleware.proxy.run_headers import RunHeaders
 from storlet_middleware.proxy.run_services import RunServices
 from storlet_middleware.proxy.shared import Proxy

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from storlet_middleware import names
 from storlet_middleware.proxy.disclosure import Disclosure
-from storlet_middleware.proxy.execution import Execution
+from storlet_middleware.proxy.execution.execution import Execution
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.requested_steps import RequestedStep
 from storlet_middleware.proxy.times import Times

@@ -15,7 +15,7 @@ from swift.common.swob import Request, Response
 
 from storlet_middleware import names
 from storlet_middleware.proxy.disclosure import Disclosure
-from storlet_middleware.proxy.result import Result
+from storlet_middleware.proxy.execution.result import Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.stored_outputs import StoredOutputs, shown
 from storlet_middleware.proxy.withheld_put import PutRefused, WithheldPut, reserve_for

@@ -28,7 +28,7 @@ from swift.common.wsgi import make_subrequest
 
 from storlet_middleware import errors, names
 from storlet_middleware.errors import BackendFailed, BadRequest, StorletError
-from storlet_middleware.proxy.result import END_BYTES, END_SECONDS, Result
+from storlet_middleware.proxy.execution.result import END_BYTES, END_SECONDS, Result
 from storlet_middleware.proxy.shared import Proxy
 from storlet_middleware.proxy.withheld_put import PutRefused, WithheldPut, commit, reserve_for
 from storlet_middleware.wsgi import stored_headers

@@ -72,7 +72,7 @@ PROBES: Final = {
         Probe("swift.proxy.server", "Application.__call__", "swift.in", "swift.out"),
         Probe("swift.common.bufferedhttp", "BufferedHTTPConnection.putrequest", "hop.out"),
         Probe("swift.common.bufferedhttp", "BufferedHTTPConnection.getresponse", "", "hop.back"),
-        Probe("storlet_middleware.proxy.result", "RemoteResult.first", "", "frames.out"),
+        Probe("storlet_middleware.proxy.execution.result", "RemoteResult.first", "", "frames.out"),
         Probe("storlet_middleware.proxy.run", "Run.answer", "", "run.out"),
         *_STORLETS,
     ),

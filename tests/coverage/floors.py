@@ -41,6 +41,7 @@ FLOORS: Final[Mapping[str, int]] = {
     "storlet_middleware/local": 75,
     "storlet_middleware/object_server": 91,
     "storlet_middleware/proxy": 94,
+    "storlet_middleware/proxy/execution": 97,
     "storlet_middleware/records": 98,
     "storlet_middleware/ruleset": 93,
     "storlet_middleware/s3select": 96,

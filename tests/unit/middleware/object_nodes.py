@@ -12,7 +12,7 @@ from swift.common.utils import close_if_possible
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
 from storlet_middleware.object_server.node import ObjectNode
-from storlet_middleware.proxy.result import RemoteResult
+from storlet_middleware.proxy.execution.result import RemoteResult
 from storlet_middleware.wsgi.byte_ranges import ByteRange
 from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.support import Node, make_config

@@ -20,7 +20,7 @@ from storlet_middleware.engine.invocation import Invocation
 from storlet_middleware.engine.task import Deadlines, Limits, Task
 from storlet_middleware.errors import StorletError
 from storlet_middleware.object_server.node import ObjectNode
-from storlet_middleware.proxy.result import RemoteResult
+from storlet_middleware.proxy.execution.result import RemoteResult
 from tests.unit.middleware.framed_answers import OK, frame, framed
 from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.object_nodes import GULP, VERSION, ObjectServer

@@ -15,7 +15,7 @@ from swift.common.swob import Request
 from storlet_middleware.backend import frames
 from storlet_middleware.backend.refusals import Refusal, refusal_of
 from storlet_middleware.object_server.node import ObjectNode
-from storlet_middleware.proxy.result import RemoteResult
+from storlet_middleware.proxy.execution.result import RemoteResult
 from tests.unit.middleware.backend.test_invocation_header import FIRST_RELEASE, NOW, description
 from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.object_nodes import VERSION, ObjectServer

@@ -18,7 +18,7 @@ from storlet_middleware.config import TrustClass, parse
 from storlet_middleware.engine import limits
 from storlet_middleware.engine.limits import TABLE, Row
 from storlet_middleware.engine.storlet_version import CodeFile, StorletVersion
-from storlet_middleware.proxy.result import Usage
+from storlet_middleware.proxy.execution.result import Usage
 from tests.unit.middleware.support import (
     ACCOUNT,
     STORLET_HEADERS,

@@ -14,7 +14,7 @@ import pytest
 from storlet_daemon.protocol import messages
 from storlet_middleware.backend import frames
 from storlet_middleware.engine.invocation import Invocation
-from storlet_middleware.proxy.result import RemoteResult
+from storlet_middleware.proxy.execution.result import RemoteResult
 from storlet_middleware.wsgi.byte_ranges import ByteRange
 from tests.unit.middleware.object_nodes import GULP, VERSION, Fixture
 from tests.unit.middleware.support import WorkerRun, open_descriptors, wait_until

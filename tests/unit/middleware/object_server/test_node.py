@@ -13,7 +13,7 @@ from storlet_middleware.backend import framed_etag, frames
 from storlet_middleware.backend.invocation_header import BackendInvocation
 from storlet_middleware.catalog.library import library_of
 from storlet_middleware.errors import StorletError
-from storlet_middleware.proxy.result import RemoteResult
+from storlet_middleware.proxy.execution.result import RemoteResult
 from tests.unit.middleware.object_nodes import GULP, VERSION, Fixture
 from tests.unit.middleware.support import make_config, open_descriptors
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from swift.common.swob import Request, Response
 
+from storlet_middleware.proxy.execution.result import Usage
 from storlet_middleware.proxy.log_objects import LogObjects
 from storlet_middleware.proxy.requested_steps import steps_of
-from storlet_middleware.proxy.result import Usage
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from tests.unit.middleware.rule_runs import PLAN, step_number
 from tests.unit.middleware.support import ACCOUNT, RUN, FakeSwift, Proxy, WorkerRun, upper

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from storlet_middleware.proxy.execution.steps import Settings, Step
 from storlet_middleware.proxy.placement import OBJECT, PROXY, Placement, Reason, decide
-from storlet_middleware.proxy.steps import Settings, Step
 from storlet_middleware.wsgi.storlet_request import ObjectPath, StorletRequest
 from tests.unit.middleware.object_nodes import VERSION
 

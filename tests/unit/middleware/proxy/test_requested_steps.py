@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from storlet_middleware.proxy.execution.steps import Settings
 from storlet_middleware.proxy.plan import Plan
 from storlet_middleware.proxy.requested_steps import step_of, steps_of
-from storlet_middleware.proxy.steps import Settings
 from storlet_middleware.wsgi.storlet_request import StorletRequest
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from storlet_middleware.proxy.disclosure import Disclosure
-from storlet_middleware.proxy.result import Usage
+from storlet_middleware.proxy.execution.result import Usage
 from storlet_middleware.proxy.run_headers import RunHeaders
 from storlet_middleware.proxy.times import Times
 from tests.unit.middleware.rule_runs import PLAN, RunHarness

@@ -9,7 +9,7 @@ import pytest
 
 from storlet_middleware.config import parse
 from storlet_middleware.errors import NodeBusy
-from storlet_middleware.proxy.result import LocalResult
+from storlet_middleware.proxy.execution.result import LocalResult
 from storlet_middleware.proxy.shared import Proxy as SharedProxy
 from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.support import RUN, FakeSwift, Proxy

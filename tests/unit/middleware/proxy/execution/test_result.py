@@ -10,7 +10,7 @@ import pytest
 from storlet_middleware.backend import frames
 from storlet_middleware.engine.log_pieces import LogPiece
 from storlet_middleware.errors import StorletError, Unprocessable
-from storlet_middleware.proxy.result import BrokenAnswer, LocalResult, RemoteResult, Usage
+from storlet_middleware.proxy.execution.result import BrokenAnswer, LocalResult, RemoteResult, Usage
 from tests.unit.middleware.support import Body
 
 START = {"metadata": {"k": "v"}, "size": 9, "ranges": [[2, 4]], "sandbox_seconds": 0.5}

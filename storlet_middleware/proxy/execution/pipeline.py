@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from storlet_middleware.engine.services import ServiceUsage
 from storlet_middleware.engine.start_times import StartTimes
 from storlet_middleware.errors import INPUT_INCOMPLETE, StorletError
-from storlet_middleware.proxy.result import Result, Usage
+from storlet_middleware.proxy.execution.result import Result, Usage
 
 
 def merged(earlier: Mapping[str, str], later: Mapping[str, str]) -> dict[str, str]:
@@ -63,7 +63,7 @@ class Upstream:
 
 
 class Pipeline:
-    """A :class:`~storlet_middleware.proxy.result.Result` of several storlets, one after the other.
+    """A :class:`~.result.Result` of several storlets, one after the other.
 
     :param first: a result whose :meth:`first` has returned.
     """

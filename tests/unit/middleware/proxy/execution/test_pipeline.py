@@ -14,8 +14,8 @@ import pytest
 
 from rules.model import Passes
 from storlet_middleware.errors import InputIncomplete, StorletError, Unprocessable
-from storlet_middleware.proxy.pipeline import Pipeline
-from storlet_middleware.proxy.result import Result
+from storlet_middleware.proxy.execution.pipeline import Pipeline
+from storlet_middleware.proxy.execution.result import Result
 from tests.unit.middleware.rule_runs import MANDATORY, PLAN, THREE, TWO, Script, by_step, setting
 from tests.unit.middleware.storlets import failing
 from tests.unit.middleware.support import BrokenInput, FakeSwift, WorkerRun, upper, wait_until

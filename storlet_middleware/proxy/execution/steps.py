@@ -1,6 +1,7 @@
 """The steps of an execution: one storlet each, with what a run of it needs.
 
-A step knows no request: that of a client, or of a rule, is in :mod:`~.requested_steps`.
+A step knows no request: :mod:`storlet_middleware.proxy.requested_steps` adds that of a client or of
+a rule.
 """
 
 from __future__ import annotations

@@ -24,9 +24,9 @@ from storlet_middleware.engine.launcher import Demand, Launcher
 from storlet_middleware.engine.services import Services
 from storlet_middleware.engine.task import Input, ServiceLimits, StreamInput, Task
 from storlet_middleware.errors import CodeReplaced, row_of
-from storlet_middleware.proxy.pipeline import Pipeline, merged
-from storlet_middleware.proxy.result import LocalResult, Result
-from storlet_middleware.proxy.steps import Step
+from storlet_middleware.proxy.execution.pipeline import Pipeline, merged
+from storlet_middleware.proxy.execution.result import LocalResult, Result
+from storlet_middleware.proxy.execution.steps import Step
 
 StepT = TypeVar("StepT", bound=Step)
 #: Maximum number of repeated resolutions of a storlet that is replaced between its resolution and

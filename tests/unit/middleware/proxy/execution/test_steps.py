@@ -8,7 +8,7 @@ import pytest
 
 from storlet_middleware.admission.controller import Admission, Slot
 from storlet_middleware.errors import InternalError
-from storlet_middleware.proxy.steps import Settings, Step
+from storlet_middleware.proxy.execution.steps import Settings, Step
 from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.object_nodes import VERSION
 from tests.unit.middleware.support import make_config

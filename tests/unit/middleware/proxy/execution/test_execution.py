@@ -13,8 +13,8 @@ from storlet_daemon.protocol import messages
 from storlet_middleware.engine.launcher import Launcher
 from storlet_middleware.engine.task import StreamInput
 from storlet_middleware.errors import CodeReplaced
-from storlet_middleware.proxy.execution import Execution
-from storlet_middleware.proxy.steps import Settings, Step
+from storlet_middleware.proxy.execution.execution import Execution
+from storlet_middleware.proxy.execution.steps import Settings, Step
 from tests.unit.middleware.engine.storlet_code import Fetcher, Nothing, version
 from tests.unit.middleware.logger import Logger
 from tests.unit.middleware.rule_runs import PLAN, THREE, TWO, by_step

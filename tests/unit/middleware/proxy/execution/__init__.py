@@ -1,0 +1,1 @@
+"""The execution of steps; most tests run it through the filter."""
