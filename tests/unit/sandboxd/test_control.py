@@ -247,7 +247,7 @@ def test_a_process_that_is_not_process_1_of_a_sandbox_is_a_stranger() -> None:
     assert "not process 1" in control.peer_fault(control.Peer(1, 200000, 200000), identity), (
         "the host's init is none"
     )
-    assert "gone" in control.peer_fault(control.Peer(2**22 + 1, 200000, 200000), identity)
+    assert "has ended" in control.peer_fault(control.Peer(2**22 + 1, 200000, 200000), identity)
 
 
 def test_a_pid_out_of_sight_is_accepted_by_its_uid() -> None:
