@@ -151,6 +151,7 @@ class ProxyFilter:
         if is_s3:
             start_response = s3_headers.keeping(environ, start_response)
         run: list[Run] = []
+        answer: WSGIApp
         try:
             answer = self._answer(environ, run, is_s3=is_s3)
         except SwiftRefusal as refusal:
@@ -166,11 +167,11 @@ class ProxyFilter:
             )
             internal = InternalError("Internal server error")
             answer = self._errors.of(environ, internal, *_run(environ, run))
-        return answer(environ, start_response)  # type: ignore[no-any-return]
+        return answer(environ, start_response)
 
     # --- stages of a request ---------------------------------------------------------------------
 
-    def _answer(self, environ: dict[str, Any], runs: list[Run], *, is_s3: bool) -> Any:
+    def _answer(self, environ: dict[str, Any], runs: list[Run], *, is_s3: bool) -> WSGIApp:
         """The answer, as a WSGI application; the run is added to ``runs`` before it begins, because
         error answers carry its headers.
         """
