@@ -184,7 +184,8 @@ def library_page() -> str:
         "The system library",
         "Storlets that every account with storlets has, without an upload. An operator may add"
         " others and switch single ones off: ``GET /v1/ACCOUNT?storlet-library`` lists those of a"
-        " cluster.",
+        " cluster. :doc:`/user/library/reference` has their formats, guarantees, limits and"
+        " errors.",
         parts,
     )
 

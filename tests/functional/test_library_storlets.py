@@ -38,7 +38,7 @@ from tests.support.http import Answer, Client
 HEBREW = "שלום"
 TEXT = b"the first line\n" * 2000 + f"{HEBREW}\n".encode() * 2 + b"the last line\n"
 REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
-PAGE = CHECKOUT / "docs/user/library.rst"
+PAGE = CHECKOUT / "docs/user/library/how-to.rst"
 #: The commands of the page fail with the status of the response.
 CURL = 'set -eu\ncurl() { command curl -sS --fail-with-body "$@"; }\n'
 RULE = """\

@@ -39,7 +39,7 @@ KIND = "application/vnd.apache.arrow.stream"
 #: The mark of the end of a stream: a continuation and a length of zero.
 END = b"\xff\xff\xff\xff\0\0\0\0"
 ONE = b"n\n1\n"
-PAGE = Path(__file__).resolve().parents[2] / "docs/user/library.rst"
+PAGE = Path(__file__).resolve().parents[2] / "docs/user/library/how-to.rst"
 
 
 @pytest.fixture(autouse=True, scope="module")

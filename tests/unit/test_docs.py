@@ -23,7 +23,6 @@ PAGES = sorted(
 KINDS = {"tutorial": "Tutorial", "how-to": "How to", "reference": "", "explanation": ""}
 #: The kinds of the pages that have a name of their own.
 NAMED_FOR_THEIR_SUBJECT = {
-    "user/library": "how-to",
     "developer/modules": "reference",
     "developer/request-paths": "explanation",
 }
