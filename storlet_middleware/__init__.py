@@ -27,8 +27,8 @@ Shared by all of them: ``config``, ``names``, ``errors`` and ``metrics`` are the
 headers, errors and metrics.  ``concurrency`` imports eventlet; ``keys`` names sandboxes and
 accounts by hashes, and ``code_folders`` the folders of their code.  ``child``, ``child_limits`` and
 ``check_slots`` bound work on hostile input, and ``shared_bytes`` what an account uses of a process.
-``node_memory``, ``self_test`` and ``trial_host`` read facts of the node, and ``recon`` publishes
-some for monitoring.
+``lru_cache`` is a cache with a bound in bytes.  ``node_memory``, ``self_test`` and ``trial_host``
+read facts of the node, and ``recon`` publishes some for monitoring.
 
 ``s3select`` is Swift's filter of the S3 API with S3 Select, a filter of its own.
 

@@ -409,9 +409,8 @@ def _results(subject: Subject, selected: str, *, is_isolated: bool) -> list[case
         text = f"test {subject.document['name']}"
         if not is_isolated:
             source = subject.path
-            if (
-                languages.form_of(subject.document) is not Form.MODULES
-            ):  # which each case would build
+            # Each case would build another form.
+            if languages.form_of(subject.document) is not Form.MODULES:
                 source = opened.enter_context(bundle_of(subject))
             opened.enter_context(working(text, is_shared=True))
             return list(cases.results(project, selected, cases.InProcesses(project, source)))

@@ -29,7 +29,7 @@ from storlet_middleware.enforcement.link_ends import LinkEnd, link_end
 from storlet_middleware.errors import BackendFailed
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.caller import caller_of, is_from_swift, lenient_text
-from storlet_middleware.wsgi.operation import parameters_of, query_of
+from storlet_middleware.wsgi.operation import query_of
 from storlet_middleware.wsgi.strings import wsgi
 from storlet_middleware.wsgi.swift_paths import SwiftPath, parse_url
 
@@ -109,7 +109,9 @@ def of_request(
         caller=caller_of(environ),
         headers=_Headers(environ),
         query={
-            key: value for key, value in parameters_of(environ) if key not in _SIGNATURE_PARAMETERS
+            key: value
+            for key, value in query_of(environ).items()
+            if key not in _SIGNATURE_PARAMETERS
         },
         # X-Forwarded-For is not used: clients can forge it.
         client_address=environ.get(_ADDRESS) or None,

@@ -9,7 +9,6 @@ objects that were read last stay in memory.  One that was deleted is in no listi
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -18,6 +17,7 @@ from swift.common.utils import close_if_possible, config_true_value, drain_and_c
 from storlet_middleware import names
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed
+from storlet_middleware.lru_cache import LruCache
 from storlet_middleware.records.batches import CONTENT_TYPE, LINES_PREFIX, PREFIX, key_of_name
 from storlet_middleware.wsgi import own_requests
 from storlet_middleware.wsgi.bodies import read_bounded
@@ -51,7 +51,7 @@ class RecordStore:
         is_lines = prefix == LINES_PREFIX
         days = config.storlet.records_days
         self._kept_seconds = _LINES_SECONDS if is_lines else days * _DAY_SECONDS
-        self._recent = _Recent()
+        self._recent: LruCache[tuple[AccountPath, str], bytes] = LruCache(_RECENT_BYTES)
 
     def write(
         self, environ: dict[str, Any], account_path: AccountPath, name: str, body: bytes
@@ -98,7 +98,7 @@ class RecordStore:
 
         :raises BackendFailed: Swift cannot give it, or not all of it.
         """
-        known = self._recent.get(account_path, name)
+        known = self._recent.get((account_path, name))
         if known is not None:
             return known
         answer = own_requests.send(self._app, environ, "GET", self._path(account_path, name))
@@ -112,7 +112,8 @@ class RecordStore:
         close_if_possible(answer.app_iter)
         if length is not None and len(body) != length:
             raise BackendFailed(f"Swift gave {len(body)} of {length} bytes of records")
-        self._recent.put(account_path, name, body)
+        if len(body) <= _RECENT_OBJECT_BYTES:
+            self._recent.put((account_path, name), body, len(body))
         return body
 
     def _path(self, account_path: AccountPath, name: str) -> str:
@@ -131,26 +132,3 @@ class RecordStore:
 def _is_ours(answer: Any) -> bool:
     is_marked = config_true_value(answer.headers.get(names.RECORDS_SYSMETA, "false"))
     return bool(answer.status_int == 200 and is_marked)
-
-
-class _Recent:
-    """The objects that were read last, within bounds."""
-
-    def __init__(self) -> None:
-        self._bodies: OrderedDict[tuple[AccountPath, str], bytes] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, account_path: AccountPath, name: str) -> bytes | None:
-        body = self._bodies.get((account_path, name))
-        if body is not None:
-            self._bodies.move_to_end((account_path, name))
-        return body
-
-    def put(self, account_path: AccountPath, name: str, body: bytes) -> None:
-        if len(body) > _RECENT_OBJECT_BYTES or (account_path, name) in self._bodies:
-            return
-        self._bodies[account_path, name] = body
-        self._bytes += len(body)
-        while self._bytes > _RECENT_BYTES:
-            _, oldest = self._bodies.popitem(last=False)
-            self._bytes -= len(oldest)

@@ -38,6 +38,7 @@ from storlet_middleware.concurrency import (
 )
 from storlet_middleware.config import Config
 from storlet_middleware.errors import BackendFailed, RulesUnavailable, StorletError
+from storlet_middleware.lru_cache import LruCache
 from storlet_middleware.ruleset import parse_process
 from storlet_middleware.ruleset.pointer import MEMO, Pointer, Pointers
 from storlet_middleware.ruleset.upload import Handler, Uploads
@@ -85,7 +86,8 @@ class RuleStore:
         self._pointers = Pointers(app)
         self._versions = Versions(app, config.rules.container)
         self._uploads = Uploads(app, config, logger, self._pointers, self._versions, client_seconds)
-        self._cache = _Cache(config.rules.cache_bytes)
+        #: By ruleset version; the bytes are those of the text.
+        self._cache: LruCache[str, Loaded] = LruCache(config.rules.cache_bytes)
         self._reading: dict[str, GreenTask] = {}
         self._failed: OrderedDict[str, tuple[float, str]] = OrderedDict()
 
@@ -162,7 +164,7 @@ class RuleStore:
         try:
             text = self._versions.text_of(environ, account_path, pointer)
             loaded = _loaded(text, pointer.version)
-            self._cache.put(loaded, len(text))
+            self._cache.put(loaded.version, loaded, len(text))
             metrics.rules_loaded(self._logger, monotonic() - began)
         except StorletError as error:
             return error
@@ -207,28 +209,3 @@ def _parse_in_process(text: bytes) -> bytes:
 def _unpickle(pickled: bytes) -> RuleSet | None:
     """Read the output of our own child, :mod:`~storlet_middleware.ruleset.parse_process`."""
     return cast("RuleSet", pickle.loads(pickled)) if pickled else None  # noqa: S301
-
-
-class _Cache:
-    """An LRU cache of compiled rules by ruleset version, bounded in bytes of text."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most_bytes = most_bytes
-        self._bytes = 0
-        self._items: OrderedDict[str, tuple[Loaded, int]] = OrderedDict()
-
-    def get(self, version: str) -> Loaded | None:
-        item = self._items.get(version)
-        if item is None:
-            return None
-        self._items.move_to_end(version)
-        return item[0]
-
-    def put(self, loaded: Loaded, size: int) -> None:
-        if loaded.version in self._items:
-            return
-        self._items[loaded.version] = loaded, size
-        self._bytes += size
-        while self._bytes > self._most_bytes and len(self._items) > 1:
-            _, (_, evicted) = self._items.popitem(last=False)
-            self._bytes -= evicted

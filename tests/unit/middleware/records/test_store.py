@@ -115,6 +115,7 @@ def test_memory_of_objects_is_bounded(
     batches = [write(store, record(time=NOON + number))[0] for number in range(3)]
     size = len(batches[0].body())
     monkeypatch.setattr("storlet_middleware.records.store._RECENT_BYTES", 2 * size)
+    store = store_of(swift, short_dir)
 
     def reads(*numbers: int) -> int:
         before = len(swift.requests("GET"))
