@@ -6,7 +6,6 @@ Tests never configure ``cluster``; tests that need other options use ``other_clu
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -21,6 +20,7 @@ from tests.support.accounts import (
 )
 from tests.support.cluster import Cluster
 from tests.support.http import Client
+from tests.support.pairs import paired
 from tests.support.storlets import LANGUAGES, PLACEMENTS, Tool, Toolbox
 
 
@@ -69,11 +69,9 @@ def crossed(request: pytest.FixtureRequest, language: str) -> str:
     """A placement for the language: a test has each placement once.
 
     A worker does not know where it runs, and a placement does not depend on the language.  So two
-    of the four pairs are enough for a test; its name decides which two, so that the tests of a
-    module have all pairs.
+    of the four pairs are enough for a test.
     """
-    turn = zlib.crc32(request.function.__name__.encode()) + LANGUAGES.index(language)
-    return PLACEMENTS[turn % len(PLACEMENTS)]
+    return paired(request, LANGUAGES.index(language), PLACEMENTS)
 
 
 @pytest.fixture

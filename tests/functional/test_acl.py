@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import zlib
 from urllib.parse import quote
 
 import pytest
 
 from tests.support.accounts import unique
 from tests.support.http import Client
+from tests.support.pairs import paired
 from tests.support.storlets import Tool
 
 SECRET = b"the plain text, never for the reader\n"
@@ -35,11 +35,10 @@ def guarded(request: pytest.FixtureRequest, owner: Client) -> str:
     """The same of one kind, for a test with other parameters.
 
     A grant does not depend on how objects are stored, so each kind with each value of a parameter
-    is enough: their numbers decide, and so a test has half as many runs.
+    is enough, and a test has half as many runs.
     """
-    turn = zlib.crc32(request.function.__name__.encode())
-    turn += sum(request.node.callspec.indices.values())
-    return make_guarded(owner, KINDS[turn % len(KINDS)])
+    number = sum(request.node.callspec.indices.values())
+    return make_guarded(owner, paired(request, number, KINDS))
 
 
 def make_guarded(owner: Client, kind: str) -> str:

@@ -23,6 +23,7 @@
 :mod:`.once`           a folder that the first worker of pytest makes for all
 :mod:`.outcomes`       plugin of pytest: outcomes of a session as JSON, for the repetition of tests
 :mod:`.own_cluster`    a cluster that ends with its session
+:mod:`.pairs`          values of two parameters for each test, without all pairs
 :mod:`.property_tests` profiles of hypothesis: how many examples a property test has
 :mod:`.proxies`        further proxies and memcached servers of a cluster
 :mod:`.reports`        hook of pytest: a worker sends one report of a test that passes
